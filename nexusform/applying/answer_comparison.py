@@ -155,7 +155,7 @@ def _mark_observed_objects(
     changed = dict(answer)
     for entry in entries:
         if not _has_provenance(get_part(answer, entry)):
-            continue
+            continue  # no placed object
         changed = replace_part_at_path(changed, (*entry, PROVENANCE), "observed")
         if (*entry, "machine") in different_paths:
             cell_paths = {(*entry, name) for name in _CELLS}

@@ -110,7 +110,7 @@ class ApplyRecorder:
         a journal cut off by a crash contains a prefix of the events.
         """
         if not self._lines:
-            return
+            return  # nothing is pending
         if isinstance(self._backend, BatchJournalBackend):
             self._backend.append_all(self._lines)
         else:
@@ -134,7 +134,7 @@ class ApplyRecorder:
 
     def _find_or_create_deposed_key(self, call: ProviderCall) -> str:
         """Return the key of the deposed object created or removed by a step, "" for none."""
-        if not call.keeps_old:
+        if not call.keeps_old:  # no create before destroy
             return call.deposed
         instance = self._draft.get_instance(call.change.address)
         if instance is None or instance.current is None:  # the old object is missing: none becomes deposed
@@ -148,7 +148,7 @@ def build_opening_records(plan: Plan, state: State, lineage: str, plan_digest: s
     """Return the records written before any provider call: the start, moves, observed objects, and changes without a
     provider. `plan_digest` is the digest of the saved plan, "" without one.
     """
-    draft = StateDraft(state)
+    draft = StateDraft(state)  # with the records so far
     start = ApplyStart(
         lineage=state.lineage or lineage,
         serial=state.serial + 1,
@@ -172,7 +172,7 @@ def build_opening_records(plan: Plan, state: State, lineage: str, plan_digest: s
         address = renamed.get(observed, observed)
         instance = draft.get_instance(address)
         if current != get_current_object(instance):
-            creation = current.creation if current else _get_creation_number(instance)
+            creation = current.creation if current else _get_creation_number(instance)  # None: gone
             records.append(InstanceOutcome(address, creation, replace_current_object(instance, current)))
             draft.apply_record(records[-1])
     for change in plan.changes:

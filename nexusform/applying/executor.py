@@ -238,7 +238,7 @@ class _PlanExecution:
         """Start steps and process results until no step can run. Calls start only if their intents are on disk."""
         while True:
             calls = self._collect_startable_calls()
-            if self._flush_journal():
+            if self._flush_journal():  # else nothing may start
                 self._adjust_queue_depth()
                 self._report_ended_steps()
                 for call in calls:
@@ -247,7 +247,7 @@ class _PlanExecution:
                 break
             current_time = self._read_current_time()
             earliest_report = min((timing.last_report for timing in self._timings.values()), default=current_time)
-            timeout = max(earliest_report + self._compute_report_interval() - current_time, 0.01)
+            timeout = max(earliest_report + self._compute_report_interval() - current_time, 0.01)  # to the next report
             for message in self._workers.collect(timeout):
                 if isinstance(message, ProviderCallProgress):
                     self._handle_provider_call_progress(message)

@@ -105,7 +105,7 @@ def _merge_provider_note(instance: InstanceState | None, intent: Intent, answer:
     current = get_current_object(instance)
     if current is None:  # the object does not exist
         return instance
-    unfinished = answer.note.get(UNFINISHED_KEY) or {"in_progress": True}
+    unfinished = answer.note.get(UNFINISHED_KEY) or {"in_progress": True}  # without a note it may still run
     # A create neither settled nor in progress has failed.
     if intent.kind == StepKind.CREATE and not answer.is_settled and not unfinished.get("in_progress"):
         return replace_current_object(instance, replace(current, tainted=True))

@@ -134,7 +134,7 @@ def _collect_predictions(plan: Plan, completed: Collection[str]) -> dict[Address
     predictions: dict[Address, dict[str, tuple[PredictedVm, ...]]] = {}
     for row in completed_rows:
         if row.action not in _PLACING_ACTIONS or row.certainty is None or not isinstance(row.target, Placement):
-            continue
+            continue  # removed, or without a prediction
         object_predictions = predictions.setdefault(row.address, {})
         prediction = PredictedVm(
             row.number,
@@ -164,7 +164,7 @@ def _index_tables(plan: Plan) -> dict[_PoolId, PlacementTable]:
 
 
 def select_tied(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state: State) -> list[WrongPrediction]:
-    """Return the wrong predictions of ties: the VM runs on another of the machines equally good by the rule."""
+    """Return the wrong predictions of ties: the VM runs on another machine equally good by the placement rule."""
     if not wrong_predictions:
         return []
     tables = _index_tables(plan)

@@ -183,4 +183,4 @@ def call_provider(call: ProviderCall, report: Callable[[StepProgress], None]) ->
     if call.step.kind is StepKind.DELETE:
         call.provider.delete(request)
         return None
-    return call.provider.update(request)
+    return call.provider.update(request)  # or a release: an update by fewer VMs

@@ -112,13 +112,13 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
 
         def report(news: News) -> None:
             nonlocal is_resting
-            if self._is_idle(news) and not is_resting:
+            if self._is_idle(news) and not is_resting:  # it only waits from now on
                 is_resting = True
                 self._change_idle_worker_count(1)
                 self._slots.release()
             acknowledgement: SimpleQueue[ProviderProblem | None] = SimpleQueue()
             self._outbox.put(ProviderCallProgress(task, news, acknowledgement))
-            problem = acknowledgement.get()
+            problem = acknowledgement.get()  # once the journal has it
             if problem is not None:  # the progress could not be recorded
                 raise problem
 

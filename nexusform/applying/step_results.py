@@ -51,7 +51,7 @@ class MachineLocations:
         changed: dict[str, Any] = self._compute_location_change(site, attributes)
         for name, entries in attributes.items():
             if not isinstance(entries, dict):
-                continue
+                continue  # no map of VMs
             updated = dict(entries)
             for key, entry in entries.items():
                 location = self._compute_location_change(site, entry)
@@ -65,7 +65,7 @@ class MachineLocations:
         if not isinstance(entry, Mapping) or "rack" not in entry or not entry.get("machine"):
             return {}
         machine = str(entry["machine"])
-        if self._locations is None or (site, machine) not in self._locations:
+        if self._locations is None or (site, machine) not in self._locations:  # new in the state
             self._locations = _index_locations(self._state())
         location = self._locations.get((site, machine))
         if location is None or location == (entry["rack"], entry.get("availability_zone")):

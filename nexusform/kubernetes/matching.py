@@ -178,7 +178,7 @@ def validate_selector_requirement(requirement: Requirement) -> tuple[str, ...]:
 
 
 def validate_qualified_name(name: str) -> tuple[str, ...]:
-    """Return why a text is not a label key: optional DNS prefix and "/", name of 1 to 63 characters."""
+    """Return why a text is no label key (optional DNS prefix and "/", name of 1 to 63 characters); () if it is one."""
     parts = name.split("/")
     problems: list[str] = []
     if len(parts) > 2:

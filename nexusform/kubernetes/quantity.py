@@ -134,7 +134,7 @@ def parse_quantity(text: str) -> Quantity | InvalidQuantity:
     unscaled, scale = result
     # Kubernetes' quick test of a canonical text; others are formatted anew for output.
     if quantity_format is QuantityFormat.BINARY:
-        is_canonical = (abs(unscaled) >> exponent) & 7 != 0
+        is_canonical = (abs(unscaled) >> exponent) & 7 != 0  # no multiple of 8
     else:
         digits = number.integer_digits + number.fraction
         is_canonical = scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
@@ -264,7 +264,7 @@ def _format_canonical(quantity: Quantity) -> str:
         while units >= 1024 and units % 1024 == 0 and suffix_index < len(_BINARY_NAMES) - 1:
             units, suffix_index = units // 1024, suffix_index + 1
         return f"{sign}{units}{_BINARY_NAMES[suffix_index]}"
-    amount, exponent = abs(quantity.nano), _NANO
+    amount, exponent = abs(quantity.nano), _NANO  # amount * 10**exponent
     while amount % 1000 == 0:
         amount, exponent = amount // 1000, exponent + 3
     if quantity.format is not QuantityFormat.EXPONENT and exponent in _DECIMAL_NAMES:

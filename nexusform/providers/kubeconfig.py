@@ -238,7 +238,7 @@ def _iterate_entries(path: Path, document: Mapping[str, Any], section: str) -> I
         directory = path.absolute().parent
         absolute = {key: str(directory / entry[key]) for key in _PATHS if isinstance(entry.get(key), str)}
         plug_in = entry.get("exec")
-        if isinstance(plug_in, dict) and os.sep in str(plug_in.get("command")):
+        if isinstance(plug_in, dict) and os.sep in str(plug_in.get("command")):  # no name in PATH
             plug_in = {**plug_in, "command": str(directory / plug_in["command"])}
         yield str(name), {**entry, **absolute, **({"exec": plug_in} if plug_in else {})}
 

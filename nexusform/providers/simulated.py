@@ -244,7 +244,7 @@ class SimulatedProvider:
             from nexusform.providers.clock import read_clock
 
             now = read_clock()
-            planned = record_result(planned, now, now, SUCCEEDED)
+            planned = record_result(planned, now, now, SUCCEEDED)  # it starts and ends now
         # A create is idempotent: an earlier run may have created the object.
         result = existing if existing is not None else apply_answer(planned, _list_answers(faults))
         if self._reality and existing is None:
@@ -253,7 +253,7 @@ class SimulatedProvider:
         return _build_answer(planned, result, faults)
 
     def update(self, request: ChangeRequest) -> ChangeResult:
-        """Change the object. Raises ProviderProblem."""
+        """Change the values changed by the plan in the object. Raises ProviderProblem."""
         planned = replace_unknown(request.planned_attributes)
         faults = self._trigger_faults_before_effect("update", request)
         result: Mapping[str, Any] = planned
@@ -292,7 +292,7 @@ class SimulatedProvider:
         return faults
 
     def _apply_delays_and_failures(self, faults: Sequence[Fault], *, after_effect: bool) -> None:
-        """Wait, and fail if a fault fails before the effect (reads have none)."""
+        """Wait, and fail by the first fault with an error before the effect, or with `after_effect` by any one."""
         for fault in faults:
             if fault.delay:
                 self._sleep(fault.delay)

@@ -74,7 +74,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 def compute_demand(
     attributes: Mapping[str, Any], context: ResourceContext, _address: Address
 ) -> tuple[VmDemand | None, list[Problem]]:
-    """Return the pool's VMs, counted as the cluster's."""
+    """Return the pool's VMs, counted as the cluster's; None with the problems of its cluster, name or SKU."""
     cluster_id, name = str(attributes["kubernetes_cluster_id"]), str(attributes["name"])
     cluster = context.find_cluster(cluster_id)
     if cluster is None:

@@ -237,7 +237,7 @@ def _check_slot_and_name_conflict(
     machine: Machine, rack: InventoryRack, address: str, inventory: PlanInventory
 ) -> Problem | None:
     """Return the problem of a used slot or name, None without one; names are unique on a site."""
-    other_address = inventory.addresses_by_name.get(("slot", rack.id, machine.slot), address)
+    other_address = inventory.addresses_by_name.get(("slot", rack.id, machine.slot), address)  # free: its own
     if other_address != address:
         return Problem(
             ("slot",),

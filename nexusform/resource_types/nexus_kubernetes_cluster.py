@@ -194,7 +194,7 @@ def compute_demand(
 def build_computed_attributes(
     attributes: Mapping[str, Any], context: ResourceContext, vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
-    """Return `nodes`, `node_count` and `capacity`."""
+    """Return `nodes` (also the `unplaced` ones, without a machine), `node_count` and `capacity`."""
     pools = _get_pools(attributes)
     sku_names = {CONTROL_PLANE: attributes["control_plane"]["vm_sku_name"]}
     sku_names |= {pool: values["vm_sku_name"] for pool, values in pools.items()}

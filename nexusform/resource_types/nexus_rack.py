@@ -96,7 +96,7 @@ def build_machine_name(rack: str, slot: int) -> str:
 
 
 def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the default zone and hardware, and the machines by name."""
+    """Return the zone, the hardware and the machines by name, with defaults; unknown without the name or count."""
     name, count = attributes.get("name"), attributes.get("machine_count")
     zone, sku = attributes.get("availability_zone"), attributes.get("machine_sku")
     if zone is None:
@@ -184,7 +184,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     site_id, rack_id = attributes.get("site_id"), build_id(attributes)
     if not isinstance(site_id, str) or not is_set_and_known(attributes.get("name")):
         return []  # unknown in this plan
-    if ("site", "", site_id) not in inventory.addresses_by_name:
+    if ("site", "", site_id) not in inventory.addresses_by_name:  # kind, no scope, name
         return [
             build_reference_problem(
                 "unknown-site", "site_id", "site", site_id, inventory.list_site_ids(), "nexus_site.NAME.id"

@@ -93,8 +93,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 def compute_demand(
     attributes: Mapping[str, Any], context: ResourceContext, address: Address
 ) -> tuple[VmDemand | None, list[Problem]]:
-    """Return one VM; in the placement rule its cluster and pool are the block's address without any index,
-    its number the instance key or 0.
+    """Return one VM, None with problems of its hints. In the placement rule its cluster and pool are the block's
+    address without any index, its number the instance key or 0.
     """
     hints, problems = _build_hints(attributes, context)
     if problems:
@@ -119,7 +119,7 @@ def compute_demand(
         rule_pool=block,
         rule_number=0 if address.key is None else address.key,
     )
-    return VmDemand(str(attributes["site_id"]), f"vm:{block}", block, (pool,)), []
+    return VmDemand(site_id=str(attributes["site_id"]), owner=f"vm:{block}", cluster=block, pools=(pool,)), []
 
 
 def _build_hints(attributes: Mapping[str, Any], context: ResourceContext) -> tuple[tuple[Hint, ...], list[Problem]]:
@@ -136,13 +136,13 @@ def _build_hints(attributes: Mapping[str, Any], context: ResourceContext) -> tup
             problems.append(Problem(("placement_hint", index, "resource_id"), "unknown-resource", detail))
             continue
         machines, racks = target_locations
-        affinity = hint["hint_type"] == "Affinity"
-        if affinity and not machines:
+        is_affinity = hint["hint_type"] == "Affinity"
+        if is_affinity and not machines:
             continue  # the target has no location to be near to
         scope = HintScope(hint["scope"])
         hints.append(
             Hint(
-                is_affinity=affinity,
+                is_affinity=is_affinity,
                 is_hard=hint["scheduling_execution"] == "Hard",
                 scope=scope,
                 machines=machines,

@@ -37,7 +37,7 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 
 
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
-    """Read the current state."""
+    """Read the state of another configuration: its outputs, and its current objects of known types."""
     workspace = attributes.get("workspace") or "default"
     query = RemoteStateQuery("", attributes["backend"], attributes.get("config") or {}, workspace)  # reader: set later
     state, problems = context.read_state(query)

@@ -187,7 +187,7 @@ def build_pool_demand(
             names=tuple(f"{cluster}-{pool}-{number}" for number in numbers),
             sku=sku,
             constraints=build_placement_constraints(values),
-            triggers=_build_recreation_triggers(values) if pool != CONTROL_PLANE else (),  # these replace the cluster
+            triggers=_build_recreation_triggers(values) if pool != CONTROL_PLANE else (),  # its own replace the cluster
             path=path,
             max_surge=str(settings.get("max_surge") or "1"),
             max_unavailable=str(settings.get("max_unavailable") or "0"),

@@ -154,7 +154,7 @@ def parse_pattern(text: str) -> AddressPattern:
         position = next_position
     resource_parts = parts[position:]
     if not resource_parts and module:
-        return AddressPattern(tuple(module))
+        return AddressPattern(tuple(module))  # a module
     mode: Mode = "managed"
     if resource_parts[:1] == [("name", "data")]:
         mode, resource_parts = "data", resource_parts[1:]
@@ -182,7 +182,7 @@ def _get_key_at_position(parts: list[tuple[str, Key]], position: int) -> tuple[K
 
 
 def _split_address_into_parts(text: str) -> list[tuple[str, Key]]:
-    """Split an address into names and keys, in order. Raises AddressProblem."""
+    """Split an address into ("name", NAME) and ("key", KEY) parts, in order. Raises AddressProblem."""
     parts: list[tuple[str, Key]] = []
     index = 0
     while index < len(text):

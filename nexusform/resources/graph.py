@@ -25,7 +25,7 @@ def sort_topologically(dependencies: Mapping[N, Iterable[N]], position: Mapping[
         for dependency in unique_dependencies:
             dependents.setdefault(dependency, []).append(node)
     by_position = {position[node]: node for node in dependencies}
-    ready = [place for place, node in by_position.items() if not unmet_counts[node]]
+    ready = [place for place, node in by_position.items() if not unmet_counts[node]]  # positions
     heapify(ready)
     order: list[N] = []
     while ready:

@@ -200,7 +200,7 @@ def _explain_missing_offer(current: str, hops: Sequence[KubernetesVersion], offe
     """Explain the first hop to a version without an offer; "" if all are offered or nothing is known."""
     before = current
     for position, hop in enumerate(hops):
-        choices = offers.find_hop_choices(is_next=not position)
+        choices = offers.find_hop_choices(is_next=not position)  # None: unknown
         if choices is not None and not select_available_versions(hop, choices):
             owner = "this cluster" if not position and offers.upgrades else "this site"
             offered = f"Azure offers {format_first_items(choices, _MAX_NAMES)} for {owner}"

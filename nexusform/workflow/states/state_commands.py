@@ -330,7 +330,7 @@ def create_untaint_change(pattern: AddressPattern, named: list[Address], *, allo
             after = state_edits.remove_taint(state, address)
         except DiagnosticsError as refused:
             return None, refused.diagnostics
-        named.append(address)
+        named.append(address)  # for the message of the command
         return after, []
 
     return change
@@ -342,7 +342,7 @@ def create_push_change(pushed: State, name: str, *, force: bool) -> StateChange:
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
         if not force:
             rejection = check_lineage(state, pushed, name)
-            if rejection is not None:
+            if rejection is not None:  # another lineage, or not newer
                 return None, [rejection]
         # Creation numbers are never reused, regardless of the pushed state.
         return replace(pushed, last_creation=max(pushed.last_creation, state.last_creation)), []

@@ -49,7 +49,7 @@ def score_predictions(arguments: ConformanceArguments) -> int:
     except ValueError as problem:
         raise click.UsageError(f'-program: "{arguments.program}" is not a command: {problem}.') from None
     score = score_conformance_cases(read_cases(arguments.directory, problems), answer)
-    if not score.systems and not problems:
+    if not score.systems and not problems:  # empty files
         problems.append(build_error(INVALID, f'The files of "{arguments.directory}" have no decision.'))
     screen.print_diagnostics(problems, {}, is_aside=arguments.as_json)
     if arguments.as_json:
@@ -82,9 +82,9 @@ def _render_score(score: ConformanceScore) -> str:
     ]
     if score.wrong:
         lines += ["", "Wrong or without an answer:"]
-        for item in score.wrong[:_MAX_LISTED]:
-            predicted = item.reason or f"predicted {json.encode(item.predicted).decode()}"
-            lines.append(f"  {item.place}: {predicted}; {item.system} decided {json.encode(item.actual).decode()}")
+        for case in score.wrong[:_MAX_LISTED]:
+            predicted = case.reason or f"predicted {json.encode(case.predicted).decode()}"
+            lines.append(f"  {case.place}: {predicted}; {case.system} decided {json.encode(case.actual).decode()}")
         if len(score.wrong) > _MAX_LISTED:
             lines.append(f"  ... and {len(score.wrong) - _MAX_LISTED:,} more (-json lists all)")
     return "\n".join(lines)

@@ -88,7 +88,7 @@ def read_agent_version(program: Path) -> str:
 
 
 def start_hub_agent(running: LoopbackPrograms, programs: Path) -> None:
-    """Start the hub agent with an API server of the fleet's kinds. Raises ProgramProblem."""
+    """Start an API server with the kinds (CRDs) of KubeFleet, then its hub agent. Raises ProgramProblem."""
     files = sorted((programs / "crds").glob("*.yaml"))
     if not files:
         raise ProgramProblem(f"{programs / 'crds'} has no definitions (config/crd/bases of KubeFleet).")
@@ -133,7 +133,7 @@ class FleetCheck:
         self._last_heartbeat = 0.0
 
     def join_members(self, members: tuple[Member, ...]) -> None:
-        """Create the members, and report as their agents. Raises ProgramProblem."""
+        """Create the members, report as their agents, and wait until all have joined. Raises ProgramProblem."""
         for member in members:
             body = build_named_object("cluster.kubernetes-fleet.io/v1beta1", "MemberCluster", member.name)
             body["metadata"]["labels"] = dict(member.labels)
@@ -147,7 +147,7 @@ class FleetCheck:
             name = member.name
             path = f"{_MEMBERS}/namespaces/fleet-member-{name}/internalmemberclusters/{name}"
             agent = self._running.wait_for(_AGENT, partial(self._running.call, "GET", path), _MEMBER_SECONDS)
-            self._agents.append((path, member, agent["metadata"]["generation"]))
+            self._agents.append((path, member, agent["metadata"]["generation"]))  # for the heartbeats
         self._send_heartbeats()
         for index, member in enumerate(members):
             path = f"{_MEMBERS}/memberclusters/{member.name}"

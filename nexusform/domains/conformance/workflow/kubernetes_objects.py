@@ -72,7 +72,7 @@ def build_pod_manifest(spec: PodSpec, name: str, node: str = "", only_node: str 
 
 
 def check_pod_support(spec: PodSpec) -> None:
-    """Check the rules of a pod. Raises UnsupportedPodError."""
+    """Reject a pod with features not re-created by the check. Raises UnsupportedPodError."""
     reasons = {
         "another scheduler or devices": spec.has_unknown_rules,
         "claims or volumes": any((spec.claims, spec.volumes, spec.bound_claims, spec.disks, spec.claim_count)),
@@ -101,9 +101,8 @@ def build_default_service(spec: PodSpec) -> Body | None:
 
 
 def _build_containers(spec: PodSpec) -> list[Body]:
-    """Build the containers of a pod: the first has all requests, and each one without a request adds a default score.
-
-    Raises UnsupportedPodError.
+    """Build the containers of a pod: the first has all requests; each one without a request adds a default amount to
+    the requests scored by kube-scheduler. Raises UnsupportedPodError.
     """
     without_cpu, cpu_rest = divmod(spec.scored_requests.cpu - spec.requests.cpu, _CPU_DEFAULT)
     without_memory, memory_rest = divmod(spec.scored_requests.memory - spec.requests.memory, _MEMORY_DEFAULT)
@@ -114,7 +113,7 @@ def _build_containers(spec: PodSpec) -> list[Body]:
     if any((cpu_rest, memory_rest, without_cpu < 0, without_memory < 0, needs_first and spec.images)):
         raise UnsupportedPodError("overhead or requests of init containers")
     count += needs_first
-    images = (*spec.images, *[_IMAGE] * count)
+    images = (*spec.images, *[_IMAGE] * count)  # `count` of these are used
     containers: list[Body] = []
     # The first container has all requests, others request 0.
     cpu, memory, other_resources = spec.requests.cpu, spec.requests.memory, spec.requests.other_resources
@@ -126,7 +125,7 @@ def _build_containers(spec: PodSpec) -> list[Body]:
             amounts["memory"] = str(memory)
         amounts |= {name: str(amount) for name, amount in other_resources}
         cpu, memory, other_resources = 0, 0, ()
-        resources = {"requests": amounts, "limits": {name: amounts[name] for name in amounts if "/" in name}}
+        resources = {"requests": amounts, "limits": {name: amounts[name] for name in amounts if "/" in name}}  # devices
         containers.append({"name": f"c{index}", "image": images[index], "resources": resources})
     containers[0]["ports"] = [
         _remove_empty_members(containerPort=item.port, hostPort=item.port, protocol=item.protocol, hostIP=item.address)
@@ -191,7 +190,7 @@ def _build_topology_spread(item: SpreadConstraint) -> Body:
     }
     if item.selector is not None:
         body["labelSelector"] = _build_label_selector(item.selector)
-    if item.is_hard and item.min_domains > 1:
+    if item.is_hard and item.min_domains > 1:  # soft constraints have none; 1 is the default
         body["minDomains"] = item.min_domains
     return body
 

@@ -94,7 +94,7 @@ class LoopbackPrograms:
         self.wait_for("kube-apiserver", lambda: self._read_success("GET", "/api/v1/namespaces/default") is not None)
 
     def start(self, name: str, *flags: str, environment: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Start a program with these variables. Raises ProgramProblem."""
+        """Start a program with these variables, PATH and HOME alone. Raises ProgramProblem."""
         with (self._directory / f"{name}.log").open("wb") as log:
             try:
                 self._processes[name] = subprocess.Popen(  # noqa: S603 - the operator's own programs
@@ -111,7 +111,7 @@ class LoopbackPrograms:
                 raise ProgramProblem(f"{self._programs / name} cannot be started: {problem.strerror}") from None
 
     def wait_for(self, name: str, condition: Callable[[], _Result], seconds: float = _START_SECONDS) -> _Result:
-        """Wait for a condition of a program, and return its result. Raises ProgramProblem."""
+        """Wait until a condition of a running program has a result, and return it. Raises ProgramProblem."""
         end = time.monotonic() + seconds
         while not (result := condition()):
             if self._processes[name].poll() is not None:
@@ -136,7 +136,7 @@ class LoopbackPrograms:
         return self._directory / name
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None, patch: str = "") -> dict[str, Any]:
-        """Return the API server's JSON answer, {} for no object. `patch`: as "merge-patch". Raises ProgramProblem."""
+        """Return the API server's JSON answer, {} for a 404. `patch`: kind, as "merge-patch". Raises ProgramProblem."""
         try:
             answer = self._send_once(method, path, body, patch)
         except WebError as problem:
@@ -149,7 +149,7 @@ class LoopbackPrograms:
         return content
 
     def close(self) -> None:
-        """Stop all programs."""
+        """Stop all programs together; kill those still running after a time."""
         if self._client is not None:
             self._client.close()
         for process in reversed(self._processes.values()):
@@ -206,7 +206,7 @@ def open_programs(programs: str) -> Iterator[LoopbackPrograms]:
 
 
 def read_version(program: Path, *flags: str) -> str:
-    """Return the printed version of a program, "1.34.4". Raises ProgramProblem."""
+    """Return the version printed by a program, such as "1.34.4", else "of unknown version". Raises ProgramProblem."""
     try:
         result = subprocess.run(  # noqa: S603 - the operator's own program
             [program, *flags], capture_output=True, text=True, timeout=_START_SECONDS, check=False

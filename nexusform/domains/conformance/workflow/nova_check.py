@@ -48,7 +48,7 @@ class _NovaDriverRequest(Struct):
 
 
 def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramCheckOutcome:
-    """Check the decisions on the VMs of all OpenStack sites. Raises ProgramCheckProblem."""
+    """Compare the hosts planned for VMs of OpenStack sites with Nova's best ones. Raises ProgramCheckProblem."""
     on_nova = [site for site in result.sites.values() if site.scheduler.profile.platform == _PLATFORM]
     replays = [replay for site in on_nova if (replay := _NovaSiteReplay(result, site)).total]  # with decisions
     program = shutil.which(python)
@@ -61,12 +61,12 @@ def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramC
         raise ProgramCheckProblem(str(problem)) from None
     # The driver answers with the versions of its programs, then with the best hosts for each request.
     version = str(answers[0]["nova"]) if answers else "of unknown version"
-    checked = 0
+    checked = 0  # number of decisions
     differences: list[DecisionDifference] = []
-    cases: list[Body] = []
+    cases: list[Body] = []  # the differences, as recorded decisions for `nexusform conformance`
     requests = ((replay, request) for replay in replays for request in replay.requests)
     for (replay, request), hosts in zip(requests, answers[1:], strict=False):  # the time may end before the last one
-        checked += bool(request.predicted)
+        checked += bool(request.predicted)  # "": no decision of the plan
         if request.predicted not in ("", *hosts) and len(differences) < _MAX_DIFFERENCES:
             actual = next(iter(hosts), "")
             differences.append(DecisionDifference(request.address, request.name, request.predicted, actual))
@@ -103,20 +103,20 @@ class _NovaSiteReplay:
             if change.address.type == _SITE_TYPE and change.after is not None and change.id == site.id
         )
         self._placed: dict[Token, tuple[str, PlacedVm]] = {
-            handle: (str(address), vms.placements.vms[key])
+            token: (str(address), vms.placements.vms[key])  # address and planned VM
             for address, vms in result.objects.items()
             if vms.request.site is site
-            for key, handle in vms.placements.tokens.items()
+            for key, token in vms.placements.tokens.items()
         }
-        vms = site.base.list_vms()
+        vms = site.base.list_vms()  # before the plan
         self._first_servers = {_name_server(vm.handle): self._build_server(vm.sku, vm.placement.machine) for vm in vms}
         self._servers = dict(self._first_servers)
-        records = {vm.sku.record for vm in vms if vm.sku.record.startswith(SERVER_RECORD)}
+        records = {vm.sku.record for vm in vms if vm.sku.record.startswith(SERVER_RECORD)}  # with cells, devices
         self._hosts = build_hosts_without_servers(
             self._attributes["inventory"], build_nova_settings(self._attributes), records
         )
         # Convert the operations of the plan to requests.
-        released: list[str] = []
+        released: list[str] = []  # names of servers removed since the last request
         for operation in self._site.operations:
             if isinstance(operation, ReleaseOperation):
                 released.append(_name_server(operation.handle))
@@ -131,7 +131,7 @@ class _NovaSiteReplay:
         return {**self._build_site(), "servers": self._first_servers, "requests": requests}
 
     def build_case(self, request: _NovaDriverRequest, hosts: list[str], version: str) -> Body:
-        """Build the case of `nexusform conformance` with a decision of Nova."""
+        """Build the case of `nexusform conformance` for a decision of Nova among its equally good `hosts`."""
         servers, group = dict(request.servers), request.body["group"]
         for host in group["members"] if group else ():  # each of these hosts needs a member
             members = [name for name, server in servers.items() if server["host"] == host and "group" not in server]
@@ -219,10 +219,11 @@ def _name_server(token: Token) -> str:
 
 
 def _build_server_group(hint: Hint) -> Body:
-    """Build a server group with its members. A host of the hint has the maximum of them."""
+    """Build a server group with the host of each member."""
     counts = Counter(dict(hint.vms_by_machine))
     strength = "" if hint.is_hard else "soft-"
     policy = "affinity" if hint.is_affinity else "anti-affinity"
+    # An anti-affinity hint names the hosts with the maximum number of members; without any, all have fewer.
     maximum = min((counts[name] for name in hint.machines), default=max(counts.values()) + 1)
     members = list(counts.elements())
     return {"name": hint.target, "policy": f"{strength}{policy}", "max": maximum, "members": members}

@@ -172,7 +172,7 @@ class NovaSiteState:
         )
 
     def update_host_state(self, name: str) -> None:
-        """Build the state of a host with its servers."""
+        """Set the HostState of a host: first with its reserved amounts only, then with each of its servers."""
         host = self.document["hosts"][name]
         state = host_manager.HostState(name, name, uuid.uuid4())
         cpu, memory, disk = (host["resources"].get(resource, NO_RESOURCE) for resource in CLASSES.values())
@@ -206,7 +206,7 @@ class NovaSiteState:
             objects.Aggregate(name=aggregate, metadata=metadata)
             for aggregate, metadata in host.get("aggregates", {}).items()
         ]
-        reason = host.get("unschedulable_reason", "")
+        reason = host.get("unschedulable_reason", "")  # "": schedulable
         state.update(node, {"disabled": "disabled" in reason, "is_up": "down" not in reason}, aggregates, {})
         state.updated = None
         if NUMA in self.document.get("settings", {}).get("enabled_filters", ()):
@@ -233,8 +233,8 @@ class NovaSiteState:
         self.placement.insert(models.Allocation, rows)
 
     def compute_resources(self, server: dict[str, Any]) -> dict[str, int]:
-        """Return the resources allocated by Placement for an existing server."""
-        if has_properties(server):
+        """Return the amounts by resource class allocated by Placement for an existing server."""
+        if has_properties(server):  # Nova computes them
             spec = build_request_spec(server, str(uuid.uuid4()))
             has_dedicated = "PCPU" in self.document["hosts"][server["host"]]["resources"]
             resources: dict[str, int] = ResourceRequest.from_request_spec(spec, has_dedicated).merged_resources()

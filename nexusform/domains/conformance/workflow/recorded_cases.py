@@ -65,10 +65,10 @@ class LocatedConformanceCase(Struct, frozen=True):
 
 
 def read_cases(directory: str, problems: list[Diagnostic]) -> Iterator[LocatedConformanceCase]:
-    """Yield the cases of a directory in the order of file names and lines; adds to `problems`."""
+    """Yield the cases of a directory in the order of file names and lines; add others to `problems`."""
     try:
         paths = sorted((*Path(directory).glob("*.jsonl"), *Path(directory).glob("*.jsonl.gz")))
-        if not paths and not Path(directory).is_dir():
+        if not paths and not Path(directory).is_dir():  # a glob of a missing directory is empty
             raise NotADirectoryError
     except OSError:
         problems.append(build_error(INVALID, f'"{directory}" is not a directory. Name one with *.jsonl files.'))
@@ -81,14 +81,14 @@ def read_cases(directory: str, problems: list[Diagnostic]) -> Iterator[LocatedCo
         try:
             for number, line in enumerate(_read_lines(path), 1):
                 if not line.strip():
-                    continue
+                    continue  # an empty line
                 try:
                     yield LocatedConformanceCase(f"{path.name}:{number}", json.decode(line, type=ConformanceCase))
                 except (DecodeError, ValidationError) as problem:
                     detail = f"{path}, line {number}: {problem}. A case is one JSON object per line."
                     problems.append(build_error(INVALID, detail))
         except (OSError, EOFError, zlib.error) as problem:
-            reason = getattr(problem, "strerror", None) or "it is damaged"
+            reason = getattr(problem, "strerror", None) or "it is damaged"  # as gzip
             problems.append(build_error(INVALID, f'"{path}" cannot be read: {reason}.'))
 
 
@@ -96,7 +96,7 @@ def _read_lines(path: Path) -> Iterator[bytes]:
     """Yield the decompressed lines of a file. Raises OSError, EOFError and zlib.error."""
     content = io.BytesIO(read_regular(path, _MAX_BYTES))
     with gzip.open(content) if path.suffix == ".gz" else content as file:
-        while line := file.readline(_MAX_LINE + 1):
+        while line := file.readline(_MAX_LINE + 1):  # at most one byte too many
             if len(line) > _MAX_LINE:
                 raise OSError(errno.EFBIG, "a line is longer than 64 MiB")
             yield line
@@ -167,7 +167,7 @@ def _run_external_predictor(words: list[str], case: ConformanceCase) -> Any:
 
 
 def _predict_kubernetes_node(case: ConformanceCase) -> dict[str, Any]:
-    """Predict the node of a pod, as `plan` does for a manifest and a kubectl dump."""
+    """Return {"node": NAME} of a pod, None if no node fits, as `plan` predicts it for a manifest and a kubectl dump."""
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "main.nf.hcl").write_text(_POD_CONFIGURATION, "utf-8")
         objects = {"apiVersion": "v1", "kind": "List", "items": case.snapshot["objects"]}
@@ -243,16 +243,16 @@ def score_conformance_cases(cases: Iterable[LocatedConformanceCase], answer: Ans
     following = next(remaining, None)
     if following is None:  # too few for more processes
         return score
-    with Pool(initializer=signal, initargs=(SIGINT, SIG_IGN)) as pool:
-        waiting: deque[LocatedConformanceCase] = deque()  # answers arrive in the order of their cases
+    with Pool(initializer=signal, initargs=(SIGINT, SIG_IGN)) as pool:  # Ctrl-C ends the parent only
+        sent_cases: deque[LocatedConformanceCase] = deque()  # without an answer, in the order of the answers
 
-        def list_waiting() -> Iterator[LocatedConformanceCase]:
+        def send_cases() -> Iterator[LocatedConformanceCase]:
             for item in chain([following], remaining):
-                waiting.append(item)
+                sent_cases.append(item)
                 yield item
 
-        for predicted, reason in pool.imap(partial(_predict_case_answer, answer), list_waiting(), _CHUNK):
-            _add_case_result(score, waiting.popleft(), predicted, reason)
+        for predicted, reason in pool.imap(partial(_predict_case_answer, answer), send_cases(), _CHUNK):
+            _add_case_result(score, sent_cases.popleft(), predicted, reason)
     return score
 
 
@@ -267,10 +267,10 @@ def _predict_case_answer(answer: Answer, item: LocatedConformanceCase) -> tuple[
 def _add_case_result(score: ConformanceScore, item: LocatedConformanceCase, predicted: Any, reason: str) -> None:
     """Count the answer to a case, or the `reason` for no answer; keep it if it is not right."""
     case = item.case
-    system = score.systems.setdefault((case.system, case.version), SystemVersionScore())
-    system.decisions += 1
-    system.errors += bool(reason)
+    counts = score.systems.setdefault((case.system, case.version), SystemVersionScore())
+    counts.decisions += 1
+    counts.errors += bool(reason)
     if not reason and case.is_right(predicted):
-        system.right += 1
+        counts.right += 1
     else:
         score.wrong.append(WrongCaseAnswer(item.place, case.system, case.version, predicted, case.decision, reason))

@@ -54,7 +54,7 @@ class CheckTimeExceeded(Exception):
 
 
 def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> ProgramCheckOutcome:
-    """Check the decisions on the pods of a plan. Raises ProgramCheckProblem."""
+    """Compare the nodes planned for pods with the decisions of kube-scheduler. Raises ProgramCheckProblem."""
     fleet = find_planned_fleet(result)
     predictions = list(fleet.pods.list_with_inputs()) if fleet is not None else []
     has_timed_out = False
@@ -127,7 +127,7 @@ class KubeSchedulerCheck:
                 self._sync_running_pods_with_prediction(scheduler)
                 self._compare_decision(address, outcome, scheduler)
             except UnsupportedPodError:
-                return
+                return  # not counted as checked
             self.checked.add((self._prediction, (workload, number)))
 
         run_prediction(
@@ -176,7 +176,7 @@ class KubeSchedulerCheck:
     def _sync_running_pods_with_prediction(self, scheduler: PodSpecScheduler) -> None:
         """Create and delete pods until the running ones are those of the prediction. Raises UnsupportedPodError."""
         cache = scheduler.cache
-        required: dict[tuple[PodSpec, str], int] = {}
+        required: dict[tuple[PodSpec, str], int] = {}  # number of pods by spec and node
         for group in cache.list_groups():
             required |= {(group.spec, cache.nodes[index].name): count for index, count in group.nodes.items()}
         if any(spec.is_terminating for spec, _ in required):
@@ -207,7 +207,7 @@ class KubeSchedulerCheck:
             self._ensure_namespace(namespace, {})
             self._running.call("POST", f"/api/v1/namespaces/{namespace}/services", service)
         self._service = service
-        time.sleep(_SETTLE_SECONDS)
+        time.sleep(_SETTLE_SECONDS)  # the scheduler has to notice it
 
     def _create_pod(self, body: Body) -> None:
         namespace = body["metadata"]["namespace"]
@@ -258,7 +258,7 @@ class KubeSchedulerCheck:
             pod = self._running.call("GET", path)
             node = pod.get("spec", {}).get("nodeName", "")
             if node or any(map(_is_unschedulable, pod.get("status", {}).get("conditions", ()))):
-                answers.append(node)
+                answers.append(node)  # "": unschedulable
             return bool(answers)
 
         self._running.wait_for(PROGRAM, is_decided, _DECISION_SECONDS)

@@ -50,7 +50,7 @@ class OpenstackFiles(Struct):
 
 
 def parse_openstack_files(contents: Mapping[str, bytes]) -> OpenstackFiles:
-    """Read the files of one directory by name without suffix."""
+    """Parse the files of a directory by name without suffix. If one is missing or no table, return only problems."""
     reading = OpenstackFiles()
     tables = {name: _parse_table(name, text, reading.problems) for name, text in contents.items()}
     missing = list(filterfalse(tables.__contains__, _REQUIRED))
@@ -72,13 +72,13 @@ def _build_problem(detail: str, kind: str = INVALID, severity: Severity = Severi
 
 
 def _parse_table(name: str, text: bytes, problems: list[Problem]) -> Rows:
-    """Return the rows with normalized column names: lower case without spaces."""
+    """Return the rows with column names such as `resource_class`; [], and a problem, for an invalid table."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as problem:
         problems.append(_build_problem(f"{name}.json is not JSON: {problem}. Capture it again."))
         return []
-    rows = document if isinstance(document, list) else [document]
+    rows = document if isinstance(document, list) else [document]  # `show` prints one object
     if list_objects(rows) != rows:
         problems.append(_build_problem(f"{name}.json is not a list of objects. Print it with -f json."))
         return []
@@ -86,7 +86,7 @@ def _parse_table(name: str, text: bytes, problems: list[Problem]) -> Rows:
 
 
 def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> None:
-    """Fill the reading from the rows by file. Raises LookupError, AttributeError, TypeError and ValueError."""
+    """Fill the reading; report hosts left out. Raises LookupError, AttributeError, TypeError and ValueError."""
     reading.flavors = {str(row["name"]): _build_flavor(row) for row in tables["flavors"]}
     reading.images = dict(_iterate_images(tables))
     reading.server_groups = {
@@ -97,7 +97,7 @@ def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> No
         for row in tables.get("server_groups", [])
     }
     providers = {str(row["name"]): str(row["uuid"]) for row in tables["resource_providers"]}
-    services = {str(row["host"]): row for row in tables["compute_services"]}
+    services = {str(row["host"]): row for row in tables["compute_services"]}  # a host may differ from its hostname
     nodes = {str(row["hypervisor_hostname"]): row for row in tables.get(COMPUTE_NODES, [])}
     for row in tables["hypervisors"]:
         hostname = str(row["hypervisor_hostname"])
@@ -110,7 +110,7 @@ def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> No
             continue
         values = _build_host(uuid, services[host], host, tables)
         if values["resources"].keys() & {VCPU, PCPU}:
-            details = tables.get(f"hypervisor-{row['id']}", [{}])[0]
+            details = tables.get(f"hypervisor-{row['id']}", [{}])[0]  # of `hypervisor show`
             values["hypervisor_version"] = _read_count(details, "hypervisor_version")
             values["hypervisor_type"] = _read_first_text(row, "hypervisor_type")
             reading.hosts[host] = {**values, **_read_host_details(hostname, nodes)}
@@ -214,43 +214,44 @@ def _iterate_images(tables: Mapping[str, Rows]) -> Iterator[tuple[str, dict[str,
 def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the id and values of each server with capacity on a host; report unknown flavors and NUMA cells."""
     flavors = {name: Flavor(name=name, **values) for name, values in reading.flavors.items()}
-    unknown = []
+    unknown_cells = []
     for row in tables["servers"]:
         host, status = _read_first_text(row, "host"), str(row.get("status")).upper()
         if not host or status in _STATES_WITHOUT_CAPACITY:
-            continue
+            continue  # it occupies nothing
         flavor, key = _read_first_text(row, "flavor_name", "flavor"), str(row["id"])
         if flavor not in reading.flavors:
             detail = f'The flavor "{flavor}" of the server "{row["name"]}" is not in flavors.json. It counts as 0.'
             reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
-        size = reading.flavors.get(flavor, {})
-        figures = {name: size.get(name, 0) for name in ("vcpus", "memory_mib", "disk_gib")}
+        flavor_values = reading.flavors.get(flavor, {})
+        amounts = {name: flavor_values.get(name, 0) for name in ("vcpus", "memory_mib", "disk_gib")}  # unknown: 0
         image = _read_first_text(row, "image_id", "image")
         properties = reading.images.get(image, {})
         request = parse_flavor(flavors[flavor], {}, properties) if flavor in flavors else FlavorRequest()
+        # Without dedicated CPUs in Placement, all CPUs of a server are VCPU.
         has_dedicated = PCPU in reading.hosts.get(host, {}).get("resources", {})
         dedicated, emulator = (request.dedicated_vcpus, request.emulator_vcpus) if has_dedicated else (0, 0)
         topology = tables.get(f"{TOPOLOGY}-{key}")
         if request.numa is not None and not topology:
-            unknown.append(str(row["name"]))
+            unknown_cells.append(str(row["name"]))
         yield (
             key,
             {
                 "name": str(row["name"]),
                 "host": host,
-                **figures,
-                "vcpus": figures["vcpus"] + emulator - dedicated,  # the shared ones; `dedicated` includes `emulator`
+                **amounts,
+                "vcpus": amounts["vcpus"] + emulator - dedicated,  # the shared ones; `dedicated` includes `emulator`
                 "dedicated_vcpus": dedicated,
                 "flavor": flavor,
                 "numa_cells": parse_server_topology(topology[0]) if topology else [],
                 **({"emulator_vcpus": emulator} if emulator else {}),
-                **({"image": image} if select_image_requests(properties) else {}),
+                **({"image": image} if select_image_requests(properties) else {}),  # others do not matter
             },
         )
-    if unknown:
+    if unknown_cells:
         detail = (
-            f"The NUMA cells of {format_list(unknown)} are unknown (topology-ID.json). They stay occupied after a "
-            "server that nexusform manages is removed."
+            f"The NUMA cells of {format_list(unknown_cells)} are unknown (topology-ID.json). They stay occupied after "
+            "a server that nexusform manages is removed."
         )
         reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
 
@@ -258,11 +259,11 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Ite
 def _add_usage_without_server(
     reading: OpenstackFiles, tables: Mapping[str, Rows], providers: Mapping[str, str], services: Mapping[str, Any]
 ) -> None:
-    """Add an entry per host for allocations of Placement without a listed server."""
+    """Add one server per host with the amounts used in Placement beyond those of its listed servers."""
     for hostname, uuid in providers.items():
         host = _find_service_host(hostname, services)
         if host not in reading.hosts:
-            continue
+            continue  # None, or left out
         used = {str(row["resource_class"]): _read_count(row, "used") for row in tables.get(f"{INVENTORY}-{uuid}", [])}
         listed = [server for server in reading.servers.values() if server["host"] == host]
         hidden = {
@@ -296,13 +297,10 @@ _DATA: Final = "nova_object.data"
 
 
 def parse_host_details(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the details of a host from its row, with objects of Nova as JSON texts.
-
-    Raises KeyError, TypeError, ValueError.
-    """
+    """Return the details of a host from its row (objects of Nova in JSON). Raises KeyError, TypeError, ValueError."""
     topology = _unwrap_versioned_object(_parse(row["numa_topology"]))
     stored_pools = _unwrap_versioned_object(_parse(row["pci_stats"])) or []
-    pools = get_mapping(stored_pools).get("objects", stored_pools)
+    pools = get_mapping(stored_pools).get("objects", stored_pools)  # of a PciDevicePoolList, or a plain list
     return {
         "has_details": True,
         "numa_cells": [_parse_cell(_unwrap_versioned_object(cell)) for cell in topology["cells"]] if topology else [],
@@ -315,7 +313,7 @@ def parse_host_details(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_server_topology(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the share of a server in the NUMA cells of its host. Raises KeyError, TypeError, ValueError."""
+    """Return the use of each NUMA cell of its host by a server. Raises KeyError, TypeError, ValueError."""
     topology = _parse(row.get("topology")) or {}
     page_size = topology.get("pagesize_kb")
     return [

@@ -183,7 +183,7 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
 def _parse_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> str:
     """Return the CPU policy of the flavor, else of the image, "" for none. Raises ValueError if they conflict."""
     policy, of_image = properties.get(_POLICY, ""), image.get(_POLICY, "")
-    rejected = {MIXED: (DEDICATED,), SHARED: (MIXED, DEDICATED)}
+    rejected = {MIXED: (DEDICATED,), SHARED: (MIXED, DEDICATED)}  # policies of images by those of flavors
     if of_image in rejected.get(policy, ()):
         raise ValueError(_format_property_conflict(_POLICY))
     return policy or of_image
@@ -238,7 +238,7 @@ def _parse_numa_cells(
 
 
 def _select_numbered_properties(properties: Mapping[str, str], image: Mapping[str, str], key: str) -> list[str]:
-    """Return the properties key.0, key.1 and so on. Raises ValueError if flavor and image have them."""
+    """Return the properties key.0, key.1 and so on. Raises ValueError if both flavor and image have key.0."""
     if f"{key}.0" in properties and f"{key}.0" in image:
         raise ValueError(_format_property_conflict(key))
     values = properties if f"{key}.0" in properties else image
@@ -289,7 +289,7 @@ def _parse_number(text: str, key: str) -> int:
 
 
 def _parse_pci_aliases(text: str) -> list[tuple[str, int]]:
-    """Return (alias, count) pairs. Raises ValueError."""
+    """Return (alias, number of devices) pairs of a text such as "a:1,b:2". Raises ValueError."""
     pairs = []
     for part in split_list(text):
         match = re.fullmatch(r"(.+):\s*(\d+)", part)

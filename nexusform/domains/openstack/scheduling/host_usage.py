@@ -94,7 +94,7 @@ class NovaHostUsage(Struct, frozen=True):
         return self.take_devices(request.devices) is not None
 
     def fit_numa(self, request: FlavorRequest, attempts: int = 1) -> list[GuestCell] | None:
-        """Return the NUMA cells of a VM, None if they do not fit."""
+        """Return the NUMA cells of a VM, None if they do not fit. `attempts`: number of candidates tried by Nova."""
         assert request.numa is not None, "the flavor has no NUMA cells"
         ratios = HostRatios(
             get_resource(self.host, VCPU).allocation_ratio, get_resource(self.host, MEMORY).allocation_ratio
@@ -102,8 +102,8 @@ class NovaHostUsage(Struct, frozen=True):
         devices_by_cell: Counter[int | None] = Counter()
         for pool in self.pools:
             devices_by_cell[pool.numa_node] += pool.count
-        check = (lambda cells: self.take_devices(request.devices, cells) is not None) if request.devices else None
-        return fit_numa_cells(self.cells, request.numa, ratios, devices_by_cell, check, attempts)
+        has_devices = (lambda cells: self.take_devices(request.devices, cells) is not None) if request.devices else None
+        return fit_numa_cells(self.cells, request.numa, ratios, devices_by_cell, has_devices, attempts)
 
     def take_devices(self, requests: Sequence[PciDeviceRequest], cells: Sequence[int] = ()) -> list[DevicePool] | None:
         """Return the PCI devices left by requests, None if there are too few."""
@@ -111,20 +111,19 @@ class NovaHostUsage(Struct, frozen=True):
 
     def add(self, request: FlavorRequest) -> NovaHostUsage:
         """Return the use with one more VM; unsuitable cells and devices stay free."""
-        usage = self
-        cells = self.fit_numa(request) if request.numa is not None else []
-        # If only the second attempt of Nova succeeds, its candidate has VCPU.
-        is_first = cells is not None or not self.cells
+        cells = self.fit_numa(request) if request.numa is not None else []  # None: do not fit
+        # Nova first tries the candidate with PCPU. If only its second attempt succeeds, the CPUs are VCPU.
+        is_first_attempt = cells is not None or not self.cells
         if request.dedicated_vcpus and (
-            request.fallback_vcpus == 0 or (is_first and self.has_dedicated_vcpus(request))
+            request.fallback_vcpus == 0 or (is_first_attempt and self.has_dedicated_vcpus(request))
         ):
             usage = replace(
-                usage,
+                self,
                 dedicated_vcpus=self.dedicated_vcpus + request.dedicated_vcpus,
                 emulator_vcpus=self.emulator_vcpus + request.emulator_vcpus,
             )
         else:
-            usage = replace(usage, fallback_vcpus=self.fallback_vcpus + request.fallback_vcpus)
+            usage = replace(self, fallback_vcpus=self.fallback_vcpus + request.fallback_vcpus)
         cells = cells or []
         if request.numa is not None:
             usage = replace(usage, cells=update_host_cells(self.cells, cells, request.numa.thread_policy))

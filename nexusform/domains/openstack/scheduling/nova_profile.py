@@ -192,8 +192,7 @@ class _NovaRules(NamedTuple):
         """Return the reason why the host is no candidate for the demand at any load, or ""."""
         sku, request = demand.sku, self.get_request(demand.sku)
         for name, amount in list_amounts(sku.host_vcpus, sku.memory_mib, sku.disk_gib):
-            problem = get_resource(host, name).find_unit_problem(amount)
-            if problem:
+            if problem := get_resource(host, name).find_unit_problem(amount):
                 return f"{name} {amount:,}: {problem}"
         image = self.images.get(demand.constraints.image, {})
         problem = request.problem or find_unpredicted_property(image)
@@ -204,8 +203,7 @@ class _NovaRules(NamedTuple):
             return f"trait {missing[0]} is required"
         flavor = self.flavors.get(demand.sku.name, _NO_FLAVOR)
         for key, value in flavor.properties.items():
-            reason = self._check_flavor_property(key, value, host)
-            if reason:
+            if reason := self._check_flavor_property(key, value, host):
                 return reason
         if IMAGE in self.enabled and host.has_details:
             return find_image_rejection(image, host.supported_instances)
@@ -249,7 +247,7 @@ def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
     def build_check(sku: VmSku) -> CapacityCheck:
         def find_rejection(capacity: FreeCapacity) -> str | None:
             usage = rules.table.get_usage(capacity.records)
-            vcpus = capacity.cpus[0] - usage.fallback_vcpus
+            vcpus = capacity.cpus[0] - usage.fallback_vcpus  # a host counts as one cell
             free = {VCPU: vcpus, MEMORY: capacity.memory[0], DISK: capacity.disk}
             for name, amount in list_amounts(sku.host_vcpus, sku.memory_mib, sku.disk_gib):
                 if free[name] < amount:
@@ -285,7 +283,7 @@ def _build_usage_filter(
 
         def find_rejection(capacity: FreeCapacity) -> str | None:
             usage = rules.table.get_usage(capacity.records)
-            vcpus = capacity.cpus[0] - usage.fallback_vcpus
+            vcpus = capacity.cpus[0] - usage.fallback_vcpus  # a host counts as one cell
             is_possible = not usage.host.has_details or fits(usage, request, vcpus)
             return None if is_possible else f"{subject} do not fit"
 
@@ -304,6 +302,8 @@ def _build_usage_filter(
 
 
 def _build_flavor_filter(rules: _NovaRules) -> DemandFilter:
+    """Build the filter of hosts rejected at any load. It gets the number of a machine; None accepts the machine."""
+
     def build_check(layout: NumberedSite, demand: Demand) -> RejectionCheck:
         return lambda number: rules.find_rejection(demand, rules.hosts[layout.machines[number].name]) or None
 
@@ -398,7 +398,7 @@ def _build_weigher(rules: _NovaRules, multipliers: Mapping[str, float]) -> Weigh
     def weigh(demand: Demand, loads: Sequence[MachineLoad]) -> list[float]:
         weights = [0.0] * len(loads)
         if len(loads) < 2 or rules.find_unknown_fact(demand.sku, demand.constraints):
-            return weights
+            return weights  # a tie
         usages = [rules.table.get_usage(load.records) for load in loads]
         for weigher in _WEIGHERS:
             hosts = zip(usages, loads, strict=True)
@@ -422,10 +422,10 @@ class NovaSettings(NamedTuple):
 def build_nova_settings(values: Mapping[str, Any]) -> NovaSettings:
     """Build the settings from plain data, for example the arguments of an openstack_site."""
     return NovaSettings(
-        values.get("enabled_filters") or DEFAULT_FILTERS,
-        {name: float(value) for name, value in get_mapping(values, "weight_multipliers").items()},
-        int(values.get("host_subset_size") or 1),
-        {name: build_pci_device_alias(fields) for name, fields in get_mapping(values, "pci_aliases").items()},
+        enabled_filters=values.get("enabled_filters") or DEFAULT_FILTERS,
+        multipliers={name: float(value) for name, value in get_mapping(values, "weight_multipliers").items()},
+        subset_size=int(values.get("host_subset_size") or 1),
+        aliases={name: build_pci_device_alias(fields) for name, fields in get_mapping(values, "pci_aliases").items()},
     )
 
 
@@ -462,13 +462,13 @@ class NovaSite(NamedTuple):
 def build_nova_site(source: Mapping[str, Any]) -> NovaSite:
     """Build a site from plain data, as of data openstack_inventory. Raises ValueError if it is invalid."""
     return NovaSite(
-        [build_host(name, values) for name, values in sorted(source["hosts"].items())],
-        [
+        hosts=[build_host(name, values) for name, values in sorted(source["hosts"].items())],
+        flavors=[
             msgspec.convert({**values, "name": name}, Flavor, strict=False)
             for name, values in sorted(get_mapping(source, "flavors").items())
         ],
-        {name: build_server(values) for name, values in get_mapping(source, "servers").items()},
-        get_mapping(source, "images"),
+        servers={name: build_server(values) for name, values in get_mapping(source, "servers").items()},
+        images=get_mapping(source, "images"),
     )
 
 
@@ -476,12 +476,12 @@ def build_nova_profile(site: NovaSite, settings: NovaSettings) -> SchedulerProfi
     """Build the profile of a site. Server groups are hints of its VMs."""
     enabled = frozenset(settings.enabled_filters)
     rules = _NovaRules(
-        {host.name: host for host in site.hosts},
-        {build_sku_name(flavor.name, image): flavor for flavor, image in site.list_flavors_with_images()},
-        site.parse_requests(settings.aliases),
-        site.images,
-        site.build_usage_table(settings.aliases),
-        enabled,
+        hosts={host.name: host for host in site.hosts},
+        flavors={build_sku_name(flavor.name, image): flavor for flavor, image in site.list_flavors_with_images()},
+        requests=site.parse_requests(settings.aliases),
+        images=site.images,
+        table=site.build_usage_table(settings.aliases),
+        enabled=enabled,
     )
     filters: tuple[tuple[Filter, bool], ...] = (
         (_COMPUTE, COMPUTE in enabled),

@@ -51,7 +51,7 @@ def build_pci_device_alias(settings: Mapping[str, str]) -> PciDeviceAlias:
     properties = {
         names.get(name, name): value
         for name, value in settings.items()
-        if name not in ("numa_policy", "resource_class", "traits", "capability_type", "name")
+        if name not in ("numa_policy", "resource_class", "traits", "capability_type", "name")  # no properties
     }
     if _LIVE_MIGRATABLE in properties:
         is_migratable = properties[_LIVE_MIGRATABLE].lower() in ("true", "yes", "on", "1", "t", "y")

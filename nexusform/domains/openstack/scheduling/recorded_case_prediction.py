@@ -130,8 +130,8 @@ def build_server_group_hint(group: Mapping[str, Any] | None, members: Mapping[st
     if group is None or not members:
         return ()
     is_affinity = not group["policy"].endswith("anti-affinity")
-    threshold = 1 if is_affinity else group["max"]
+    threshold = 1 if is_affinity else group["max"]  # number of VMs on a host to join, or on a full one
     targets = frozenset(host for host, count in members.items() if count >= threshold)
-    is_hard = not group["policy"].startswith("soft")
+    is_hard, name = not group["policy"].startswith("soft"), group["name"]
     vms = tuple(sorted(members.items()))
-    return (Hint(is_affinity, is_hard, HintScope.MACHINE, targets, frozenset(), group["name"], vms),)
+    return (Hint(is_affinity, is_hard, HintScope.MACHINE, targets, racks=frozenset(), target=name, vms_by_machine=vms),)

@@ -91,7 +91,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     """Read the files of the directory."""
     from nexusform.domains.openstack.importers.openstack_files import parse_openstack_files
 
-    directory = build_id(attributes).rstrip("/") or "/"
+    directory = build_id(attributes).rstrip("/") or "/"  # the id is the directory
     try:
         names = context.files.find_files(directory, "*.json")
         contents = {name.removesuffix(".json"): context.files.read(f"{directory}/{name}") for name in names}

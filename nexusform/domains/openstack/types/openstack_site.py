@@ -103,9 +103,10 @@ _PLACEMENT_FIELDS: Final = ("resource_class", "traits")
 
 
 def _check_aliases(aliases: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield the problems of PCI aliases by name: fields for devices in Placement, and unknown NUMA policies."""
     for name, fields in aliases.items():
         if not isinstance(fields, Mapping):
-            continue
+            continue  # unknown
         for key in _PLACEMENT_FIELDS:
             if key in fields:
                 detail = f"PCI devices in Placement ({key}) are not predicted. Remove the alias or {key}."
@@ -117,8 +118,9 @@ def _check_aliases(aliases: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _check_filter_and_weigher_names(argument: str, names: Any, known: Any) -> Iterator[Problem]:
+    """Yield a problem for each filter or weigher without a prediction."""
     for name in names:
-        if name not in (*known, None, UNKNOWN):
+        if name not in (*known, None, UNKNOWN):  # None and unknown are no names yet
             detail = (
                 f'"{name}" is not predicted.{suggest_name(name, list(known))} Predicted: {", ".join(known)}. Remove '
                 "it; placements that depend on it may then differ."

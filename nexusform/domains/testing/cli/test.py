@@ -82,9 +82,9 @@ def test(arguments: TestArguments) -> int:
         files.append(file_report)
         reporter.report_file(file_report)
     reporter.report_summary(files)
-    problems = _write_junit(arguments.junit_xml, files)
-    reporter.report_diagnostics(problems, {})
-    return 1 if problems or any(file_report.status in ("fail", "error") for file_report in files) else 0
+    junit_problems = _write_junit(arguments.junit_xml, files)
+    reporter.report_diagnostics(junit_problems, {})
+    return 1 if junit_problems or any(file_report.status in ("fail", "error") for file_report in files) else 0
 
 
 def _build_run_report(run: RunResult, details: str = "") -> RunBlockReport:
@@ -115,6 +115,7 @@ def _render_run_details(run: RunResult, sources: Mapping[str, SourceFile], scree
 
 
 def _write_junit(path: str, files: Iterable[FileReport]) -> list[Diagnostic]:
+    """Write the JUnit report, if it has a path; return the problem of an unwritable file."""
     if not path:
         return []
     try:

@@ -123,7 +123,7 @@ class TestFile(Struct, frozen=True):
 
 
 def decode_test_file(name: str, body: AnyBody) -> tuple[TestFile, list[Diagnostic]]:
-    """Decode a test file, and return it with its problems."""
+    """Decode a test file; return it without its invalid blocks, and the problems."""
     problems: list[Diagnostic] = []
     parts = _decode_content(body, FILE_SCHEMA, problems)
     providers: dict[str, ProviderBlock] = {}
@@ -157,7 +157,7 @@ def _add_run(block: Block, runs: dict[str, RunBlock], problems: list[Diagnostic]
     """Add a run block; report a name used already."""
     run = _decode_run(block, problems)
     if run is None:
-        return
+        return  # reported
     existing_run = runs.setdefault(run.name, run)
     if existing_run is not run:
         rule = "The names of run blocks must differ: later run blocks refer to them."
@@ -176,7 +176,7 @@ def _decode_variables(parts: BodyContent, problems: list[Diagnostic]) -> Express
 
 
 def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
-    """Decode a run block; None if its name is invalid."""
+    """Decode a run block; None, with a problem, if its name is invalid."""
     label = block.labels[0]
     if not check_name(label, "invalid-run-block-name", problems):
         return None
@@ -236,18 +236,18 @@ def _decode_module_source(parts: BodyContent, problems: list[Diagnostic]) -> tup
     """Return the directory and span of the module of a run; "" for the tested configuration or after errors."""
     block = find_single_block(parts.blocks, "module", problems)
     if block is None:
-        return "", None
+        return "", None  # the tested configuration
     inner_content = _decode_content(block.body, _MODULE_SCHEMA, problems)
     attribute = inner_content.attributes.get("source")
     text = evaluate_string(attribute, problems)
     if attribute is None or text is None:
-        return "", None
+        return "", None  # reported
     span = attribute.expression.span
     return (text if is_local_source(text, span, problems) else ""), span
 
 
 def _decode_providers(attribute: Attribute | None, problems: list[Diagnostic]) -> Mapping[str, str]:
-    """Return the key of the test file's provider to use for each provider name of the configuration."""
+    """Return the keys of providers of the file by the names of those they replace; {} for none, or (error) no map."""
     if attribute is None:
         return {}
     expression = attribute.expression
@@ -259,7 +259,7 @@ def _decode_providers(attribute: Attribute | None, problems: list[Diagnostic]) -
     for key, value in expression.items:
         name = key.expression.value if isinstance(key.expression, StringLiteral) else _format_dotted(key.expression)
         used_reference = parse_reference(value, problems)
-        if used_reference is not None and name:
+        if used_reference is not None and name:  # others are reported or computed
             providers[name] = _format_dotted(used_reference)
     return providers
 
@@ -316,7 +316,7 @@ _OVERRIDE_TARGETS: Final[Mapping[str, tuple[str | None, str]]] = {
 
 
 def _decode_override(block: Block, problems: list[Diagnostic]) -> Override | None:
-    """Decode one override; None if its target is invalid."""
+    """Decode one override; None if its target is missing or invalid, with a problem."""
     parts = _decode_content(block.body, _OVERRIDE_SCHEMA, problems)
     arguments = parts.attributes
     target = _decode_pattern(arguments["target"].expression, problems) if "target" in arguments else None

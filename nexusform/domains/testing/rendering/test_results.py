@@ -57,7 +57,7 @@ def render_summary_line(files: Sequence[FileReport], paint: Painter) -> str:
     counts = _count_runs(files)
     skipped_text = f", {counts['skip']} skipped." if counts["skip"] else "."
     failed_count = counts["fail"] + counts["error"]
-    has_failures = any(file.status in ("fail", "error") for file in files)
+    has_failures = any(file.status in ("fail", "error") for file in files)  # perhaps without a failed run
     if not counts["pass"] and not failed_count and not has_failures:
         return f"Executed 0 tests{skipped_text}"
     verdict = ("Failure!", "red") if has_failures else ("Success!", "green")
@@ -126,7 +126,7 @@ def list_run_events(file: str, run: RunBlockReport, sources: Mapping[str, Source
     labels = {"@testfile": file, "@testrun": run.name}
     document: dict[str, object] = {"path": file, "run": run.name, "progress": "complete", "status": run.status}
     if run.seconds is not None:
-        document["elapsed"] = round(run.seconds * 1000)
+        document["elapsed"] = round(run.seconds * 1000)  # milliseconds
     message = f'  "{run.name}"... {_STATUS_TEXTS[run.status][0]}'
     yield create_event("test_run", message, time, test_run=document, **labels)
     for diagnostic in run.diagnostics:

@@ -142,7 +142,7 @@ class _TestFileRunner:
         self._modules: dict[str, Configuration] = {"": tests.configuration}
 
     def run(self, listener: ProgressListener) -> FileResult:
-        """Run all blocks, then destroy their resources."""
+        """Run all blocks (skip those after an error), then destroy their resources."""
         name = self.result.name
         listener.report_file_start(name)
         has_error = False
@@ -182,7 +182,7 @@ class _TestFileRunner:
         result.seconds = (self._clock.read_time() - start_time).total_seconds()
 
     def _load_configuration(self, block: RunBlock, problems: list[Diagnostic]) -> Configuration | None:
-        """Return the configuration of the run: the tested one, or that of its module block."""
+        """Return the configuration of the run: the tested one or its module's; None, with problems, if invalid."""
         cached = self._modules.get(block.source)
         if cached is not None:
             return cached

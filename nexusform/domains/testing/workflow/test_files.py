@@ -33,7 +33,7 @@ def find_test_files(
             resolved_directory = location.confinement.resolve_path_of_operator(directory)
             names = sorted(os.listdir(resolved_directory), key=os.fsencode)  # noqa: PTH208 - names, not paths
         except FileNotFoundError:
-            continue
+            continue  # a test directory is optional
         except OSError as problem:
             detail = f'"{directory}" cannot be read: {problem.strerror}.'
             problems.append(build_error("unreadable-test-directory", detail))
@@ -62,8 +62,7 @@ def read_test_file(
         detail = f'"{path}" is not UTF-8: byte {problem.start} is invalid. Save the file as UTF-8.'
         return None, [build_error("invalid-character-encoding", detail)]
     source = sources[path] = SourceFile(path, text)
-    parse_result = parse_json_file(source) if path.endswith(".json") else parse_file(source)
-    body, new_problems = parse_result
+    body, new_problems = parse_json_file(source) if path.endswith(".json") else parse_file(source)
     problems = [*check_hidden_characters(source), *new_problems]
     if has_errors(problems):
         return None, problems

@@ -111,7 +111,7 @@ class RunBlockExecutor(Struct):
             variable = self.configuration.root.variables.get(name)
             if variable is not None:
                 value, new_problems = evaluate_test_variable(variable, expression, scope)
-            else:
+            else:  # of another module: its type is unknown here
                 value, new_problems = evaluate_expression(expression, scope)
             problems += new_problems
             if value is not None:
@@ -141,7 +141,7 @@ class RunBlockExecutor(Struct):
         with self._open_session(project, overrides) as session:
             outcome = self._execute_run(block, session, problems)
         if block.command == "apply":
-            self._applied_modules.pop(key, None)  # the latest apply comes last
+            self._applied_modules.pop(key, None)  # the latest apply comes last, and is destroyed first
             self._applied_modules[key] = _AppliedModule(project, overrides, block.name)
         return outcome
 
@@ -160,12 +160,12 @@ class RunBlockExecutor(Struct):
             for name, (value, origin) in variables.items()
             if origin.text != "default" or declared_variables[name].default is not None  # it has a value
         }
-        return values, [p for p in problems if p.id not in (_MISSING, _UNDECLARED)]
+        return values, [p for p in problems if p.id not in (_MISSING, _UNDECLARED)]  # checked by each run
 
     def _resolve_variables(
         self, block: RunBlock, configuration: Configuration, scope: TestFileScope
     ) -> tuple[dict[str, Value], list[Diagnostic]]:
-        """Return the variables of a run from its block, its file and the command line."""
+        """Return the variables of a run: of its block, else of its file, else from outside, else the default."""
         values, problems = self._read_external_variables(configuration)
         declared = configuration.root.variables
         for name, expression in {**self.file.variables, **block.variables}.items():
@@ -271,7 +271,7 @@ class RunBlockExecutor(Struct):
         problems: list[Diagnostic],
         failed_outputs: frozenset[str] = frozenset(),
     ) -> bool:
-        """Evaluate assertions, record outputs, and return whether one failed. Raises RunBlockError."""
+        """Return whether an assertion failed. Record the outputs (`failed_outputs` as null). Raises RunBlockError."""
         request = build_base_request(session.project, StoredState(state))
         evaluation = build_state_evaluation(replace(request, is_applying=block.command == "apply"))
         scope = AssertionScope(evaluation.build_scope(evaluation.root), self.outputs, failed_outputs)
@@ -289,7 +289,7 @@ class RunBlockExecutor(Struct):
         return has_failed
 
     def destroy_resources(self, report_teardown: Callable[[str], None]) -> list[Diagnostic]:
-        """Destroy the resources of the runs, latest first; `report_teardown` gets each last run."""
+        """Destroy the resources of each state, latest first; `report_teardown` gets the name of its last apply run."""
         problems: list[Diagnostic] = []
         for applied_module in reversed(self._applied_modules.values()):
             report_teardown(applied_module.run)
@@ -334,7 +334,7 @@ def _evaluate_assertion(
 
 
 def _build_planned_state(session: Run, plan: Plan) -> State:
-    """Return the state predicted by the plan; values known only after apply are unknown in it."""
+    """Return the state after the plan (of refresh-only, with objects as read); computed values may be unknown in it."""
     state = session.stored.state
     if plan.mode is Mode.REFRESH_ONLY:
         instances = dict(state.instances)
@@ -347,7 +347,7 @@ def _build_planned_state(session: Run, plan: Plan) -> State:
     instances = {
         change.address: InstanceState(ObjectState(change.after, change.creation, change.sensitive_after))
         for change in plan.changes
-        if change.after is not None and not change.deposed
+        if change.after is not None and not change.deposed  # current objects
     }
     return replace(state, instances=instances)
 
@@ -370,11 +370,11 @@ def filter_expected_failures(
     matched_names: set[str] = set()
     unexpected_problems: list[Diagnostic] = []
     for problem in diagnostics:
-        names: set[str] = set()
+        expected_names: set[str] = set()
         if problem.id in _CONDITION_FAILURES:
-            names = {problem.address, _INSTANCE_KEY.sub("", problem.address)} & expected_by_name.keys()
-        if names:
-            matched_names |= names
+            expected_names = {problem.address, _INSTANCE_KEY.sub("", problem.address)} & expected_by_name.keys()
+        if expected_names:
+            matched_names |= expected_names
         elif problem.id == ID_OF_CONDITION["check"]:
             unexpected_problems.append(replace(problem, severity=Severity.ERROR))  # in a plan it is a warning
         else:

@@ -148,7 +148,7 @@ class ValueOverrides(Struct, frozen=True):
         return {
             name: OverridingProvider(provider, self.resources, mocks.get(name))
             if self.resources or name in mocks
-            else provider
+            else provider  # without overrides or mocks
             for name, provider in providers.items()
         }
 
@@ -174,7 +174,7 @@ def collect_value_overrides(
         for override in _sort_by_precedence(run.overrides.data, file.overrides.data)
     ]
     mock_defaults = []
-    # Names of providers in the configuration, and their keys in the test file.
+    # Names of providers in the configuration, and their keys in the test file. Defaults apply to all objects of a type.
     for name, key in {**{key: key for key in file.mocks}, **run.providers}.items():
         mock = file.mocks.get(key)
         if mock is None:  # a real provider
@@ -236,7 +236,7 @@ def build_tested_configuration(
 
 
 def _replace_module(module: Module, path: tuple[str, ...], override: Override, problems: list[Diagnostic]) -> Module:
-    """Return the module with the call at a path replaced by its overridden outputs."""
+    """Return the module with the call at a path of names replaced by overridden outputs; report an unknown name."""
     call = module.calls.get(path[0])
     if call is None:
         detail = f'There is no module call "{path[0]}" to override.{suggest_name(path[0], module.calls)}'
@@ -250,7 +250,7 @@ def _replace_module(module: Module, path: tuple[str, ...], override: Override, p
 
 
 def _create_output_module(call: ModuleCall, override: Override, problems: list[Diagnostic]) -> Module:
-    """Return a module with only outputs, with the values of the override."""
+    """Return a module without resources and checks; its outputs have the values of the override."""
     output_expressions = _get_overridden_outputs(override, problems)
     for name in output_expressions:
         if name not in call.module.outputs:
@@ -295,7 +295,7 @@ class OverridingProvider:
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read the objects; overridden ones are returned as in state. Raises ProviderProblem."""
-        inner_requests = [r for r in requests if self._find_values(r.address) is None]
+        inner_requests = [r for r in requests if self._find_values(r.address) is None]  # not overridden
         answers = iter(self._inner.read(inner_requests) if inner_requests else [])
         return [
             next(answers) if self._find_values(r.address) is None else ReadResult(r.attributes or None)
@@ -303,7 +303,7 @@ class OverridingProvider:
         ]
 
     def _find_values(self, text: str) -> Mapping[str, Any] | None:
-        """Return the override values of an object ({} for a mocked provider without defaults), None for none."""
+        """Return the override values of an object: of a pattern, else of its type in a mock ({}); None without both."""
         address = parse_address(text)
         for pattern, values in self._resources:
             if pattern.is_match(address):

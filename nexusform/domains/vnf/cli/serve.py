@@ -67,14 +67,14 @@ def serve_sol003(arguments: ServeArguments) -> int:
     saved, diagnostics = read_plan(arguments.plan, context)
     screen.print_diagnostics(tuple(diagnostics), {})
     if saved is None or has_errors(diagnostics):
-        return 1
+        return 1  # the reason is printed
     planned = list_planned_grants(saved.plan)
     files = ConfinedFileAccess(context.confinement.get_operator_confinement(arguments.packages))
     try:
-        packages, problems = list_packages(arguments.packages, files) if arguments.packages else ({}, [])
+        packages, problems = list_packages(arguments.packages, files) if arguments.packages else ({}, [])  # by id
         journal = GrantJournal(arguments.plan, saved.digest)
         server = GrantServer((host, port), planned, journal, packages, token, tls)
-    except OSError as problem:
+    except OSError as problem:  # of the folder, of FILE.grants or of the address
         screen.print_error(f"Error: {problem.filename or arguments.listen}: {problem.strerror}.")
         return 1
     # shutdown() waits for serve_forever(), so it runs in a thread of its own.
@@ -95,12 +95,12 @@ def _parse_address(text: str) -> tuple[str, int]:
     """Parse HOST:PORT, with an IPv4 address or localhost. Raises UsageError."""
     host, _, port = text.rpartition(":")
     host = {"localhost": "127.0.0.1"}.get(host, host.strip("[]"))
-    is_port = port.isascii() and port.isdigit() and int(port) <= _LAST_PORT
+    is_valid = port.isascii() and port.isdigit() and int(port) <= _LAST_PORT
     try:
         ipaddress.IPv4Address(host)
     except ValueError:
-        is_port = False
-    if not is_port:
+        is_valid = False
+    if not is_valid:
         raise click.UsageError(f'-listen: "{text}" is not an IPv4 address and port, such as 127.0.0.1:9990.')
     return host, int(port)
 

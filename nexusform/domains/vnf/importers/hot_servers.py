@@ -62,7 +62,7 @@ def parse_server_group(name: str, body: Node, template: Template) -> ServerGroup
 
 
 def _parse_server_group_policy(name: str, properties: Node, template: Template) -> str:
-    """Return the policy of a server group; "", and a warning, if Nova does not support it."""
+    """Return the policy of a server group (the first of several, with an error); "", and a warning, for none."""
     notes = template.notes
     policy_node = find_first_field(properties, "policies", "policy")
     value = template.resolve_value(policy_node)
@@ -94,11 +94,11 @@ def _parse_max_per_host(policy: str, properties: Node, template: Template) -> in
     number = parse_whole_number(template.resolve_value(rule))
     if policy != ANTI_AFFINITY:
         detail = f"{_MAX_PER_HOST_RULE} is for the policy anti-affinity only; it is ignored."
-        template.notes.add_warning(rule, IGNORED, detail)
-        return 1
-    if number is not None and 1 <= number <= MAX_INSTANCES:
+    elif number is not None and 1 <= number <= MAX_INSTANCES:
         return number
-    template.notes.add_warning(rule, IGNORED, f"{_MAX_PER_HOST_RULE} must be a whole number above 0; 1 is used.")
+    else:
+        detail = f"{_MAX_PER_HOST_RULE} must be a whole number above 0; 1 is used."
+    template.notes.add_warning(rule, IGNORED, detail)
     return 1
 
 
@@ -106,7 +106,7 @@ def build_placement_rules(
     groups: Mapping[ResourceReference, ServerGroup], members: Sequence[tuple[str, Any, Node, DocumentFindings]]
 ) -> tuple[PlacementRule, ...]:
     """Return one rule per group with members. `members` are (VDU, resolved scheduler_hints, node, notes)."""
-    vdus_by_group: dict[ResourceReference | None, list[str]] = {}
+    vdus_by_group: dict[ResourceReference | None, list[str]] = {}  # None: in no group
     for vdu, value, node, notes in members:
         vdus_by_group.setdefault(_find_group(vdu, value, node, notes, groups), []).append(vdu)
     rules = []
@@ -120,7 +120,7 @@ def build_placement_rules(
                 "has no effect across members."
             )
             group.notes.add_warning(group.node, IGNORED, detail)
-        elif group.policy:
+        elif group.policy:  # an invalid one ("") was reported
             is_affinity, is_hard = _POLICIES[group.policy]
             rules.append(
                 PlacementRule(
@@ -238,7 +238,7 @@ class _ScalingGroupSizes(NamedTuple):
 def compute_group_repetition(
     template: Template, resource: tuple[str, Node], outer: ResourceRepetition
 ) -> ResourceRepetition:
-    """Return the repetition of a group's resource."""
+    """Return the repetition of a group's resource: the sizes of the group times those of the groups around it."""
     name, body = resource
     if body.get_node("type").text == "OS::Heat::ResourceGroup":
         count_node = get_resource_properties(body).get_node("count")
@@ -248,7 +248,7 @@ def compute_group_repetition(
         sizes = _ScalingGroupSizes(number, number, number, is_explicit, count_node)
     else:
         sizes = _parse_scaled_sizes(template, resource)
-    limit, outer_limit = sizes.maximum, outer.maximum
+    limit, outer_limit = sizes.maximum, outer.maximum  # None: no limit
     unknown_count = outer.unknown_count
     value = template.resolve_value(sizes.node)
     if isinstance(value, UnresolvedValue):
@@ -259,7 +259,7 @@ def compute_group_repetition(
         maximum=None if limit is None or outer_limit is None else min(limit * outer_limit, MAX_INSTANCES),
         members=min(sizes.members * outer.members, MAX_INSTANCES),
         group=name,
-        is_explicit=sizes.is_explicit and (outer.is_explicit or not outer.group),
+        is_explicit=sizes.is_explicit and (outer.is_explicit or not outer.group),  # all numbers are given
         unknown_count=unknown_count,
     )
 
@@ -276,6 +276,7 @@ def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _Scal
     members = next(size for size in (desired, min_size, 1) if size is not None)
     for contradiction in _describe_contradictions(members, minimum, maximum):
         template.notes.add_error(properties, INVALID_DOCUMENT, f'the group "{name}" {contradiction}.')
+    # An invalid desired capacity leaves the initial number unknown.
     is_explicit = desired is not None or (desired_node.is_absent and min_size is not None)
     return _ScalingGroupSizes(minimum, maximum, members, is_explicit, desired_node)
 
@@ -292,7 +293,7 @@ def _describe_contradictions(members: int, minimum: int, maximum: int | None) ->
 
 
 def _parse_instance_count(template: Template, node: Node) -> int | None:
-    """Return a number of members or servers; None if it is absent or invalid."""
+    """Return a number of members or servers; None if it is absent, without a value yet, or (a warning) invalid."""
     if node.is_absent:
         return None
     value = template.resolve_value(node)
@@ -312,15 +313,15 @@ _SOFTWARE_VNIC_TYPES: Final = ("normal", "baremetal", "smart-nic")
 def add_server_vdu(
     reading: HotReading, template: Template, name: str, properties: Node, repeat: ResourceRepetition, hints: Hints
 ) -> None:
-    """Add one kind of server and its scheduler hints."""
+    """Add a kind of server as a VDU with its scheduler hints; report a repeated or invalid name, a missing number."""
     notes = template.notes
-    outer_name = template.scope.rpartition("/")[2] or repeat.group
+    outer_name = template.scope.rpartition("/")[2] or repeat.group  # the resource around it, "": none
     vdu_name = name
     if name not in reading.known_vdus:  # a VDU may have the name of the group of its server
         vdu_name = next(
             (n for n in (outer_name, repeat.group) if n in reading.known_vdus.keys() - reading.vdus.keys()), name
         )
-    if vdu_name in reading.vdus:
+    if vdu_name in reading.vdus:  # prefix the resource around it, or add the line
         vdu_name = f"{outer_name}-{name}" if outer_name not in {"", name} else f"{name}-{properties.line}"
         if vdu_name in reading.vdus:
             notes.add_warning(properties, IGNORED, f'a second server is called "{vdu_name}"; it is ignored.')
@@ -349,7 +350,7 @@ def add_server_vdu(
         image=get_text(image),
     )
     reading.scaling_groups[vdu_name] = repeat.group
-    if repeat.unknown_count is not None and not reading.known_vdus.get(vdu_name):
+    if repeat.unknown_count is not None and not reading.known_vdus.get(vdu_name):  # without a number in the VNFD
         text = f"{repeat.unknown_count.description}; set it in parameters. Until then, the minimum (or 1) is used."
         repeat.unknown_count.notes.add_warning(repeat.unknown_count.node, WITHOUT_A_NUMBER, text)
     _add_group_membership(reading, template, vdu_name, properties, hints)
@@ -381,7 +382,7 @@ def _add_group_membership(
     elif hints:
         nearest_hints = hints[-1]
         reading.members.append((vdu_name, nearest_hints.value, nearest_hints.node, nearest_hints.notes))
-        if nearest_hints.notes is not notes:
+        if nearest_hints.notes is not notes:  # a nested template must use its parameter
             detail = f'scheduler_hints is passed on, but the server "{vdu_name}" does not use it ({notes.file}).'
             nearest_hints.notes.add_error(nearest_hints.node, INVALID_DOCUMENT, detail)
 
@@ -393,20 +394,20 @@ def _parse_flavor_size(template: Template, flavor: object) -> VduSize:
     flavor_properties = get_resource_properties(template.root.get_node("resources", flavor.name))
     ram = parse_whole_number(template.resolve_value(flavor_properties.get_node("ram")))
     return VduSize(
-        parse_whole_number(template.resolve_value(flavor_properties.get_node("vcpus"))) or None,
+        parse_whole_number(template.resolve_value(flavor_properties.get_node("vcpus"))) or None,  # 0 is no size
         convert_to_gib(ram) if ram else None,
         parse_whole_number(template.resolve_value(flavor_properties.get_node("disk"))),
     )
 
 
 def build_scaling_aspects(reading: HotReading) -> tuple[ScalingAspect, ...]:
-    """Return one aspect per scaling group: from its desired to its maximum size."""
+    """Return a scaling aspect per policy, else per group: its steps from the desired to the maximum size."""
     aspects: dict[str, ScalingAspect] = {}
     for name, group in reading.scaling_groups.items():
         vdu = reading.vdus[name]
         if not group or vdu.maximum is None or vdu.maximum <= vdu.initial:
-            continue
-        aspect, step = reading.policies.get(group, (group, 1))
+            continue  # no limit, or no room to grow
+        aspect, step = reading.policies.get(group, (group, 1))  # by default, one VM per step
         levels = (vdu.maximum - vdu.initial) // step
         known_aspect = aspects.get(aspect, ScalingAspect(aspect, levels, (), vdu.origin))
         steps = (*known_aspect.steps, VduScaleSteps(name, (step,)))

@@ -62,7 +62,7 @@ def parse_hot(
     reading = HotReading(nested, known_vdus)
     notes = reading.notes[BASE_HOT] = DocumentFindings(BASE_HOT)
     documents = parse_documents(text, notes)
-    for document in documents[:1]:
+    for document in documents[:1]:  # the first one, if any
         is_vnfd = not document.get_node("tosca_definitions_version").is_absent or find_descriptor(document) is not None
         kind = "a VNFD: set it as vnfd" if is_vnfd else describe_foreign_kind([document.data])
         if kind:
@@ -90,7 +90,7 @@ def _add_template(reading: HotReading, context: _ResourceContext) -> None:
     """Parse the resources of a template, up to a maximum over all templates."""
     template = context.template
     resources = find_first_field(template.root, "resources", "Resources")
-    if not isinstance(resources.data, dict) and not has_errors(template.notes.findings):
+    if not isinstance(resources.data, dict) and not has_errors(template.notes.findings):  # an error says more
         template.notes.add_warning(template.root, IGNORED, "the template has no resources.")
     for name, body in resources.list_fields():
         reading.resource_count += 1
@@ -102,7 +102,7 @@ def _add_template(reading: HotReading, context: _ResourceContext) -> None:
 
 
 def _add_resource(reading: HotReading, context: _ResourceContext, name: str, body: Node) -> None:
-    """Parse one resource by its type: servers, scaling groups, server groups, policies and nested templates."""
+    """Add a resource by its type: server, scaling group, server group, policy or nested template. Ignore any other."""
     template = context.template
     kind, properties = get_declared_type(body), get_resource_properties(body)
     if kind in _SERVERS:
@@ -118,13 +118,13 @@ def _add_resource(reading: HotReading, context: _ResourceContext, name: str, bod
         step_node = find_first_field(properties, "scaling_adjustment", "ScalingAdjustment")
         step = parse_whole_number(template.resolve_value(step_node))
         if isinstance(group, ResourceReference) and step is not None and step > 0:
-            reading.policies[group.name] = (name.removesuffix("_scale_out"), step)
+            reading.policies[group.name] = (name.removesuffix("_scale_out"), step)  # the aspect and its step
     elif _is_template_type(kind, reading.nested):
         _add_nested_template(reading, context, name, body, kind)
 
 
 def _add_scaling_group(reading: HotReading, context: _ResourceContext, name: str, body: Node) -> None:
-    """Parse the repeated resource of a group."""
+    """Add the repeated resource of a group: a server, a nested template or another group; report any other one."""
     template, hints = context.template, context.hints
     notes, properties = template.notes, get_resource_properties(body)
     repetition = compute_group_repetition(template, (name, body), context.repetition)
@@ -160,7 +160,7 @@ def _is_template_type(kind: str, nested: Mapping[str, str]) -> bool:
 
 
 def _add_nested_template(reading: HotReading, context: _ResourceContext, name: str, body: Node, kind: str) -> None:
-    """Parse a nested template once per instance of the resource that names it."""
+    """Add the resources of a nested template for one resource; an unknown template counts as one server."""
     template, repetition, hints = context.template, context.repetition, context.hints
     notes, properties = template.notes, get_resource_properties(body)
     passed_hints = properties.get_node(HINTS)
@@ -168,7 +168,7 @@ def _add_nested_template(reading: HotReading, context: _ResourceContext, name: s
         hints = (*hints, InheritedSchedulerHints(template.resolve_value(passed_hints), passed_hints, notes))
     base_name = posixpath.basename(kind)
     same_base_names = (name for name in reading.nested if posixpath.basename(name) == base_name)
-    candidates = (kind, base_name, *same_base_names)
+    candidates = (kind, base_name, *same_base_names)  # the best match first
     file = next((name for name in candidates if name in reading.nested), "")
     if not file:
         detail = (
@@ -187,13 +187,13 @@ def _add_nested_template(reading: HotReading, context: _ResourceContext, name: s
         file_notes = reading.notes[file] = DocumentFindings(f'nested["{file}"]')
         documents = parse_documents(reading.nested[file], file_notes)
         reading.open_templates[file] = next(iter(documents), Node(None, TextPosition(1, 1)))
-    values = {key: template.resolve_value(part) for key, part in properties.list_fields()}
+    values = {key: template.resolve_value(part) for key, part in properties.list_fields()}  # its parameters
     inner = Template(
-        reading.notes[file],
-        reading.open_templates[file],
-        values,
-        f"{template.scope}/{name}",
-        template.is_repeated,
-        (*template.chain, file),
+        notes=reading.notes[file],
+        root=reading.open_templates[file],
+        values=values,
+        scope=f"{template.scope}/{name}",
+        is_repeated=template.is_repeated,
+        chain=(*template.chain, file),
     )
     _add_template(reading, _ResourceContext(inner, repetition, hints, context.depth + 1))

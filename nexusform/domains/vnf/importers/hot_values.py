@@ -65,7 +65,7 @@ def get_declared_type(body: Node) -> str:
 
 
 def _convert_parameter(value: Any, kind: str) -> Any:
-    """Convert a parameter's value to its declared type: JSON and lists may be given as text."""
+    """Convert a parameter's value to its declared type: JSON and lists may be texts. Others and invalid JSON stay."""
     if not isinstance(value, str):
         return value
     if kind == "json":
@@ -79,11 +79,11 @@ def _convert_parameter(value: Any, kind: str) -> Any:
 
 
 def resolve_intrinsic_functions(data: Any, template: Template, depth: int = 0) -> Any:
-    """Return plain data with intrinsic functions replaced; References and UnresolvedValue remain where necessary."""
+    """Return plain data with intrinsic functions replaced by values, ResourceReference or UnresolvedValue."""
     if depth > _MAX_DEPTH:
         return UnresolvedValue("a value that is nested too deeply")
     if data == ELISION:
-        return None
+        return None  # "..." counts as absent
     if isinstance(data, dict):
         if len(data) == 1:
             name, argument = next(iter(data.items()))
@@ -104,7 +104,7 @@ _UNRESOLVED_FUNCTIONS: Final = frozenset(
 
 
 def _resolve_get_param(argument: Any, template: Template, depth: int) -> Any:
-    """Resolve `get_param`: a parameter, or a part of it."""
+    """Resolve `get_param`: a parameter, or the part at a path; UnresolvedValue without a value."""
     path = argument if isinstance(argument, list) else [argument]
     if not path or not isinstance(path[0], str):
         return UnresolvedValue("a parameter")
@@ -122,7 +122,7 @@ def _resolve_get_resource(argument: Any, template: Template, _depth: int) -> Any
 
 
 def _resolve_str_replace(argument: Any, template: Template, depth: int) -> Any:
-    """Resolve `str_replace`: a text with its parameters inserted, up to a maximum length."""
+    """Resolve `str_replace`: a text with its parameters inserted; UnresolvedValue if invalid, unknown or too long."""
     body = resolve_intrinsic_functions(argument, template, depth)
     unresolved = UnresolvedValue("str_replace")
     text = get_value_at_path(body, "template")
@@ -138,7 +138,7 @@ def _resolve_str_replace(argument: Any, template: Template, depth: int) -> Any:
 
 
 def _resolve_list_join(argument: Any, template: Template, depth: int) -> Any:
-    """Resolve `list_join`: the joined texts of lists."""
+    """Resolve `list_join`: the joined texts of lists; UnresolvedValue if invalid or with an unknown text."""
     match resolve_intrinsic_functions(argument, template, depth):
         case [str(separator), *lists] if lists:
             parts = list(chain.from_iterable(item if isinstance(item, list) else [item] for item in lists))
@@ -161,7 +161,7 @@ _INTRINSICS: Final[Mapping[str, Callable[[Any, Template, int], Any]]] = {
 
 
 def find_vdu_name(data: Any, depth: int = 0) -> str:
-    """Return the VDU in a `get_param: [nfv, VDU, NAME, ...]` anywhere in the data, else ""."""
+    """Return the VDU (kind of VM) in a `get_param: [nfv, VDU, NAME, ...]` anywhere in the data, else ""."""
     if depth > _MAX_DEPTH:
         return ""
     parts: Iterable[Any] = ()

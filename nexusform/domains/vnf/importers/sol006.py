@@ -70,7 +70,7 @@ def find_descriptor(document: Node) -> Node | None:
         for key, part in wrapper.list_fields():
             if _strip_yang_prefix(key) != _DESCRIPTOR:
                 continue
-            descriptor = next(part.list_items(), part)
+            descriptor = next(part.list_items(), part)  # the first of a list, or the only one
             if any(not descriptor.get_node(name).is_absent for name in (_FLAVOUR, "vdu", "kdu")):
                 return descriptor
     return None
@@ -85,7 +85,7 @@ def list_flavours(document: Mapping[str, Any]) -> list[str]:
 
 
 def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> Vnf:
-    """Parse the VNF of a descriptor in one of its flavours; findings are added to `notes`."""
+    """Parse the VNF of a descriptor in one of its flavours, empty without one; add findings to `notes`."""
     bodies = _collect_by_id(descriptor.get_node("vdu"), "VDU", notes)
     flavour = _select_flavour(descriptor, flavour_id, notes)
     for unit in descriptor.get_node("kdu").list_items():
@@ -99,12 +99,13 @@ def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> 
     for profile in flavour.get_node("vdu-profile").list_items():
         name = context.find_vdu(profile.get_node("id"), "a vdu-profile")
         if name:
-            profiles.setdefault(name, profile)
+            profiles.setdefault(name, profile)  # the first one counts
     levels = tuple(_list_instantiation_levels(flavour, context))
     default = _select_default_level(flavour, levels, notes)
-    sizes = {level.name: level.sizes for level in levels}.get(default, {})
+    numbers = {level.name: level.sizes for level in levels}.get(default, {})
     vdus = tuple(
-        _build_vdu(name, body, descriptor, profiles.get(name), sizes.get(name), notes) for name, body in bodies.items()
+        _build_vdu(name, body, descriptor, profiles.get(name), numbers.get(name), notes)
+        for name, body in bodies.items()
     )
     return Vnf(
         vdus=vdus,
@@ -127,7 +128,7 @@ def _get_name(node: Node) -> str:
 
 
 def _collect_by_id(section: Node, noun: str, notes: DocumentFindings) -> dict[str, Node]:
-    """Return the entries of a list by id, without duplicates."""
+    """Return the entries of a list by id; report invalid and repeated ids, and leave these out."""
     entries: dict[str, Node] = {}
     for body in list_bodies(section):
         name = _get_name(body.get_node("id"))
@@ -141,7 +142,7 @@ def _collect_by_id(section: Node, noun: str, notes: DocumentFindings) -> dict[st
 
 
 def _select_flavour(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> Node | None:
-    """Return the requested deployment flavour, or the only one; None with an error if there is no such one."""
+    """Return the requested deployment flavour, or without a request the only one; otherwise None, with an error."""
     flavours = _collect_by_id(descriptor.get_node(_FLAVOUR), "deployment flavour (df)", notes)
     names_text = ", ".join(f'"{name}"' for name in flavours)
     if flavour_id in flavours:
@@ -166,7 +167,7 @@ def _build_vdu(
     name: str, body: Node, descriptor: Node, profile: Node | None, level: int | None, notes: DocumentFindings
 ) -> Vdu:
     """Return a VDU with its numbers of VMs; `level` is the number at the default level, None without one."""
-    minimum, maximum = 0, None
+    minimum, maximum = 0, None  # no limits
     if profile is None:
         notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" has no vdu-profile in the flavour.')
     else:
@@ -189,7 +190,7 @@ def _build_vdu(
 
 
 def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFindings) -> VduSize:
-    """Return the processors, memory and disk of a VDU from the referenced descriptions."""
+    """Return the processors, memory and disk of a VDU from the referenced descriptions; None is unknown."""
     computes = _collect_by_id(descriptor.get_node("virtual-compute-desc"), "virtual-compute-desc", notes)
     compute_reference = body.get_node("virtual-compute-desc")
     compute_name = _get_name(compute_reference)
@@ -222,7 +223,7 @@ def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFind
 
 
 def _parse_positive_number(node: Node, notes: DocumentFindings) -> float | None:
-    """Return a number above 0, also from a text; None if it is absent or invalid, with a warning."""
+    """Return a number above 0, also from a text; None if it is absent, or (a warning) invalid or too large."""
     if node.is_absent:
         return None
     try:
@@ -242,21 +243,21 @@ def _list_instantiation_levels(flavour: Node, context: _DescriptorContext) -> It
     """Yield the instantiation levels of the flavour: numbers of VMs by VDU, and scale levels by aspect."""
     bodies = _collect_by_id(flavour.get_node("instantiation-level"), "instantiation-level", context.notes)
     for name, body in bodies.items():
-        sizes: dict[str, int] = {}
+        numbers: dict[str, int] = {}
         for part in body.get_node("vdu-level").list_items():
             vdu = context.find_vdu(part.get_node("vdu-id"), f'the instantiation-level "{name}"')
             number = parse_count_or_default(part.get_node("number-of-instances"), context.notes, 1)
-            if vdu:
-                sizes[vdu] = number
-        scale: dict[str, int] = {}
+            if vdu:  # an unknown VDU ("") is reported
+                numbers[vdu] = number
+        scale_levels: dict[str, int] = {}
         for part in body.get_node("scaling-info").list_items():
             level = parse_count_or_default(part.get_node("scale-level"), context.notes, 0)
-            scale[_get_name(part.get_node("scaling-aspect-id"))] = level
-        yield InstantiationLevel(name, scale, sizes, Origin(context.notes.file, body.line))
+            scale_levels[_get_name(part.get_node("scaling-aspect-id"))] = level
+        yield InstantiationLevel(name, scale_levels, numbers, Origin(context.notes.file, body.line))
 
 
 def _select_default_level(flavour: Node, levels: Sequence[InstantiationLevel], notes: DocumentFindings) -> str:
-    """Return the named default level, else the first or "". An unknown name, or none for several levels, is wrong."""
+    """Return the default level, else the first or "". An unknown name, or none for several levels, is an error."""
     default_node = flavour.get_node("default-instantiation-level")
     names = [level.name for level in levels]
     default_name = _get_name(default_node)
@@ -303,7 +304,7 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
 def _list_rules(flavour: Node, profiles: Mapping[str, Node], context: _DescriptorContext) -> Iterator[PlacementRule]:
     """Yield the rules of the flavour's groups and profiles."""
     groups = _collect_by_id(flavour.get_node(_GROUP), _GROUP, context.notes)
-    members: dict[str, dict[str, None]] = {name: {} for name in groups}
+    members: dict[str, dict[str, None]] = {name: {} for name in groups}  # VDUs by group, in order
     for vdu, profile in profiles.items():
         for entry in profile.get_node(_GROUP).list_items():
             node = entry if entry.text else entry.get_node("id")
@@ -338,4 +339,4 @@ def _build_placement_rule(
     label = _strip_yang_prefix(_get_name(scope_node)).replace("_", "-")
     scope = parse_rule_scope((name, body), (label, scope_node), _SCOPES, notes)
     if scope:
-        yield PlacementRule(name, is_affinity, True, scope, vdus, Origin(notes.file, body.line), label=label)
+        yield PlacementRule(name, is_affinity, True, scope, vdus, Origin(notes.file, body.line), label=label)  # hard

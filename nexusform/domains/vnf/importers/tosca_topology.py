@@ -59,7 +59,7 @@ class Topology(Struct, frozen=True):
 
     def resolve_value(self, node: Node) -> Node:
         """Return the node with `get_input` replaced by the input's value (absent without one)."""
-        for _ in range(_MAX_DEPTH):
+        for _ in range(_MAX_DEPTH):  # an input may refer to another one
             if get_mapping(node.data).keys() != {"get_input"}:
                 return node
             name = node.data["get_input"]
@@ -73,7 +73,7 @@ def parse_topology(
 ) -> Topology:
     """Return the topology of all documents together, or of those of the flavour."""
     flavour_documents = _select_flavour_documents(documents, flavour_id, notes)
-    parents: dict[str, str] = {}
+    parents: dict[str, str] = {}  # type -> its derived_from
     for document, section in product(documents, ("node_types", "group_types", "policy_types")):
         for name, body in document.get_node(section).list_fields():
             parents[name] = body.get_node("derived_from").text
@@ -101,7 +101,7 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
         topology = wrapper.get_node("topology_template")
         if isinstance(topology.data, dict):
             return topology
-    misplaced_parts = [name for name in _PARTS if name in get_mapping(document.data)]
+    misplaced_parts = [name for name in _PARTS if name in get_mapping(document.data)]  # "node_templates" and others
     if not misplaced_parts:
         return Node(None, document.position)
     verb, pronoun = ("is", "it") if len(misplaced_parts) == 1 else ("are", "them")
@@ -114,7 +114,7 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
 
 
 def _select_flavour_documents(documents: Sequence[Node], flavour_id: str, notes: DocumentFindings) -> list[Node]:
-    """Return the documents with the chosen flavour or without any; all if none is chosen, stated or found (error)."""
+    """Return the documents of the flavour and those without any; all without a choice or (an error) an unknown one."""
     flavours = {flavour.text: flavour for flavour in map(_get_flavour, documents)}
     flavours.pop("", None)
     if not flavour_id or not flavours:
@@ -153,7 +153,7 @@ def _list_misindented_definitions(part: Node, noun: str, notes: DocumentFindings
     has_stray_body = "type" in stray_fields
     for name, body in part.list_fields():
         if name in stray_fields:
-            continue
+            continue  # a part of the body, no name
         if body.is_absent and has_stray_body:
             detail = (
                 f'the body of the {noun} "{name}" is not indented under its name (line '

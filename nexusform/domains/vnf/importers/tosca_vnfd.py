@@ -63,7 +63,7 @@ _POLICIES: Final = {"affinity": True, "anti-affinity": False}
 
 
 def parse_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes: DocumentFindings) -> Vnf:
-    """Parse the VNF of a VNFD; findings are added to `notes`."""
+    """Parse the VNF of a VNFD, by SOL006 (YANG) or SOL001 (TOSCA); add findings to `notes`."""
     documents = parse_documents(text, notes)
     descriptor = next(filter(None, map(find_descriptor, documents)), None)
     if descriptor is not None:
@@ -102,7 +102,7 @@ def _report_documents_without_vdu(documents: list[Node], notes: DocumentFindings
 
 
 def _list_vdus(topology: Topology, scaling: ScalingPolicies, notes: DocumentFindings) -> Iterator[Vdu]:
-    """Yield the VDUs of VMs with their numbers, without duplicates."""
+    """Yield the VDUs (kinds of VMs) with their numbers; report groups of containers, repeated and invalid names."""
     known_names: set[str] = set()
     for name, body in topology.nodes:
         kind = topology.get_standard_type(body)
@@ -111,7 +111,7 @@ def _list_vdus(topology: Topology, scaling: ScalingPolicies, notes: DocumentFind
             notes.add_warning(body, IGNORED, detail)
             continue
         if not kind.endswith(_VDU_TYPES):
-            continue
+            continue  # no VDU
         if name in known_names:
             notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" is defined twice.')
             continue
@@ -156,9 +156,9 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
 
 
 def _parse_vdu_size(topology: Topology, body: Node, notes: DocumentFindings) -> VduSize:
-    """Return the processors, memory and disk of a VDU from the capabilities of either version."""
+    """Return the processors, memory and disk (None: unknown) of a VDU by SOL001, or in the older nfv_compute."""
     compute = body.get_node("capabilities", "virtual_compute")
-    if not compute.get_node("properties").is_absent:
+    if not compute.get_node("properties").is_absent:  # some files leave it out
         compute = compute.get_node("properties")
     legacy_compute = body.get_node("capabilities", "nfv_compute", "properties")
     if compute.is_absent and not legacy_compute.is_absent:
@@ -176,7 +176,7 @@ def _parse_vdu_size(topology: Topology, body: Node, notes: DocumentFindings) -> 
     parts = list_bodies(compute.get_node("virtual_local_storage"))
     nodes = (topology.get_value(part, "size_of_storage") for part in parts)
     sizes = [size for node in nodes if (size := _parse_storage(node, notes)) is not None]
-    return VduSize(number, memory or None, sum(sizes) if sizes else None)
+    return VduSize(number, memory or None, sum(sizes) if sizes else None)  # a memory of 0 is no size
 
 
 def _parse_memory(node: Node, notes: DocumentFindings) -> float | None:
@@ -206,11 +206,11 @@ def _parse_mib(node: Node, notes: DocumentFindings, units: Mapping[str, int]) ->
 
 
 def _collect_groups(topology: Topology, vdus: list[str], notes: DocumentFindings) -> dict[str, tuple[str, ...]]:
-    """Return the VDUs of each placement group."""
+    """Return the VDUs (kinds of VMs) of each placement group; report unknown members."""
     groups: dict[str, tuple[str, ...]] = {}
     for name, body in topology.groups:
         if topology.get_kind(body) != _GROUP:
-            continue
+            continue  # no placement group
         description = body.get_node("description")
         if description.is_absent and body.get_node("properties", "description").is_absent:
             detail = f'the placement group "{name}" has no description, which SOL001 requires.'
@@ -234,10 +234,10 @@ def _list_placement_rules(
         is_standard = kind in _RULES
         rule = (_RULES[kind], True) if is_standard else parse_legacy_placement(name, body, topology, notes)
         if rule is None:
-            continue
+            continue  # no placement policy, or an invalid one
         is_affinity, is_hard = rule
         targets = _collect_rule_targets(name, body, topology, vdus, groups, notes)
-        scope, label = MACHINE, "tacker.Placement"
+        scope, label = MACHINE, "tacker.Placement"  # of a legacy policy
         if is_standard:
             scope_node = topology.get_value(body, "properties", "scope")
             label = scope_node.text
@@ -247,7 +247,7 @@ def _list_placement_rules(
             continue
         if not is_affinity:
             _report_small_minimums(name, targets, topology, notes)
-        if scope:
+        if scope:  # an invalid scope ("") is reported already
             origin = Origin(notes.file, body.line)
             yield PlacementRule(name, is_affinity, is_hard, scope, targets, origin, label=label)
 
@@ -256,7 +256,7 @@ def _report_small_minimums(name: str, targets: tuple[str, ...], topology: Topolo
     """Report targets of an anti-affinity rule with a min_number_of_instances below 2."""
     for vdu, body in topology.nodes:
         node = topology.get_value(body, "properties", "vdu_profile", "min_number_of_instances")
-        if vdu in targets and node.number in range(_MINIMUM_OF_TARGETS):
+        if vdu in targets and node.number in range(_MINIMUM_OF_TARGETS):  # None: not given
             detail = (
                 f'the rule "{name}" separates the VMs of "{vdu}", and its min_number_of_instances is {node.number}. '
                 "Tacker asks for 2 or more."
@@ -322,7 +322,7 @@ _MEMORY_UNITS: Final = {**_BYTES, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2
 
 
 def convert_to_mib(value: Any, units: Mapping[str, int]) -> int | None:
-    """Return a size in whole MiB, rounded up; None without a known unit."""
+    """Return a size in whole MiB, rounded up; None without a number and a known unit, such as "4 GB"."""
     match = _SIZE_PATTERN.match(get_text(value))
     if match is None:
         return None
@@ -347,20 +347,20 @@ def _list_legacy_aspects(
     for name, body in topology.policies:
         if topology.get_standard_type(body) not in _SCALING:
             continue
-        figures = body.get_node("properties")
-        targets = body.get_node("targets").list_texts() or figures.get_node("targets").list_texts()
+        properties = body.get_node("properties")
+        targets = body.get_node("targets").list_texts() or properties.get_node("targets").list_texts()
         vdus = tuple(target for target, _ in targets if target in topology.node_names)
         if not vdus:
             notes.add_warning(body, IGNORED, f'the policy "{name}" applies to no VDU; it is ignored.')
             continue
-        minimum = parse_count_or_default(topology.get_value(figures, "min_instances"), notes, 0)
-        maximum = parse_instance_count(topology.get_value(figures, "max_instances"), notes)
-        default_node = topology.get_value(figures, "default_instances")
+        minimum = parse_count_or_default(topology.get_value(properties, "min_instances"), notes, 0)
+        maximum = parse_instance_count(topology.get_value(properties, "max_instances"), notes)
+        default_node = topology.get_value(properties, "default_instances")
         initial = parse_count_or_default(default_node, notes, max(minimum, 1))
-        step = max(parse_count_or_default(topology.get_value(figures, "increment"), notes, 1), 1)
-        levels = max((maximum or 0) - initial, 0) // step
+        step = max(parse_count_or_default(topology.get_value(properties, "increment"), notes, 1), 1)
+        levels = max((maximum or 0) - initial, 0) // step  # steps to the maximum, 0 without one
         steps = tuple(VduScaleSteps(vdu, (step,)) for vdu in vdus)
-        initial_counts.update({**dict.fromkeys(vdus, (initial, body)), **initial_counts})
+        initial_counts.update({**dict.fromkeys(vdus, (initial, body)), **initial_counts})  # given ones stay
         bounds.update(dict.fromkeys(vdus, (minimum, maximum)))
         yield ScalingAspect(name, levels, steps, Origin(notes.file, body.line))
 
@@ -368,7 +368,7 @@ def _list_legacy_aspects(
 def parse_legacy_placement(
     name: str, body: Node, topology: Topology, notes: DocumentFindings
 ) -> tuple[bool, bool] | None:
-    """Return (is affinity, is hard) of a Placement policy, with defaults; None for any other."""
+    """Return (is affinity, is hard) of a Placement policy, by default both; None for other and invalid policies."""
     if topology.get_standard_type(body) != _PLACEMENT:
         return None
     policy = topology.get_value(body, "properties", "policy")
@@ -401,7 +401,7 @@ class _Deltas(Struct, frozen=True):
 
 
 def parse_scaling(topology: Topology, notes: DocumentFindings) -> ScalingPolicies:
-    """Return all instance numbers from the policies."""
+    """Return all instance numbers from the policies: by VDU (kind of VM), scaling aspect and instantiation level."""
     initial: dict[str, tuple[int, Node]] = {}
     for name, body in _select_policies(topology, "VduInitialDelta"):
         amount = topology.get_value(body, "properties", "initial_delta", "number_of_instances")
@@ -419,7 +419,7 @@ def parse_scaling(topology: Topology, notes: DocumentFindings) -> ScalingPolicie
             policy = first_deltas.policy
             detail = f'the policy "{policy}" uses the aspect "{aspect}", which no ScalingAspects declares.{hint}'
             notes.add_warning(first_deltas.body, IGNORED, detail)
-    bounds: dict[str, tuple[int, int | None]] = {}
+    bounds: dict[str, tuple[int, int | None]] = {}  # filled, as `initial` is, by the older policies
     aspects = (*aspects, *_list_legacy_aspects(topology, notes, initial, bounds))
     levels, default = _parse_levels(topology, notes)
     return ScalingPolicies(initial=initial, aspects=aspects, levels=levels, default_level=default, bounds=bounds)
@@ -452,7 +452,7 @@ def _parse_counts(section: Node, key: str, topology: Topology, notes: DocumentFi
 
 
 def _collect_scaling_deltas(topology: Topology, notes: DocumentFindings) -> dict[str, dict[str, _Deltas]]:
-    """Return the VMs added by the steps of each aspect to each VDU."""
+    """Return the VMs added by the steps of each aspect to each VDU. Duplicate ones are reported; the last counts."""
     by_aspect: dict[str, dict[str, _Deltas]] = {}
     for name, body in _select_policies(topology, "VduScalingAspectDeltas"):
         aspect = body.get_node("properties", "aspect").text
@@ -468,10 +468,10 @@ def _collect_scaling_deltas(topology: Topology, notes: DocumentFindings) -> dict
 def _warn_duplicate_deltas(
     aspect: str, vdu: str, policies: tuple[_Deltas, _Deltas], topology: Topology, notes: DocumentFindings
 ) -> None:
-    """Warn about two policies for one aspect and VDU; the name of one may hint at the intended VDU."""
+    """Warn about two policies for one scaling aspect and VDU; the name of one may hint at the intended VDU."""
     pairs = ((deltas, name) for deltas in policies for name in topology.node_names)
     misdirected = ((deltas, name) for deltas, name in pairs if name != vdu and deltas.policy.startswith(name))
-    wrong_policy, intended_vdu = next(misdirected, (policies[1], ""))
+    wrong_policy, intended_vdu = next(misdirected, (policies[1], ""))  # "": no hint
     hint = f' By its name, "{wrong_policy.policy}" is for "{intended_vdu}".' if intended_vdu else ""
     detail = (
         f'"{policies[0].policy}" (line {policies[0].body.line}) and "{policies[1].policy}" (line '
@@ -484,7 +484,7 @@ def _warn_duplicate_deltas(
 def _list_scaling_aspects(
     topology: Topology, deltas: Mapping[str, Mapping[str, _Deltas]], notes: DocumentFindings
 ) -> Iterator[ScalingAspect]:
-    """Yield the scaling aspects with the VMs added per step."""
+    """Yield the scaling aspects (VDUs scaled together) with the VMs added to each VDU per step."""
     for _, body in _select_policies(topology, "ScalingAspects"):
         for name, part in body.get_node("properties", "aspects").list_fields():
             maximum = parse_count_or_default(topology.get_value(part, "max_scale_level"), notes, 0)
@@ -493,7 +493,7 @@ def _list_scaling_aspects(
             if not deltas_by_vdu:
                 detail = f'the aspect "{name}" scales no VDU: no VduScalingAspectDeltas names it.'
                 notes.add_warning(part, IGNORED, detail)
-                order = []
+                order = []  # its deltas are not reported too
             known_deltas = set(chain.from_iterable(vdu_deltas.amounts for vdu_deltas in deltas_by_vdu.values()))
             for delta in order:
                 if delta not in known_deltas:
@@ -502,7 +502,7 @@ def _list_scaling_aspects(
                     notes.add_error(part.get_node("step_deltas"), INVALID_DOCUMENT, detail)
             steps = []
             for vdu, vdu_deltas in deltas_by_vdu.items():
-                ids = order or list(vdu_deltas.amounts)
+                ids = order or list(vdu_deltas.amounts)  # without step_deltas, all in their order
                 steps.append(VduScaleSteps(vdu, tuple(vdu_deltas.amounts.get(delta, 0) for delta in ids)))
             yield ScalingAspect(name, maximum, tuple(steps), Origin(notes.file, part.line))
 
@@ -511,31 +511,31 @@ def _list_scaling_aspects(
 
 
 def _parse_levels(topology: Topology, notes: DocumentFindings) -> tuple[tuple[InstantiationLevel, ...], str]:
-    """Return the instantiation levels, and the name of the default one ("" = none)."""
-    sizes: dict[str, dict[str, int]] = {}
+    """Return the instantiation levels, and the name of the default one: a single level is it; "" = none."""
+    numbers: dict[str, dict[str, int]] = {}  # by level: number of VMs by VDU
     for name, body in _select_policies(topology, "VduInstantiationLevels"):
         targets = _collect_policy_targets(name, body, topology, notes)
-        numbers = _parse_counts(body.get_node("properties", "levels"), "number_of_instances", topology, notes)
-        for level, number in numbers.items():
-            sizes.setdefault(level, {}).update(dict.fromkeys(targets, number))
-    scales: dict[str, dict[str, int]] = {}
+        levels_node = body.get_node("properties", "levels")
+        for level, number in _parse_counts(levels_node, "number_of_instances", topology, notes).items():
+            numbers.setdefault(level, {}).update(dict.fromkeys(targets, number))
+    scale_levels: dict[str, dict[str, int]] = {}  # by instantiation level: scale level by aspect
     origins: dict[str, Origin] = {}
     default = ""
     for _, body in _select_policies(topology, "InstantiationLevels"):
         default = topology.get_value(body, "properties", "default_level").text or default
         for level, part in body.get_node("properties", "levels").list_fields():
             origins[level] = Origin(notes.file, part.line)
-            scales[level] = _parse_counts(part.get_node("scale_info"), "scale_level", topology, notes)
+            scale_levels[level] = _parse_counts(part.get_node("scale_info"), "scale_level", topology, notes)
         if default and default not in origins:
             detail = f'the default level "{default}" is not defined.{suggest_name(default, origins)}'
             notes.add_warning(body.get_node("properties", "default_level"), IGNORED, detail)
             default = ""
-    names = list(dict.fromkeys([*origins, *sizes]))
+    names = list(dict.fromkeys([*origins, *numbers]))
     if not default and len(names) == 1:
         default = names[0]
     default_origin = Origin(notes.file, 1)
     levels = tuple(
-        InstantiationLevel(name, scales.get(name, {}), sizes.get(name, {}), origins.get(name, default_origin))
+        InstantiationLevel(name, scale_levels.get(name, {}), numbers.get(name, {}), origins.get(name, default_origin))
         for name in names
     )
     return levels, default

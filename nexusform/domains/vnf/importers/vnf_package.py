@@ -61,7 +61,7 @@ def read_vnf_package(path: str, flavour_id: str, files: Files) -> VnfPackageDocu
         for flavour in list_flavours(document.content):
             flavours.setdefault(flavour, document)
         has_vdus = any(kind.lower().endswith(_VDU_TYPES) for kind in _list_node_types(document))
-        if has_vdus or _get_flavour(document):
+        if has_vdus or _get_flavour(document):  # an older document without a flavour ("") may declare VDUs
             flavours.setdefault(_get_flavour(document), document)
     flavour = _select_flavour(flavour_id, sorted(flavours) or _list_hot_folders(source.names))
     vnfd = _join_documents(flavours.get(flavour), definitions)
@@ -192,7 +192,7 @@ def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_ToscaDefin
 
 
 def _find_entry_definitions(names: Sequence[str], read: _ReadFile) -> tuple[str, str]:
-    """Return the entry definitions and the file that names them; both "" for a package of HOT files alone."""
+    """Return the entry definitions, and the subject of messages on them; both "" for a package of HOT files alone."""
     if META in names:
         match = _ENTRY.search(read(META, META))
         if match is None:
@@ -221,10 +221,10 @@ def _list_imports(content: Mapping[str, Any]) -> Iterator[str]:
     """Yield the files imported by a document."""
     for item in get_list(content, "imports"):
         body = item
-        if isinstance(item, dict) and "file" not in item and len(item) == 1:
+        if isinstance(item, dict) and "file" not in item and len(item) == 1:  # NAME: FILE
             body = next(iter(item.values()))
         name = body.get("file") if isinstance(body, dict) else body
-        if isinstance(name, str) and "://" not in name:
+        if isinstance(name, str) and "://" not in name:  # a URL is not in the package
             yield name
 
 
@@ -252,11 +252,11 @@ def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
     if "" not in flavours:
         hint = suggest_name(flavour_id, flavours)
         raise _build_error(f'It has no deployment flavour "{flavour_id}".{hint} Known flavours: {names_text}.')
-    return ""
+    return ""  # the document without a flavour serves every one
 
 
 def _join_documents(document: _ToscaDefinitions | None, definitions: Sequence[_ToscaDefinitions]) -> str | None:
-    """Return the document of the flavour, followed by those with its declared types; None without a document."""
+    """Return the document of the flavour, followed by those declaring its node types; None without a document."""
     if document is None:
         return None
     own_types = {kind for kind in _list_node_types(document) if not kind.startswith("tosca.")}
@@ -293,18 +293,18 @@ def _read_hot_files(names: Sequence[str], flavour: str, read: _ReadFile) -> tupl
     # Without a flavour it is the only folder; without such a folder, the base folder.
     if not flavour and len(folders) == 1:
         flavour = folders[0]
-    start = f"{_BASE_HOT}{flavour}/" if flavour in folders else _BASE_HOT
+    prefix = f"{_BASE_HOT}{flavour}/" if flavour in folders else _BASE_HOT
     hot_files = filter(_is_hot_file, names)
-    relative_names = [name.removeprefix(start) for name in hot_files if name.startswith(start)]
+    relative_names = [name.removeprefix(prefix) for name in hot_files if name.startswith(prefix)]
     top_names = [name for name in relative_names if "/" not in name]
     if len(top_names) > 1:
-        files = ", ".join(f"{start}{top}" for top in top_names)
-        raise _build_error(f"{start} in it contains several files ({files}); Tacker supports one.")
+        files = ", ".join(f"{prefix}{top}" for top in top_names)
+        raise _build_error(f"{prefix} in it contains several files ({files}); Tacker supports one.")
     if not top_names:
         return None, {}
     nested: dict[str, str] = {}
     for name in sorted(set(relative_names).difference(top_names)):
         base_name = posixpath.basename(name)
         unique_name = name if base_name in nested else base_name
-        nested[unique_name] = read(f"{start}{name}", start)
-    return read(f"{start}{top_names[0]}", start), nested
+        nested[unique_name] = read(f"{prefix}{name}", prefix)
+    return read(f"{prefix}{top_names[0]}", prefix), nested

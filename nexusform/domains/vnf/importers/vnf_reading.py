@@ -41,14 +41,14 @@ class ParsedVnf(Struct, frozen=True):
 
 
 def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
-    """Read and merge the documents. Never raises for invalid input."""
+    """Read and merge the documents; the result has all findings. Never raises for invalid input."""
     notes = DocumentFindings(VNFD)
     descriptor = Vnf()
     template = HotVnf(Vnf(), ())
     if sources.vnfd is not None:
         descriptor = parse_vnfd(sources.vnfd, sources.parameters, sources.flavour_id, notes)
     if sources.base_hot is not None:
-        counted_vdus = {vdu.name: vdu.has_count for vdu in descriptor.vdus}
+        counted_vdus = {vdu.name: vdu.has_count for vdu in descriptor.vdus}  # VDU: whether its number is given
         template = parse_hot(sources.base_hot, sources.nested, sources.parameters, counted_vdus)
     all_notes = [notes, *template.notes]
     by_file = {document_notes.file: document_notes for document_notes in all_notes}
@@ -56,10 +56,9 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
         vnf = _add_scheduler_hints(descriptor)
     elif descriptor.vdus:
         vnf = _merge_vnfd_and_hot_file(descriptor, template, by_file)
-    else:
+    else:  # no VNFD, or one without VDUs
         vnf = template.vnf
-    problems = list(chain.from_iterable(document_notes.findings for document_notes in all_notes))
-    if not vnf.vdus and not has_errors(problems):
+    if not vnf.vdus and not any(has_errors(document_notes.findings) for document_notes in all_notes):
         name = VNFD if sources.vnfd is not None else BASE_HOT
         detail = "no VDU found: no Vdu.Compute node and no OS::Nova::Server."
         by_file[name].add_error(TextPosition(1, 1), INVALID_DOCUMENT, detail)
@@ -67,7 +66,7 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
 
 
 def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
-    """Return the VNF of a VNFD alone: Tacker makes server groups from its rules for machines."""
+    """Return the VNF of a VNFD without a HOT file: Tacker makes server groups from its rules for machines."""
     vdus = []
     for vdu in descriptor.vdus:
         machine_rules = [rule for rule in descriptor.rules if rule.scope == MACHINE and vdu.name in rule.vdus]
@@ -77,10 +76,10 @@ def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
 
 
 def _merge_vnfd_and_hot_file(descriptor: Vnf, template: HotVnf, notes: dict[str, DocumentFindings]) -> Vnf:
-    """Return the VNF of the VNFD with the additions of its HOT file."""
+    """Return the VNF of the VNFD with the additions of its HOT file; report contradictions."""
     hot = template.vnf
-    sizes = compute_vdu_counts(descriptor).numbers
-    vdus = [_add_hot_details(vdu, hot.find_vdu(vdu.name), sizes[vdu.name], notes) for vdu in descriptor.vdus]
+    vnfd_numbers = compute_vdu_counts(descriptor).numbers  # of VMs by VDU
+    vdus = [_add_hot_details(vdu, hot.find_vdu(vdu.name), vnfd_numbers[vdu.name], notes) for vdu in descriptor.vdus]
     for hot_vdu in hot.vdus:
         if descriptor.find_vdu(hot_vdu.name) is None:
             detail = (
@@ -144,41 +143,40 @@ def _format_vdu_bounds(vdu: Vdu) -> str:
 
 
 def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) -> tuple[PlacementRule, ...]:
-    """Return the rules of both documents; duplicates are taken from the VNFD, and contradictions are reported.
+    """Return the rules of both documents without duplicates in the HOT file; report contradictions.
 
-    A duplicate is contained in a rule of the VNFD: for more VDUs, and as strict. A VNFD allows one VM per location.
+    A HOT rule is a duplicate if a VNFD rule of its kind and scope has all its VDUs and is at least as hard.
+    A VNFD always allows one VM per location, the strictest number.
     """
     hot_rules = list(hot.rules)
-    rules: list[PlacementRule] = []
     # The maximum number of VMs per VDU over all instantiation levels.
-    levels = ["", *(level.name for level in descriptor.levels)]
-    maximum: dict[str, int] = {}
+    levels = ["", *(level.name for level in descriptor.levels)]  # "": the default one
+    maximum_numbers: dict[str, int] = {}
     for level in levels:
         for vdu, number in compute_maximum_counts(descriptor, level).numbers.items():
-            maximum[vdu] = max(maximum.get(vdu, 0), number)
+            maximum_numbers[vdu] = max(maximum_numbers.get(vdu, 0), number)
     for rule in descriptor.rules:
         overlapping_rules = [
             other for other in hot_rules if rule.scope == other.scope and set(rule.vdus) & set(other.vdus)
         ]
         for other in overlapping_rules:
-            if _is_contradicting_rule(rule, other, maximum):
+            if _is_contradicting_rule(rule, other, maximum_numbers):
                 _warn_contradiction(rule, other, notes)
             is_as_strict = rule.is_affinity == other.is_affinity and rule.is_hard >= other.is_hard
             if is_as_strict and set(other.vdus) <= set(rule.vdus):
                 hot_rules.remove(other)
-        if rule.scope == MACHINE and not overlapping_rules and hot.vdus:
+        if rule.scope == MACHINE and not overlapping_rules and hot.vdus:  # Heat knows rules for machines only
             detail = (
                 f'the rule "{rule.name}" has no counterpart in base_hot: none of its VDUs is in a server '
                 "group there. nexusform applies it; Heat alone does not."
             )
             _add_contradiction(rule.origin, detail, notes)
-        rules.append(rule)
-    return (*rules, *hot_rules)
+    return (*descriptor.rules, *hot_rules)
 
 
 def _is_contradicting_rule(rule: PlacementRule, other: PlacementRule, maximum: Mapping[str, int]) -> bool:
-    """Return whether the rules contradict each other for possible numbers of VMs. An affinity and an
-    anti-affinity rule conflict only with at least two shared VMs.
+    """Return whether rules for shared VDUs contradict each other: two of a kind if one is stricter; an affinity and an
+    anti-affinity rule if `maximum`, the largest numbers of VMs, allows more shared VMs than may be on one location.
     """
     if rule.is_affinity != other.is_affinity:
         shared_vms = count_vms({*rule.vdus} & {*other.vdus}, maximum)

@@ -187,9 +187,9 @@ def is_valid_vdu_name(name: str) -> bool:
 def list_size_problems(vnf: Vnf, level: str | None, scale_levels: Mapping[str, int]) -> list[Problem]:
     """Return problems with unknown levels and aspects, and with scale levels above their maximum."""
     problems = []
-    levels = [known_level.name for known_level in vnf.levels]
-    if level and level not in levels:
-        detail = f'The instantiation level "{level}" does not exist.{_format_known_names(level, levels)}'
+    level_names = [known_level.name for known_level in vnf.levels]
+    if level and level not in level_names:
+        detail = f'The instantiation level "{level}" does not exist.{_format_known_names(level, level_names)}'
         problems.append(Problem(("instantiation_level",), "unknown-vnf-size", detail))
     aspects = {aspect.name: aspect for aspect in vnf.aspects}
     for name, scale_level in scale_levels.items():
@@ -219,7 +219,7 @@ def compute_vdu_counts(vnf: Vnf, level: object = "", scale_levels: Mapping[str, 
     clamped_counts = []
     for vdu in vnf.vdus:
         base_increment = sum(_list_scale_increments(vnf, vdu.name, base_levels))
-        start_count = selected_level.sizes.get(vdu.name, vdu.initial + base_increment)
+        start_count = selected_level.sizes.get(vdu.name, vdu.initial + base_increment)  # at `base_levels`
         requested = start_count + sum(_list_scale_increments(vnf, vdu.name, effective_levels)) - base_increment
         applied = max(requested, vdu.minimum, 0)
         if vdu.maximum is not None:
@@ -252,7 +252,7 @@ def build_dropped_rule_warnings(vnf: Vnf, numbers: Mapping[str, int]) -> Iterato
     for is_affinity in (True, False):
         rules = [rule for rule in vnf.rules if rule.is_affinity == is_affinity and rule.origin.file == "vnfd"]
         remaining = list(dropwhile(lambda rule: count_vms(rule.vdus, numbers) > 1, rules))
-        later = [rule for rule in remaining if count_vms(rule.vdus, numbers) > 1]
+        later = [rule for rule in remaining if count_vms(rule.vdus, numbers) > 1]  # not sent, although large enough
         if later:
             small = remaining[0]
             names = ", ".join(f'"{rule.name}"' for rule in later)
@@ -264,7 +264,7 @@ def build_dropped_rule_warnings(vnf: Vnf, numbers: Mapping[str, int]) -> Iterato
 
 
 def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks: int) -> list[UnmetRule]:
-    """Return the hard rules violated by these numbers of VMs on a site with this many machines and racks."""
+    """Return the hard rules with too few locations for these numbers of VMs, or contradicted by another rule."""
     location_counts = {MACHINE: machines, RACK: racks, SITE: 1}
     unmet_rules = []
     hard_rules = [rule for rule in vnf.rules if rule.is_hard]
@@ -272,8 +272,9 @@ def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks:
     for rule in anti_affinity_rules:
         vms = count_vms(rule.vdus, numbers)
         maximum = location_counts[rule.scope] * rule.max_per_location
-        if vms > max(maximum, 1):
+        if vms > max(maximum, 1):  # one VM violates nothing
             unmet_rules.append(UnmetRule(rule, vms, maximum))
+    # An affinity rule joins VMs on a location, and an anti-affinity rule of its or a wider scope separates them.
     for separating_rule, joining_rule in product(anti_affinity_rules, hard_rules):
         is_narrower = SCOPES.index(joining_rule.scope) <= SCOPES.index(separating_rule.scope)
         shared = count_vms({*separating_rule.vdus} & {*joining_rule.vdus}, numbers)

@@ -16,7 +16,7 @@ _ELIDED: Final = re.compile(r"[ \t]*\.\.\.[ \t]*\r?\Z")
 def parse_documents(text: str, notes: DocumentFindings) -> list[Node]:
     """Return the documents of a text; problems are added to `notes`."""
     stream = parse_yaml(notes.file, text)
-    if has_errors(stream.findings):
+    if has_errors(stream.findings):  # perhaps only for the "..." lines of an excerpt
         cleaned_text, lines = clear_ellipsis_lines(text)
         cleaned_stream = parse_yaml(notes.file, cleaned_text)
         if not has_errors(cleaned_stream.findings):
@@ -54,7 +54,7 @@ _Document = Mapping[str, Any]
 def describe_foreign_kind(documents: Iterable[Any]) -> str:
     """Return the kind of the documents (plain data) with advice; "" if unknown."""
     for document in documents:
-        keys = {str(key).rpartition(":")[2]: value for key, value in get_mapping(document).items()}
+        keys = {str(key).rpartition(":")[2]: value for key, value in get_mapping(document).items()}  # no YANG prefix
         for is_kind, description in _KINDS:
             if is_kind(keys):
                 return description

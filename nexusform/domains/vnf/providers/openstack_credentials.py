@@ -62,7 +62,7 @@ class Credentials(Struct, frozen=True):
 
 
 def read_credentials(confinement: Confinement) -> Credentials:
-    """Read the credentials: the cloud named by OS_CLOUD, else OS_*. Raises ProviderProblem."""
+    """Read the credentials: of the cloud named by OS_CLOUD, else of other OS_ variables. Raises ProviderProblem."""
     cloud = read_variable("OS_CLOUD")
     if cloud:
         return _read_cloud(cloud, confinement)
@@ -71,11 +71,10 @@ def read_credentials(confinement: Confinement) -> Credentials:
 
 
 def fetch_token(credentials: Credentials) -> str:
-    """Return a token of Keystone. Raises ProviderProblem."""
+    """Log in to Keystone v3, and return the token. Raises ProviderProblem."""
     fields = credentials.fields
     address = f"{fields['auth_url'].rstrip('/').removesuffix('/v3')}/v3"
-    rejection = check_plain_credentials(address)
-    if rejection:
+    if rejection := check_plain_credentials(address):  # over http
         raise ProviderProblem(f"Keystone: {rejection}.")
     body = json.dumps({"auth": _build_authentication(fields)}).encode()
     client = ApiClient(address, verify=credentials.verification)
@@ -97,8 +96,8 @@ def fetch_token(credentials: Credentials) -> str:
 
 def _read_cloud(cloud: str, confinement: Confinement) -> Credentials:
     """Read the credentials of a cloud from the first clouds.yaml found. Raises ProviderProblem."""
-    named = read_variable("OS_CLIENT_CONFIG_FILE")
-    paths = [Path(place).expanduser() for place in ((named,) if named else _PLACES)]
+    configured = read_variable("OS_CLIENT_CONFIG_FILE")
+    paths = [Path(place).expanduser() for place in ((configured,) if configured else _PLACES)]
     path = next(filter(Path.is_file, paths), None)
     if path is None:
         raise ProviderProblem(f'OS_CLOUD is "{cloud}", but there is no clouds.yaml: {", ".join(map(str, paths))}.')
@@ -133,7 +132,7 @@ def _check_login(credentials: Credentials, source: str) -> Credentials:
 
 
 def _build_authentication(fields: Mapping[str, str]) -> dict[str, Any]:
-    """Build the request of Keystone's interface v3."""
+    """Build the request of Keystone v3: by application credential, else by token, else by password."""
     user: dict[str, Any] = {"name": fields.get("username"), "domain": _build_domain(fields, "user_domain")}
     if "user_id" in fields:
         user = {"id": fields["user_id"]}

@@ -75,7 +75,7 @@ class TackerClient:
         return None if answer.status == _NOT_FOUND else self._parse_object(answer, path)
 
     def _read_answer(self, path: str, query: Mapping[str, str]) -> ApiResponse:
-        """Return an answer; reads without one are repeated. Raises TackerProblem."""
+        """Return an answer. While Tacker is unreachable, read again for a limited time. Raises TackerProblem."""
         ends_at = self.timing.read_clock() + self.timing.outage
         pause = _FIRST_WAIT
         while True:
@@ -100,7 +100,7 @@ class TackerClient:
             rows += page
             link = _NEXT_LINK.search(answer.headers.get("link", ""))
             marker = parse_qs(urlsplit(link[1]).query).get(_MARKER, [""])[0] if link is not None else ""
-            limit = budget.add_page(len(answer.content), marker)
+            limit = budget.add_page(len(answer.content), marker)  # "": not exceeded
             if limit:
                 raise TackerProblem(f"The list {_BASE}{path} of {self.endpoint} cannot be read: {limit}.")
             if not marker:
@@ -170,5 +170,5 @@ class TackerClient:
             document = parse_json(answer.content)
         detail = str(get_value_at_path(document, "detail") or "it gave no reason.").strip()
         message = f"Tacker rejected {method} {_BASE}{path} (status {answer.status}): {detail}"
-        is_unreachable = answer.status > _SERVER_ERROR
+        is_unreachable = answer.status > _SERVER_ERROR  # such as 503; 500 is an answer of Tacker
         raise TackerProblem(message, status=answer.status, is_unreachable=is_unreachable)

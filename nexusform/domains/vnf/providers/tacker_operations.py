@@ -62,7 +62,7 @@ class OperationRunner(Struct, frozen=True):
         # The NFVO grants failed operations again if their ids are named.
         failed_operations = self._list_last_failed_operations(instance_id)
         failed_ids = [str(row.get("id")) for row in failed_operations if row.get("operation") == action.upper()]
-        if failed_ids and action != "terminate":
+        if failed_ids and action != "terminate":  # a termination has no parameters
             parameters = {**get_mapping(body, "additionalParams"), RETRY_KEY: ",".join(failed_ids)}
             body = {**body, "additionalParams": parameters}
         try:
@@ -107,7 +107,7 @@ class OperationRunner(Struct, frozen=True):
             if state == _FAILED_TEMP:
                 retries += 1
                 self._resolve_failed_operation(operation_id, operation, retries)
-                pause = _FIRST_PAUSE
+                pause = _FIRST_PAUSE  # as for a new operation
             if clock.read_clock() > ends_at or self.request.should_stop():
                 raise StepPending(f"{operation.get('operation')} is {state} in Tacker. {_RESUME}")
             clock.sleep(pause)
@@ -115,7 +115,7 @@ class OperationRunner(Struct, frozen=True):
             self._report(operation_id, f"{operation.get('operation')} {state}")
 
     def _resolve_failed_operation(self, operation_id: str, operation: Mapping[str, Any], retries: int) -> None:
-        """Request the action for FAILED_TEMP: rollback after too many retries, fail without support of rollback."""
+        """Request the action for FAILED_TEMP: rollback after too many retries; fail if it is not possible or failed."""
         action = self.on_failure
         if action == RETRY and retries > _MAX_RETRIES:
             action = ROLLBACK
@@ -189,7 +189,7 @@ class VnfInstance(Struct, frozen=True):
 
 
 def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
-    """Parse a VnfInstance of the interface."""
+    """Parse a VnfInstance of Tacker's interface (SOL003); only an instantiated one has VNFCs."""
     info = get_mapping(document, "instantiatedVnfInfo")
     is_instantiated = document.get("instantiationState") == INSTANTIATED
     return VnfInstance(
@@ -207,8 +207,8 @@ def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
 
 
 def _list_vnfcs(info: Mapping[str, Any]) -> Iterator[ObservedVnfc]:
-    """Yield the VNFCs of an instance, each with its zone and its order of creation."""
-    ids = {row.get("vnfcResourceInfoId"): str(row.get("id")) for row in list_mappings(info, "vnfcInfo")}
+    """Yield the VNFCs (VMs) of an instance, each with its zone and its order of creation."""
+    ids = {row.get("vnfcResourceInfoId"): str(row.get("id")) for row in list_mappings(info, "vnfcInfo")}  # by resource
     for row in list_mappings(info, "vnfcResourceInfo"):
         metadata = get_mapping(row, "metadata")
         index = metadata.get("vdu_idx")
@@ -221,7 +221,7 @@ def _list_vnfcs(info: Mapping[str, Any]) -> Iterator[ObservedVnfc]:
 
 
 def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc]) -> dict[str, Any]:
-    """Return the attributes with the observed VNFCs.
+    """Return the attributes with the observed VNFCs: VMs, each of a VDU (kind of VM).
 
     VNFCs with a recorded id keep their names. Others take the free names of their VDU: first those on the
     same host, then in order of creation, then new names. Names without a VNFC are removed.
@@ -230,21 +230,21 @@ def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc])
     recorded_ids: Mapping[str, str] = get_mapping(attributes, "vnfc_ids")
     names_by_id = {identifier: name for name, identifier in recorded_ids.items() if name in recorded}
     matches = {names_by_id[vnfc.id]: vnfc for vnfc in observed if vnfc.id in names_by_id}
-    remaining = sorted((vnfc for vnfc in observed if vnfc.id not in names_by_id), key=lambda vnfc: vnfc.order)
+    unnamed = sorted((vnfc for vnfc in observed if vnfc.id not in names_by_id), key=lambda vnfc: vnfc.order)
     for is_same_host in (True, False):
-        for vnfc in list(remaining):
+        for vnfc in list(unnamed):
             free_names = [name for name in recorded if name not in matches]
             fitting = [name for name in free_names if _is_fitting(recorded[name], vnfc, is_same_host=is_same_host)]
             if fitting:
                 matches[fitting[0]] = vnfc
-                remaining.remove(vnfc)
-    names_hosts = has_standard_user_data(attributes)
+                unnamed.remove(vnfc)
+    names_hosts = has_standard_user_data(attributes)  # zones are ZONE:HOST
     vnfcs = {
         name: _build_vnfc(recorded[name], matches[name], names_hosts=names_hosts)
         for name in recorded
         if name in matches
     }
-    for vnfc in remaining:
+    for vnfc in unnamed:
         number = next(n for n in count() if _build_vnfc_name(attributes, vnfc, n) not in vnfcs)
         name = _build_vnfc_name(attributes, vnfc, number)
         matches[name] = vnfc
@@ -257,12 +257,11 @@ def _build_vnfc_name(attributes: Mapping[str, Any], vnfc: ObservedVnfc, number: 
 
 
 def _is_fitting(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, is_same_host: bool) -> bool:
-    is_same_vdu = vnfc["vdu"] == observed.vdu
-    return is_same_vdu and (not is_same_host or vnfc.get("machine") == observed.host != "")
+    return vnfc["vdu"] == observed.vdu and (not is_same_host or vnfc.get("machine") == observed.host != "")
 
 
 def _build_vnfc(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, names_hosts: bool) -> dict[str, Any]:
-    """Return a VNFC at its observed host, else as recorded.
+    """Return a VNFC (VM) at its observed host, else as recorded.
 
     With `names_hosts` the zones name hosts: Tacker selected another zone if one does not. The host is then unknown.
     """
@@ -270,10 +269,9 @@ def _build_vnfc(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, names_hosts:
     if not host:
         is_other_zone = zone not in ("", vnfc.get("availability_zone"))
         if not names_hosts and not is_other_zone:
-            return dict(vnfc)
+            return dict(vnfc)  # nothing contradicts the record
         unknown = {"machine": "", "rack": zone, "availability_zone": zone, "numa_cells": None}
         return {**vnfc, **unknown, "provenance": "observed"}
-    location = {"machine": host, "rack": zone, "availability_zone": zone, "provenance": "observed"}
     if vnfc.get("machine") == host:
-        location = {"provenance": "observed"}
-    return {**vnfc, **location}
+        return {**vnfc, "provenance": "observed"}  # in its recorded rack and zone
+    return {**vnfc, "machine": host, "rack": zone, "availability_zone": zone, "provenance": "observed"}

@@ -103,7 +103,7 @@ class TackerProvider(FixedIdentity):
             )
         instance = matches[0]
         values = {**arguments, "id": f"{arguments['site_id']}/{name}", "vnf_instance_id": instance.id}
-        return ObjectKey(resource_type, str(values["id"]), 0), _add_observed_vnfcs(values, instance)
+        return ObjectKey(resource_type, str(values["id"]), creation=0), _add_observed_vnfcs(values, instance)
 
     def list_warnings(self) -> list[Problem]:
         """Return a warning about an unverified server."""
@@ -116,7 +116,7 @@ class TackerProvider(FixedIdentity):
         return [Problem((), "unverified-server", detail, Severity.WARNING)]
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
-        """Return changes without support in Tacker."""
+        """Return the problems of changes not supported by Tacker, each with the index of its request."""
         return [
             (index, problem)
             for index, request in enumerate(requests)
@@ -125,7 +125,7 @@ class TackerProvider(FixedIdentity):
         ]
 
     def create(self, request: ChangeRequest) -> ChangeResult:
-        """Create a VNF and scale it to its levels. Raises ProviderProblem."""
+        """Create a VNF, or resume an interrupted creation, and scale it to its levels. Raises ProviderProblem."""
         planned = _require_planned_vnf(request)
         runner = self._build_runner(request)
         owner = _build_owner_id(request.key)
@@ -158,7 +158,7 @@ class TackerProvider(FixedIdentity):
         return _build_result({**planned, "vnf_instance_id": instance.id}, _require_instance(runner, instance.id))
 
     def update(self, request: ChangeRequest) -> ChangeResult:
-        """Scale a VNF, then heal the VNFCs to re-create. Raises ProviderProblem."""
+        """Scale a VNF, then heal the VNFCs to re-create; to release capacity, only scale in. Raises ProviderProblem."""
         planned = _require_planned_vnf(request)
         runner = self._build_runner(request)
         instance_id = get_text(planned, "vnf_instance_id")
@@ -180,7 +180,7 @@ class TackerProvider(FixedIdentity):
         instance_id = get_text(request.prior, "vnf_instance_id")
         instance = runner.read_instance(instance_id) if instance_id else None
         if instance is None:
-            return
+            return  # deleted already, or never created
         instance = self._finish_running(runner, instance, request)
         if instance.is_instantiated:
             kind = "GRACEFUL" if self._options.is_graceful else "FORCEFUL"
@@ -188,11 +188,13 @@ class TackerProvider(FixedIdentity):
         self._client.write("DELETE", f"/vnf_instances/{instance_id}")
 
     def _read_object(self, request: ReadRequest) -> ReadResult:
-        """Read a VNF by its instance id, or by its owner id if it has none or an apply was interrupted."""
+        """Read a VNF by its instance id, or by its owner id if it has none or an apply was interrupted. One without an
+        instance, or not instantiated, is absent. One with a running operation, or not at its target, is not settled.
+        """
         _require_vnf(request.key.type)
         known = replace_unknown(request.known_attributes)
         instance_id = get_text(known, "vnf_instance_id")
-        if instance_id and request.planned is None:
+        if instance_id and request.planned is None:  # no apply was interrupted
             document = self._client.read(f"/vnf_instances/{instance_id}")
             instance = parse_instance(document) if document is not None else None
         else:
@@ -223,16 +225,16 @@ class TackerProvider(FixedIdentity):
             candidates += [
                 instance for instance in instances if not instance.is_instantiated and instance.owner.startswith(prefix)
             ]
-        return next(iter(candidates), None)
+        return next(iter(candidates), None)  # its own one first
 
     def _build_runner(self, request: ChangeRequest) -> OperationRunner:
         return OperationRunner(self._client, request, self._options.on_failure, self._options.timeout)
 
     def _finish_running(self, runner: OperationRunner, instance: VnfInstance, request: ChangeRequest) -> VnfInstance:
-        """Follow the operation in progress, and return the instance after it."""
+        """Follow the operation in progress, and return the instance after it. Reject an operation not of this step."""
         latest = runner.find_latest_operation(instance.id)
         if is_running(latest):
-            if request.resumed_operation is None:
+            if request.resumed_operation is None:  # no earlier run started this step
                 name = f"{latest.get('operation')} ({latest.get('operationState')})"
                 raise ProviderProblem(
                     f"Another operation of the VNF is in progress in Tacker: {name}, id {latest.get('id')}. Plan again "
@@ -250,16 +252,16 @@ class TackerProvider(FixedIdentity):
         for aspect in sorted(steps, key=lambda name: (steps[name] > 0, name)):
             difference = steps[aspect]
             if difference == 0 or (only_in and difference > 0):
-                continue
+                continue  # not to change, or not yet
             kind = "SCALE_OUT" if difference > 0 else "SCALE_IN"
             body: dict[str, Any] = {"type": kind, "aspectId": aspect, "numberOfSteps": abs(difference)}
             body |= _build_user_data(planned)
             runner.run(instance.id, "scale", body)
 
     def _recreate_vnfcs(self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any]) -> None:
-        """Run the healing of the VNFCs to re-create, unless an interrupted run did."""
+        """Run the healing of the VNFCs (VMs) to re-create, unless an interrupted run did."""
         existing = {vnfc.id for vnfc in instance.vnfcs}
-        recorded: Mapping[str, str] = get_mapping(runner.request.private_note, _IDS_KEY)
+        recorded: Mapping[str, str] = get_mapping(runner.request.private_note, _IDS_KEY)  # ids of the last read
         # Names of VNFCs to re-create: healed ones without an id in the plan.
         ids = get_mapping(planned, "vnfc_ids")
         vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(planned, "vnfcs")
@@ -267,7 +269,7 @@ class TackerProvider(FixedIdentity):
         healed_ids = [recorded[name] for name in names if recorded.get(name) in existing]
         latest = runner.find_latest_operation(instance.id)
         if not healed_ids or _is_heal_already_executed(runner.request.resumed_operation, latest):
-            return
+            return  # nothing to heal any more
         # Journaled before the request: a later operation is then the one of this step.
         marker = f"{_BEFORE}{get_text(latest, 'id')}"
         runner.request.report_progress(StepProgress(operation=marker, message="healing"))
@@ -309,7 +311,7 @@ def _add_observed_vnfcs(
     different = {
         aspect: instance.scale_levels[aspect]
         for aspect, level in targets.items()
-        if instance.scale_levels.get(aspect, level) != level
+        if instance.scale_levels.get(aspect, level) != level  # one without a report is as planned
     }
     if different:
         observed["scale_levels"] = {**get_mapping(attributes, "scale_levels"), **different}
@@ -319,10 +321,10 @@ def _add_observed_vnfcs(
 def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeResult:
     """Return the attributes after a step. A VNFC is observed if Tacker knows its host or no machine was planned."""
     attributes = match_vnfcs(planned, instance.vnfcs)
-    hosts = {vnfc.id for vnfc in instance.vnfcs if vnfc.host}
+    located_ids = {vnfc.id for vnfc in instance.vnfcs if vnfc.host}
     ids: Mapping[str, str] = attributes["vnfc_ids"]
     vnfcs: Mapping[str, Mapping[str, Any]] = attributes["vnfcs"]
-    observed = tuple(("vnfcs", name) for name in ids if ids[name] in hosts or not vnfcs[name].get("machine"))
+    observed = tuple(("vnfcs", name) for name in ids if ids[name] in located_ids or not vnfcs[name].get("machine"))
     return ChangeResult(attributes, observed, note={_IDS_KEY: attributes["vnfc_ids"]})
 
 
@@ -332,6 +334,7 @@ def _is_heal_already_executed(resumed_operation: str | None, latest: Mapping[str
     if not resumed_operation or outcome != ("HEAL", COMPLETED):
         return False
     identifier = get_text(latest, "id")
+    # _BEFORE and the id of the latest operation are recorded just before the healing starts.
     is_later = resumed_operation.startswith(_BEFORE) and resumed_operation != f"{_BEFORE}{identifier}"
     return is_later or resumed_operation == identifier
 
@@ -341,7 +344,7 @@ def _build_instantiate_request(planned: Mapping[str, Any]) -> dict[str, Any]:
     text = planned.get(REQUEST)
     body: dict[str, Any] = json.loads(text) if isinstance(text, str) else {}
     connections = body.get("vimConnectionInfo")
-    if isinstance(connections, list):  # as in version 1 of the interface
+    if isinstance(connections, list):  # as in version 1 of the interface: version 2 has a map by id
         body["vimConnectionInfo"] = {
             str(row.get("id") or number): {
                 name: _VIM_TYPES.get(str(value), value) for name, value in row.items() if name != "id"
@@ -368,7 +371,7 @@ def _list_change_problems(prior: Mapping[str, Any], planned: Mapping[str, Any]) 
     if not prior.get("vnf_instance_id"):
         yield from _list_creation_problems(read_documents(planned).vnf, planned)
         return
-    changed = [name for name in _FIXED if planned.get(name) != prior.get(name)]
+    changed = [name for name in _FIXED if planned.get(name) != prior.get(name)]  # since its instantiation
     if changed:
         detail = (
             f"Tacker cannot change {', '.join(changed)} of a running VNF. Restore them, or replace the VNF with "
@@ -383,10 +386,10 @@ def _list_creation_problems(vnf: Vnf, planned: Mapping[str, Any]) -> Iterator[Pr
     if not planned.get("flavour_id"):
         yield Problem(("flavour_id",), "unsupported-vnf-change", "Tacker needs the deployment flavour: set flavour_id.")
     level = vnf.find_level(planned.get("instantiation_level"))
-    missing = [vdu.name for vdu in vnf.vdus if vdu.name not in level.sizes]
+    missing = [vdu.name for vdu in vnf.vdus if vdu.name not in level.sizes]  # without a number
     if missing:
         detail = (
             f"Tacker takes the number of VMs from VduInstantiationLevels only, and creates none for "
             f"{', '.join(missing)}. Add the policies InstantiationLevels and VduInstantiationLevels to the VNFD."
         )
-        yield Problem(("vnfd",), "no-instantiation-level", detail, Severity.ERROR)
+        yield Problem(("vnfd",), "no-instantiation-level", detail)

@@ -34,7 +34,7 @@ class GrantRequests(Struct, frozen=True):
 
 
 def build_grant_requests(plan: Plan) -> GrantRequests:
-    """Return a request for each VNF created, changed or deleted by the plan."""
+    """Return a request for each VNF with VMs added, moved or removed by the plan."""
     requests: dict[str, Mapping[str, Any]] = {}
     inexact_rules: list[str] = []
     actions_by_vnf: dict[Address, dict[str, PlacementAction]] = {}
@@ -54,7 +54,7 @@ def build_grant_requests(plan: Plan) -> GrantRequests:
 
 
 def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> dict[str, Any]:
-    """Return the grant request of one VNF."""
+    """Return the grant request for the actions on VNFCs (VMs) by name; a moved one is both removed and added."""
     planned_values, prior_values = change.after or {}, change.before or {}
     attributes = planned_values or prior_values
     vnfcs = {**get_mapping(prior_values, "vnfcs"), **get_mapping(planned_values, "vnfcs")}
@@ -82,7 +82,7 @@ def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> di
         ],
         "removeResources": [
             {
-                "id": f"{name}-leaves" if name in added_names else name,
+                "id": f"{name}-leaves" if name in added_names else name,  # ids are unique in a request
                 "type": "COMPUTE",
                 "vduId": vnfcs[name]["vdu"],
                 "resource": {"resourceId": name},
@@ -107,8 +107,8 @@ def _get_operation(change: Change, actions: Mapping[str, PlacementAction]) -> st
 
 
 def _list_constraints(attributes: Mapping[str, Any], added_names: set[str]) -> Iterator[dict[str, Any]]:
-    """Yield one constraint per rule with at least two VNFCs; existing ones are named as resources of the
-    VIM. As in Tacker, a rule without an added VNFC ends the rules of its kind.
+    """Yield one constraint per rule with at least two VNFCs (VMs), one of them added. As in Tacker, another rule ends
+    the rules of its kind. Existing VNFCs are named as resources of the VIM.
     """
     ended_kinds: set[bool] = set()
     vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(attributes, "vnfcs")
@@ -134,7 +134,7 @@ def _get_vnf_or_empty(attributes: Mapping[str, Any]) -> Vnf:
 
 
 def export_sol003(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    """Export the grant requests as JSON; "" if the plan has no VNFs."""
+    """Export the grant requests as JSON ("": no VNF has changed VMs), with warnings about incomplete ones."""
     grants = build_grant_requests(plan)
     problems: list[Diagnostic] = []
     if grants.inexact_rules:

@@ -133,7 +133,7 @@ def _find_format_problem(request: Any) -> str:
             return f"{name} is missing."
     for name in ("addResources", "removeResources"):
         rows = request.get(name, [])
-        if list_mappings(request, name) != rows:
+        if list_mappings(request, name) != rows:  # it leaves out anything else
             return f"{name} is not a list of objects."
         if not all(get_text(row, "id") for row in rows):
             return f"A resource in {name} has no id."
@@ -191,15 +191,15 @@ def _format_counts(counts: Mapping[str, int]) -> str:
 
 
 def _build_grant(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, Any]:
-    """Build the grant: a zone per host, and the zone of each new resource."""
-    free = {vdu: list(names) for vdu, names in grant.added.items()}
+    """Build the grant: the zones (ZONE:HOST or ZONE of OpenStack), and the zone of each new resource."""
+    names_left = {vdu: list(names) for vdu, names in grant.added.items()}  # as many as requested
     requested = _list_requested_vdus(request, "addResources")
-    zone_of = {row_id: grant.zones.get(free[vdu].pop(0), "") for row_id, vdu in requested}
-    zones = sorted({*zone_of.values()} - {""})
+    zone_by_row = {row_id: grant.zones.get(names_left[vdu].pop(0), "") for row_id, vdu in requested}
+    zones = sorted({*zone_by_row.values()} - {""})
     zone_ids = {zone: f"zone-{number}" for number, zone in enumerate(zones, start=1)}
     grant_id = str(uuid5(NAMESPACE_URL, f"{grant.address}/{request['vnfLcmOpOccId']}"))
     added = [
-        _remove_empty_members(resourceDefinitionId=row["id"], zoneId=zone_ids.get(zone_of.get(row["id"], "")))
+        _remove_empty_members(resourceDefinitionId=row["id"], zoneId=zone_ids.get(zone_by_row.get(row["id"], "")))
         for row in request.get("addResources", [])
     ]
     removed = [{"resourceDefinitionId": row["id"]} for row in request.get("removeResources", [])]
@@ -272,7 +272,7 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
 
 
 def build_zone_ids(change: Change, names: list[str]) -> dict[str, str]:
-    """Return the zone id of each added VNFC, as OpenStack reads it.
+    """Return the zone id of each added VNFC (VM) as OpenStack reads it: ZONE:HOST, or ZONE.
 
     With the standard user data each VNFC has its own zone and host. The default user data uses the zone of one
     VNFC for its whole VDU: then only a zone shared by all of them is granted, and Nova selects the host.
@@ -288,7 +288,7 @@ def build_zone_ids(change: Change, names: list[str]) -> dict[str, str]:
 
 
 def build_healed_zones(change: Change, operation: PlannedOperation) -> dict[str, str]:
-    """Return the zone ids of healed VNFCs by their names in the HOT file of the standard user data."""
+    """Return the zone ids of healed VNFCs by their names in the standard user data, VDU-NUMBER; {} for others."""
     attributes = change.after or {}
     if operation.operation != _HEAL or not has_standard_user_data(attributes):
         return {}
@@ -298,7 +298,7 @@ def build_healed_zones(change: Change, operation: PlannedOperation) -> dict[str,
 
 
 def _group_names_by_vdu(resources: list[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Group the names of VNFCs by VDU. A removed one has its name in `resource`, since its id may be another."""
+    """Group the names of VNFCs (VMs) by VDU. A removed one has its name in `resource`, since its id may be another."""
     names: dict[str, list[str]] = {}
     for resource in resources:
         name = resource["resource"]["resourceId"] if "resource" in resource else resource["id"]

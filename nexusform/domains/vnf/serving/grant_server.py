@@ -94,9 +94,9 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
     timeout = _TIMEOUT_SECONDS
 
     def handle_get(self) -> None:
-        """Send packages and their contents."""
+        """Send the list of packages, the data of one, or its contents; reject unknown paths and packages."""
         if not self._verify_access_token():
-            return
+            return  # rejected
         path = urlsplit(self.path).path.rstrip("/")
         base = next((base for base in _PACKAGES if f"{path}/".startswith(f"{base}/")), None)
         if base is None:
@@ -133,13 +133,14 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
         if path == "/token":
             self._send_token()
         elif not self._verify_access_token():
-            return
+            return  # rejected
         elif path not in _GRANTS:
             self._reject(HTTPStatus.NOT_FOUND, "No such resource.")
         else:
             self._send_grant(path, body)
 
     def _send_grant(self, path: str, body: bytes) -> None:
+        """Decide a grant request, and send the grant with its address, or the rejection."""
         try:
             request = json.loads(body)
         except (ValueError, RecursionError) as problem:
@@ -170,10 +171,11 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
         if token and not hmac.compare_digest(password, token.encode()):
             self._reject(HTTPStatus.UNAUTHORIZED, "The client password is not the token of -token-file.")
             return
+        # Without -token-file, any token is accepted.
         self._send_json(HTTPStatus.OK, {"access_token": token or "none", "token_type": "Bearer", "expires_in": 86400})
 
     def _verify_access_token(self) -> bool:
-        """Return whether a request has the token; otherwise reject it."""
+        """Return whether a request has the token, or the server needs none; otherwise reject it."""
         expected = f"Bearer {self.server.token}"
         given = self.headers.get("Authorization", "")
         if self.server.token and not hmac.compare_digest(given.encode(), expected.encode()):
@@ -215,13 +217,13 @@ class GrantJournal:
         self.digest = digest
         self.records: list[GrantRecord] = []
         if not self.path.exists():
-            return
+            return  # nothing was granted yet
         for line in read_regular(self.path, _MAX_BYTES).splitlines():
             try:
                 entry = msgspec.json.decode(line, type=_JournalEntry)
             except msgspec.DecodeError:
                 continue  # the line of a run that was killed while it wrote
-            if entry.plan == digest:
+            if entry.plan == digest:  # others are of earlier plans in the same file
                 self.records.append(entry.record)
 
     def add(self, record: GrantRecord) -> None:
@@ -287,7 +289,7 @@ def list_packages(directory: str, files: Files) -> tuple[Mapping[str, VnfPackage
     problems: list[str] = []
     for path in sorted(Path(directory).iterdir()):
         if path.suffix.lower() not in _SUFFIXES:
-            continue
+            continue  # no package
         try:
             vnfd = read_vnf_package(str(path), "", files).vnfd
         except (FileProblem, DiagnosticsError) as problem:

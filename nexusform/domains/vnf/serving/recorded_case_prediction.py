@@ -19,34 +19,33 @@ Body = dict[str, Any]
 
 
 def decide_operation(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> Body:
-    """Return `{operation, added, removed, constraints}`: numbers of VMs by VDU, and constraints.
+    """Return `{operation, added, removed, constraints}` of the grant request of a plan with this operation alone.
 
-    `snapshot` has the text `vnfd`, `flavour_id`, `instantiation_level`, and the `scale_levels` (null before
-    instantiation). `request` has the `operation` (INSTANTIATE, SCALE, HEAL or TERMINATE). SCALE has `type`, `aspectId`
-    and `numberOfSteps`, HEAL the number of `vnfcs` by VDU. Raises KeyError, TypeError, ValueError and StopIteration if
-    a case is incomplete.
+    `added` and `removed` are numbers of VMs by VDU, `constraints` its affinity rules. `snapshot` has the text `vnfd`,
+    `flavour_id`, `instantiation_level`, and the `scale_levels` (null before instantiation). `request` has the
+    `operation` (INSTANTIATE, SCALE, HEAL or TERMINATE). SCALE has `type`, `aspectId` and `numberOfSteps`, HEAL the
+    number of `vnfcs` by VDU. Raises KeyError, TypeError, ValueError and StopIteration if a case is incomplete.
     """
     operation, levels = request["operation"], snapshot["scale_levels"]
     before = None if operation == "INSTANTIATE" else _build_attributes(snapshot, levels)
     after = None if operation == "TERMINATE" else _build_attributes(snapshot, _compute_levels(levels or {}, request))
     address = parse_address("tacker_vnf.v")
     healed = {f"{vdu}-{number}" for vdu, count in get_mapping(request, "vnfcs").items() for number in range(count)}
-    prior, planned = (get_mapping(side, "vnfcs") for side in (before, after))
-    actions = {name: PlacementAction.MOVE if name in healed else PlacementAction.KEEP for name in prior}
-    actions |= dict.fromkeys(prior.keys() - planned.keys(), PlacementAction.REMOVE)
-    actions |= dict.fromkeys(planned.keys() - prior.keys(), PlacementAction.PLACE)
-    change = Change(address, Action.UPDATE, before, after, "", 1, 1)
-    rows = tuple(PlacementChange(address, VM, name, action, None, None, "") for name, action in actions.items())
-    plan = Plan(changes=(change,), placements=rows)
+    vnfcs_before, vnfcs_after = (get_mapping(side, "vnfcs") for side in (before, after))
+    actions = {name: PlacementAction.MOVE if name in healed else PlacementAction.KEEP for name in vnfcs_before}
+    actions |= dict.fromkeys(vnfcs_before.keys() - vnfcs_after.keys(), PlacementAction.REMOVE)
+    actions |= dict.fromkeys(vnfcs_after.keys() - vnfcs_before.keys(), PlacementAction.PLACE)
+    change = Change(address, Action.UPDATE, before, after, provider="", creation=1, prior_creation=1)
+    placements = tuple(PlacementChange(address, VM, name, actions[name], None, None, trigger="") for name in actions)
+    plan = Plan(changes=(change,), placements=placements)
     grant = next(item for item in list_planned_grants(plan).grants if item.operation == operation)
-    document = build_grant_requests(plan).requests[str(address)]
     constraints = [
         {
             "kind": item["affinityOrAntiAffinity"],
             "scope": item["scope"],
             "resources": dict(Counter(row["idType"] for row in item["resource"])),
         }
-        for item in document["placementConstraints"]
+        for item in build_grant_requests(plan).requests[str(address)]["placementConstraints"]
     ]
     return {
         "operation": grant.operation,
@@ -67,7 +66,7 @@ def _compute_levels(levels: Mapping[str, int], request: Mapping[str, Any]) -> Ma
 
 
 def _build_attributes(snapshot: Mapping[str, Any], levels: Mapping[str, int]) -> Body:
-    """Build the attributes of a VNF at these scale levels."""
+    """Build the attributes of a VNF at these scale levels, with placeholders for its name and locations."""
     names = ("vnfd", "flavour_id", "instantiation_level")
     attributes = {"id": "s/v", "name": "v", "scale_levels": dict(levels), **{name: snapshot[name] for name in names}}
     numbers = compute_vdu_counts(read_documents(attributes).vnf, snapshot["instantiation_level"], levels).numbers

@@ -188,7 +188,7 @@ def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
         detail = "parameters must be a map of values by name."
         problems.append(Problem(("parameters",), "incorrect-attribute-value-type", detail))
     if not has_known_documents(attributes):
-        return problems
+        return problems  # the documents are checked when known
     reading = read_documents(attributes)
     problems += build_document_problems(reading.findings)
     if not has_errors(reading.findings):
@@ -199,7 +199,7 @@ def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
 
 def _list_taint_problems(taints: Any) -> Iterator[Problem]:
     if not is_set_and_known(taints):
-        return
+        return  # absent, or checked when known
     if not isinstance(taints, list):
         yield Problem(("taints",), "invalid-taint", "taints must be a list of { key, value, effect }.")
         return
@@ -215,7 +215,7 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
     """Yield the problems of the requested size, and of numbers limited by the VNFD."""
     level = attributes.get("instantiation_level")
     if UNKNOWN in (level, attributes.get("scale_levels")):
-        return
+        return  # checked when known
     configured_levels = get_mapping(attributes, "scale_levels")
     known_levels = {name: value for name, value in configured_levels.items() if is_set_and_known(value)}
     for name, value in known_levels.items():
@@ -226,7 +226,7 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
     problems = list_size_problems(vnf, level, integer_levels)
     yield from problems
     if problems or len(integer_levels) < len(known_levels):
-        return
+        return  # the numbers of an invalid size mean nothing
     for clamped in compute_vdu_counts(vnf, level, integer_levels).clamped_counts:
         vdu = vnf.find_vdu(clamped.vdu)
         assert vdu is not None
@@ -253,9 +253,9 @@ def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity) -
     else:
         limit_text = f" with up to {rule.max_per_location} on each" if rule.max_per_location > 1 else ""
         location_count = unmet_rule.capacity // rule.max_per_location
-        capacity_text = f"the site has {location_count} {select_word_form(location_count, rule.scope)}"
+        count_text = f"the site has {location_count} {select_word_form(location_count, rule.scope)}"
+        capacity_text = "a VNF runs on one site" if rule.scope == "site" else count_text
         scale_text = "" if severity is Severity.ERROR else " at the largest scale"
-        capacity_text = "a VNF runs on one site" if rule.scope == "site" else capacity_text
         text += (
             f"{limit_text}: {unmet_rule.vm_count} VMs{scale_text}, and {capacity_text}. Add machines "
             "or racks, reduce the number of VMs, or make the rule soft."
@@ -358,7 +358,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
             trigger=get_text(vnfc, "came"),
         )
         for name, vnfc in vnfcs.items()
-        if vnfc.get("machine")
+        if vnfc.get("machine")  # placed
     )
 
 
@@ -373,14 +373,14 @@ def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
 def build_computed_attributes(
     attributes: Mapping[str, Any], _surroundings: ResourceContext, placed_vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
-    """Return `vnfcs`, and the ids in Tacker of the kept ones; labels are derived on reading, and so is `came`
-    of instantiated VNFCs.
+    """Return `vnfcs`, and the ids in Tacker of the kept ones. `came` is the operation of a VNFC (VM), absent for
+    instantiation. Labels are derived on reading.
     """
     known_ids = get_known_blocks(attributes, "vnfc_ids")  # unknown for a new VNF
     unplaced_vnfcs = {
         record["name"]: {key: record[key] for key in record if key != "name"} for record in unplaced.values()
     }
-    kept_vms = [vm.name for vm in placed_vms if vm.trigger in _RECORDED_OPERATIONS]
+    kept_vms = [vm.name for vm in placed_vms if vm.trigger in _RECORDED_OPERATIONS]  # others get new ids
     kept_ids = {name: known_ids[name] for name in (*kept_vms, *unplaced_vnfcs) if name in known_ids}
     ids = {"vnfc_ids": kept_ids} if known_ids else {}
     vnfcs: dict[str, Any] = {}
@@ -394,7 +394,6 @@ def build_computed_attributes(
             "availability_zone": vm.placement.availability_zone,
             "numa_cells": list(vm.placement.cells) or None,
             "provenance": vm.provenance,
-            # Older states do not record instantiation either.
             **({"came": operation} if operation != INSTANTIATED else {}),
         }
     return {**ids, "vnfcs": vnfcs | unplaced_vnfcs}
@@ -407,20 +406,20 @@ def _get_vnfc_operation(vm: PlacedVm) -> str:
 def _compute_node_labels(
     attributes: Mapping[str, Any], vdu_name: str, operation: str, machine: str, zone: str
 ) -> dict[str, str]:
-    """Return the labels of a worker's node: the user's, its machine and zone."""
+    """Return the labels of a worker's node: the user's, and its machine and zone, or those of Tacker's MgmtDriver."""
     configured_labels = get_mapping(attributes, "labels")
     if attributes.get("label_source") != MGMT_DRIVER:
         return {**configured_labels, CIS_NODE_LABEL: machine, MACHINE_LABEL: machine, ZONE_LABEL: zone}
     vdu = read_documents(attributes).vnf.find_vdu(vdu_name)
     if vdu is None or not (vdu.has_anti_affinity if operation == INSTANTIATED else vdu.has_scheduler_hints):
-        return dict(configured_labels)
+        return dict(configured_labels)  # the MgmtDriver labels only workers of server groups
     grant_zone = attributes.get("grant_zone")
     granted_labels = {MACHINE_LABEL: str(grant_zone)} if grant_zone else {}
     return {**configured_labels, CIS_NODE_LABEL: machine, **granted_labels}
 
 
 def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
-    """Return an attribute for display: VNFCs with their labels and operations."""
+    """Return an attribute for display: `vnfcs` with labels and operations, others as they are."""
     value = attributes.get(name)
     if name != "vnfcs" or not isinstance(value, Mapping):
         return value
@@ -435,7 +434,7 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
 
 
 def build_node_properties(attributes: Mapping[str, Any], vm: PlacedVm, _cluster: Mapping[str, Any]) -> NodeProperties:
-    """Return a VNFC as a node of the VNF's cluster: pods run on workers."""
+    """Return a VNFC (VM) as a node of the VNF's Kubernetes cluster: pods run on workers only."""
     block = get_mapping(attributes, "vdu", vm.pool)
     blocks = attributes.get("kubelet"), block.get("kubelet")
     kubelet = build_kubelet(Platform.KUBEADM, *blocks)

@@ -85,6 +85,7 @@ def _read_instantiate_request(attributes: Mapping[str, Any]) -> tuple[dict[str, 
 
 
 def _parse_request_body(text: str) -> dict[str, Any] | Problem:
+    """Return the body of an instantiate request, or the problem of its text."""
     try:
         body = json.loads(text, parse_constant=_reject_constant)
     except json.JSONDecodeError as problem:
@@ -104,7 +105,7 @@ def _build_request_problem(detail: str) -> Problem:
 
 
 def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
-    """Return vnfd, base_hot and nested of the package in `csar`."""
+    """Return vnfd, base_hot and nested of the package in `csar`: unknown if it is, {} without one or with a problem."""
     path, flavour = attributes.get("csar"), attributes.get("flavour_id")
     if path is None:
         return {}, []
@@ -254,7 +255,7 @@ def get_vm_role(name: str, block: Mapping[str, Any]) -> str:
 
 
 def format_sku(vdu: Vdu, block: Mapping[str, Any]) -> str:
-    """Return the SKU's name, or the size as text."""
+    """Return the name of the SKU or flavor of a VDU, else its size as text."""
     if block.get("vm_sku_name"):
         return str(block["vm_sku_name"])
     if _is_sized_by_flavor(vdu, block):
@@ -271,11 +272,9 @@ def _is_sized_by_flavor(vdu: Vdu, block: Mapping[str, Any]) -> bool:
 
 
 def resolve_vdu_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, float | None, int]:
-    """Return vCPUs, GiB of memory and of disk: the block's, else the documents'."""
+    """Return vCPUs, GiB of memory (None: unknown) and of disk (default: 0): the block's, else the documents'."""
     size = vdu.size
-    vcpus = block.get("vcpus")
-    memory = block.get("memory_gib")
-    disk = block.get("disk_gib")
+    vcpus, memory, disk = (block.get(name) for name in ("vcpus", "memory_gib", "disk_gib"))
     return (
         size.vcpus if vcpus is None else int(vcpus),
         size.memory_gib if memory is None else round_up_to_mib(memory),
@@ -284,7 +283,7 @@ def resolve_vdu_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, fl
 
 
 def resolve_vdu_sku(vdu: Vdu, block: Mapping[str, Any], context: ResourceContext) -> VmSku | Problem:
-    """Return the size of one VM of a VDU as a VM SKU."""
+    """Return the VM SKU of a VDU: of its block, its flavor or its size; a Problem for an unknown SKU or no size."""
     name = block.get("vm_sku_name")
     if name:
         sku = _find_sku(str(name), vdu, block, context)
@@ -322,7 +321,7 @@ def build_missing_size_problem(vdu: Vdu, vcpus: int | None, memory: float | None
 
 
 def list_block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield the problems of the blocks alone."""
+    """Yield the problems of the vdu blocks by name, without a look at the documents."""
     for name, block in blocks.items():
         path: Path = ("vdu", name)
         yield from check_whole_numbers(block, ("vcpus", "disk_gib", "sriov_vfs"), path)
@@ -346,7 +345,7 @@ def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
     for vdu in vnf.vdus:
         block = get_mapping(blocks, vdu.name)
         if block.get("vm_sku_name") is not None or UNKNOWN in (block.get("vcpus"), block.get("memory_gib")):
-            continue
+            continue  # a SKU has a size, and an unknown size is not missing
         vcpus, memory, _ = resolve_vdu_size(vdu, block)
         # Only a plan knows the SKUs of flavors.
         if None in (vcpus, memory) and not _is_sized_by_flavor(vdu, block):
