@@ -186,10 +186,10 @@ def build_placement_simulator(before: RackScheduler) -> Simulate:
 
 
 def _place_new_vms(scheduler: RackScheduler, pool: LintPool) -> Iterator[object]:
-    """Place the new VMs of a pool; those replaced in batches by an upgrade are removed in between."""
+    """Place the new VMs of a pool and yield the answers; VMs replaced by them in batches are removed in between."""
     demands = [pool.build_demand(number) for number in pool.new_numbers]
     placed_count = 0
-    for count in sorted({*pool.removals, len(demands)}):
+    for count in sorted({*pool.removals, len(demands)}):  # the number of placed VMs before a removal, or at the end
         yield from scheduler.place_all(demands[placed_count:count])
         placed_count = count
         for handle in pool.removals.get(count, ()):

@@ -15,8 +15,8 @@ ID: Final = "shared-machine"
 
 
 def check(facts: LintInput) -> list[Diagnostic]:
-    """Return one finding for every cluster with VMs placed by this plan. Silent if pinned zones are the only
-    reason, reported by zones-pinned.
+    """Return one finding for every cluster with several VMs on a machine, and VMs placed by this plan; none if pinned
+    zones are the only reason.
     """
     findings: list[Diagnostic] = []
     for pools in group_by(facts.pools, lambda pool: pool.owner).values():
@@ -60,7 +60,7 @@ def _format_quorum_loss(pools: Sequence[LintPool]) -> str:
     vm_counts = Counter(vm.placement.machine for vm in vms)
     total = sum(pool.count for pool in planes)
     for machine, count in sorted(vm_counts.items()):
-        if count > 1 and 2 * (total - count) <= total:
+        if count > 1 and 2 * (total - count) <= total:  # the others are no majority
             share = f"{count} of the {total} control-plane VMs"
             return f" {machine} runs {share}: losing it breaks the quorum of the control plane."
     return ""

@@ -107,7 +107,7 @@ def read_placements(manifests: Iterable[Manifest]) -> dict[str, ObservedPlacemen
     objects = [manifest for manifest in manifests if is_fleet_group(manifest.group)]
     placements = [m for m in objects if m.kind in PLACEMENT_KINDS and not is_deleting(m.body)]
     names = {(manifest.namespace, manifest.name) for manifest in placements}
-    created: dict[str, list[Manifest]] = {}
+    created: dict[str, list[Manifest]] = {}  # by key of the placement
     for manifest in objects:
         if manifest.kind in HUB_CREATED_KINDS:
             parent = _find_parent(manifest, names)
@@ -289,7 +289,7 @@ def build_missing_override_warnings(manifests: Sequence[Manifest]) -> Iterator[P
         for name in list_override_names(get_mapping(binding.body, "spec")):
             kind = _OVERRIDE_KINDS["/" in name]  # only names of namespaced overrides have a "/"
             if kind in reported_kinds or (kind, name) in captured:
-                continue
+                continue  # one warning per kind is enough
             reported_kinds.add(kind)
             text = f"{kind} {name} was not captured, so the configured override is used. {binding.title} uses it."
             location = binding.find_position("spec", _OVERRIDE_LISTS["/" in name])
@@ -305,7 +305,7 @@ def _select_active_bindings(manifests: Sequence[Manifest]) -> list[Manifest]:
 
 
 def _find_parent(manifest: Manifest, placements: Collection[tuple[str, str]]) -> str:
-    """Return the placement of a hub-created object, by label or by prefix of its name."""
+    """Return the placement of a hub-created object: by label, by prefix of its name, or its name without an index."""
     label_value = manifest.labels.get(_PARENT)
     if label_value:
         return label_value

@@ -75,7 +75,7 @@ def remove_server_fields(body: Mapping[str, Any]) -> dict[str, Any]:
                 annotations.pop(name, None)
         if not annotations:
             metadata.pop("annotations", None)
-    strip_kind = _STRIPPERS.get((str(cleaned.get("apiVersion")), str(cleaned.get("kind"))))
+    strip_kind = _STRIPPERS.get((str(cleaned.get("apiVersion")), str(cleaned.get("kind"))))  # removes server fields
     if strip_kind is not None and isinstance(cleaned.get("spec"), dict):
         strip_kind(cleaned)
     if cleaned.get("kind") in ("ClusterApprovalRequest", "ApprovalRequest"):
@@ -105,7 +105,7 @@ def _strip_job_assignments(body: dict[str, Any]) -> None:
     spec.pop("selector", None)
     for metadata in list_objects([body.get("metadata"), get_value_at_path(spec, "template", "metadata")]):
         metadata.pop("creationTimestamp", None)
-        for labels in list_objects([metadata.get("labels")]):
+        for labels in list_objects([metadata.get("labels")]):  # none if absent
             labels.pop("controller-uid", None)
             labels.pop("batch.kubernetes.io/controller-uid", None)
 

@@ -283,6 +283,7 @@ def _build_wave_steps(waves: Sequence[RolloutWave], failing: frozenset[str]) -> 
     """Yield the steps of every wave with their start: delete, update (failing clusters apart), wait."""
     start_seconds: float = 0
     waits_for = ""  # the wait after the previous wave
+    # Positions: kind, stage ("": none in a rolling update), group, clusters, start and duration of a wait.
     for number, wave in enumerate(waves, 1):
         updated = sorted((*wave.updated_clusters, *wave.bound_clusters))
         if wave.deleted_clusters:

@@ -91,7 +91,7 @@ def list_forgotten_object_losses(
     }
     if not forgotten:
         return
-    context = _build_exclusion_context(blocks, vms, clusters, None, _FORGOTTEN_REASON)
+    context = _build_exclusion_context(blocks, vms, clusters, known_members=None, reason=_FORGOTTEN_REASON)
     for row in _build_excluded_placement_rows(forgotten, blocks.request.registries, context):
         if row.action is PlacementAction.LOSE:
             yield row
@@ -146,7 +146,7 @@ def _build_exclusion_context(
     # The node names before the plan, by cluster id.
     existing_nodes: dict[str, set[str]] = {}
     for vm_object in vms:
-        if vm_object.prior.demand is not None:
+        if vm_object.prior.demand is not None:  # None: no VMs before the plan
             names = existing_nodes.setdefault(vm_object.prior.demand.cluster_id, set())
             for vm in vm_object.prior.existing.values():
                 names.update(vm.names)
@@ -223,10 +223,10 @@ def _build_excluded_placement_rows(
                 yield _mark_lost(row, reason, Trigger.CLUSTER_LEFT) if reason else row
             for member, member_workloads in workloads.items():  # of a placement: by member
                 cluster_id, reason = context.members.get(member, member), context.explain_lost_member(member)
-                yield from _build_lost_pod_rows(address, cluster_id, member_workloads, context, reason)
+                yield from _build_excluded_pod_rows(address, cluster_id, member_workloads, context, reason)
         elif kind is PlanningKind.MANIFEST:
             cluster_id = get_text(attributes, "cluster_id")
-            yield from _build_lost_pod_rows(address, cluster_id, workloads, context)
+            yield from _build_excluded_pod_rows(address, cluster_id, workloads, context)
 
 
 def _mark_lost(row: PlacementChange, reason: str, trigger: str) -> PlacementChange:
@@ -263,7 +263,7 @@ def find_missing_members(prior: PriorState, registries: PluginRegistries) -> fro
     return _collect_member_names(prior.state.instances, registries) - _collect_member_names(prior.instances, registries)
 
 
-def _build_lost_pod_rows(
+def _build_excluded_pod_rows(
     address: Address,
     cluster_id: str,
     workloads: Mapping[str, Mapping[str, Mapping[str, Any]]],

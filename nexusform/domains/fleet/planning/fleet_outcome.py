@@ -104,9 +104,11 @@ def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
 
 
 def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
-    """Compute the attributes of a placement after the plan. In deletion, or with invalid selectors, status stays."""
+    """Compute the attributes of a placement after the plan. In deletion, its status stays; with invalid selectors, all
+    but its first condition.
+    """
     prior = placement.spec.prior_attributes
-    # Unchanged bindings keep their provenance: observed ones stay observed.
+    # Unchanged bindings keep their provenance: observed (on a hub) or predicted.
     prior_bindings = index_by_cluster(placement.spec.prior_bindings)
     recorded_bindings = get_mapping(prior, "bindings")
     provenance = {
@@ -438,7 +440,7 @@ def find_placement_risks(
 ) -> Iterator[tuple[str, str]]:
     """Yield risks of a placement as (id, text): interrupted workloads, volumes left behind, a useless spread."""
     snapshots = placement.snapshot_store.snapshots
-    objects = snapshots[-1].objects if snapshots else placement.selection.manifests
+    objects = snapshots[-1].objects if snapshots else placement.selection.manifests  # of the newest snapshot
     workloads = [manifest for manifest in objects if manifest.kind in _WORKLOAD_KINDS]
     volume_users = [manifest for manifest in objects if _has_persistent_volume_claims(manifest)]
     yield from _find_wave_without_ready_copy(placement, workloads)

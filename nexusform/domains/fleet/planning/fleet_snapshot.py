@@ -213,19 +213,19 @@ class ObservedHub(Struct, frozen=True):
 
 
 def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedHub:
-    """Read the hubs of the configuration's data blocks."""
-    placements: dict[tuple[str, str], Mapping[str, Any]] = {}
+    """Read the hubs of the configuration's data blocks into one; later blocks win. Unread blocks only set a flag."""
+    placements: dict[tuple[str, str], Mapping[str, Any]] = {}  # attributes by resource type and key
     members: dict[str, FleetMember] = {}
     evictions: set[str] = set()
     runs: dict[str, RunRecord] = {}
-    approvals: dict[str, frozenset[str]] = {}
-    failed_runs: dict[str, str] = {}
+    approvals: dict[str, frozenset[str]] = {}  # by run
+    failed_runs: dict[str, str] = {}  # reasons by run
     objects: list[Manifest] = []
     pending_requests: set[str] = set()
-    overrides: dict[str, FleetOverride] = {}
+    overrides: dict[str, FleetOverride] = {}  # by name of their snapshot
     current_overrides: list[FleetOverride] = []
-    budgets: dict[str, PlacementDisruptionBudget] = {}
-    run_overrides: dict[str, Mapping[str, Sequence[str]]] = {}
+    budgets: dict[str, PlacementDisruptionBudget] = {}  # by placement
+    run_overrides: dict[str, Mapping[str, Sequence[str]]] = {}  # names of override snapshots by run and cluster
     types = request.registries.resource_types
     for _, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
         overrides |= _index_overrides_by_snapshot_name(attributes, types)
@@ -259,7 +259,7 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
         approvals=approvals,
         failed_runs=failed_runs,
         objects=tuple(objects),
-        pending_requests=frozenset(pending_requests - evictions - runs.keys()),
+        pending_requests=frozenset(pending_requests - evictions - runs.keys()),  # without those processed
         overrides=overrides,
         run_overrides=run_overrides,
         current_overrides=tuple(current_overrides),
@@ -280,7 +280,7 @@ def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diag
     resources = chain.from_iterable(module.resources.values() for module in iterate_modules(request.configuration.root))
     for name in sorted({block.provider for block in resources if block.mode != "data"}):
         identity = get_mapping(request.systems.get(name, {}), "identity")
-        if "uids" in identity:
+        if "uids" in identity:  # a provider of a hub
             urls[f'provider "{name}"'] = str(identity.get("url"))
     if len(set(urls.values())) < 2:
         return []
@@ -294,7 +294,7 @@ def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diag
 
 
 def add_bound_members(observed: ObservedHub, instances: Iterable[InstanceState]) -> ObservedHub:
-    """Return the hub. If it could not be read, its members are those with bindings, only known by name."""
+    """Return the hub. If it could not be read, its members are those with bindings (state, hub), only known by name."""
     if not observed.is_unread or observed.members:
         return observed
     recorded = [item.current.attributes for item in instances if item.current is not None]

@@ -102,7 +102,7 @@ def _record_ownership_conflicts(
         placement = contender.placement
         if placement is owner:
             continue
-        if contender.is_kept:
+        if contender.is_kept:  # not rolled out in this plan, so no conflict yet
             duplicates = results[placement.address].duplicates
             duplicates.setdefault(cluster, {})[contender.object] = owner.spec.address
             continue

@@ -199,7 +199,7 @@ def render_resources(
     if not changes:
         return RenderedResources(tuple(manifests))
     text = json.dumps(changes, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return RenderedResources(tuple(rendered), sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+    return RenderedResources(tuple(rendered), digest=sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
 
 
 def expand_envelopes(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
@@ -408,7 +408,7 @@ def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
     elif isinstance(target, list):
         _apply_patch_to_list(target, last, patch, value)
     else:
-        path = patch.path if patch.operation == "replace" else f'"{patch.path}"'
+        path = patch.path if patch.operation == "replace" else f'"{patch.path}"'  # quoted as by the hub
         raise PatchError(f"{patch.operation} operation does not apply: doc is missing path: {path}: {_MISSING_VALUE}")
 
 

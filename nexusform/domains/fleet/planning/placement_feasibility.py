@@ -277,7 +277,7 @@ def _can_use_pick_fixed(placement: PlacementPlan) -> bool:
 
 
 def _list_clusters_with_capacity(placement: PlacementPlan, outcome: FleetOutcome, pods: PodPhase) -> list[str]:
-    """Return the other clusters with capacity for the pods of a placement, the largest capacity first."""
+    """Return the clusters with capacity for a placement but not selected by it, the largest capacity first."""
     workloads = collect_workloads(placement.selection.manifests).workloads
     selected = collect_clusters(placement.bindings)
     candidates: list[tuple[int, str]] = []
@@ -326,7 +326,7 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
 
 
 def _get_editable_policy(placement: PlacementPlan) -> Mapping[str, Any] | None:
-    """Return the policy block, a PickAll for a new placement without one; None if in a manifest, or else absent."""
+    """Return the policy block, a PickAll for a new placement without one; None if in a manifest, or for another one."""
     config = get_mapping(placement.spec.instance.config)
     policy = config.get("policy")
     if policy is None and placement.spec.is_new and not config.get("manifest"):

@@ -79,12 +79,11 @@ from nexusform.scheduling.placement_decision import Rejection
 def plan_placements(
     blocks: BlockPlanner, evaluation: Evaluation, clusters: Mapping[str, NodeCluster], pods: FleetPodPredictor
 ) -> FleetOutcome:
-    """Plan members and hub objects, bindings until stable, runs and rollouts. `clusters` are possible ones by id."""
+    """Plan members, hub objects, bindings, staged runs and rollouts. `clusters` are those with known nodes, by id."""
     observed = read_observed_hub(blocks.request, evaluation)
     observed = add_bound_members(observed, blocks.prior.instances.values())
     missing_members = find_missing_members(blocks.prior, blocks.request.registries)
-    instances_so_far = blocks.instances.values()
-    members, diagnostics = build_members(instances_so_far, clusters, pods, observed.members, missing_members)
+    members, diagnostics = build_members(blocks.instances.values(), clusters, pods, observed.members, missing_members)
     hub = build_planned_hub(blocks.instances.values(), observed)
     diagnostics += hub.diagnostics
     diagnostics += find_several_hubs(blocks.request, evaluation)
@@ -103,11 +102,12 @@ def plan_placements(
         spec, problems = _build_instance_spec(instance, blocks, evaluation, observed)
         diagnostics += problems
         if spec is None:
-            continue
+            continue  # removed, or with reported errors
         placements.append(create_placement_plan(spec, *select_placement_resources(spec, hub, member_clusters)))
         if recreated_workloads and not spec.is_external:  # with staged runs, a run distributes hub changes
             pods.recreate_workloads(spec.address, recreated_workloads)
-    diagnostics += execute_evictions({placement.key: placement for placement in placements}, hub)
+    by_key = {placement.key: placement for placement in placements}
+    diagnostics += execute_evictions(by_key, hub)
     iterations = run_iterations(placements, members, pods, hub.collect_direct_objects(members), blocks.request.progress)
     diagnostics += execute_runs(placements, hub, iterations.member_list)
     iterations = plan_after_staged_runs(placements, members, pods, iterations)
@@ -121,7 +121,6 @@ def plan_placements(
     rejections = iterations.list_rejections(placements) if blocks.request.includes_rejections else {}
     rows = _build_all_binding_rows(blocks.instances.values(), by_address, members, rejections)
     rollouts = chain.from_iterable(placement.rollout.timelines for placement in placements)
-    by_key = {placement.key: placement for placement in placements}
     step_order, late_overrides = compute_step_order(blocks.instances.values(), by_key, hub)
     diagnostics += late_overrides
     diagnostics += check_step_order(step_order, blocks.instances, blocks.order)
@@ -177,13 +176,13 @@ def _evaluate_placement_block(
 def _build_instance_spec(
     instance: Instance, blocks: BlockPlanner, evaluation: Evaluation, observed: ObservedHub
 ) -> tuple[PlacementSpec | None, list[Diagnostic]]:
-    """Build the spec of an instance; None if it is removed or has errors. Forbidden changes make it invalid."""
+    """Build the spec of an instance; None if it is removed or has errors. A change forbidden by a hub is an error."""
     if not instance.is_configured or instance.is_invalid or instance.config is None:
         return None, []
     configuration = build_merged_placement(instance, instance.config)
     blocks.set_predicted_action(instance, evaluation)
     spec = build_placement_spec(instance, configuration, observed.get_placement(instance))
-    recorded = blocks.request.state.instances.get(instance.address)
+    recorded = blocks.request.state.instances.get(instance.address)  # before the refresh
     if recorded is not None and recorded.current is not None:
         spec = replace(spec, recorded_bindings=read_bindings(recorded.current.attributes))
     problems = list(_check_immutable_changes(spec))
@@ -240,9 +239,9 @@ def _finish_instance(
 ) -> None:
     """Set the final values of an instance after all iterations; `placement` is None if it is removed or has errors."""
     if placement is not None:
-        record_cluster_resources(placement, blocks.request.state.serial + 1)
+        record_cluster_resources(placement, serial=blocks.request.state.serial + 1)
         blocks.decide_action(instance, compute_final_attributes(placement), evaluation)
-    elif instance.is_configured:
+    elif instance.is_configured:  # with errors: computed values are not predicted
         blocks.decide_action(instance, {}, evaluation)
     blocks.add_instance(instance, evaluation)
 

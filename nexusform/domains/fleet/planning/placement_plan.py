@@ -284,7 +284,7 @@ class PlacementPlan(Struct):
     def compute_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
         """Return a cluster's resources after the rollout to `reached`, without objects of others; None for none."""
         resources = self._compute_own_resources(binding, reached)
-        conflicts = self.ownership.conflicts.get(binding.cluster, {})
+        conflicts = self.ownership.conflicts.get(binding.cluster, {})  # by objects of other owners
         if resources is None or not (conflicts or resources.conflicting_objects):
             return resources
         wanted = [(get_object_identity(manifest), manifest) for manifest in self.list_wanted_objects(binding, reached)]
@@ -308,7 +308,7 @@ class PlacementPlan(Struct):
         return (*manifests, *conflicting)
 
     def _compute_own_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
-        """Return a cluster's resources regardless of other owners: new ones if reached by the rollout; or None."""
+        """Return a cluster's resources, also those of other owners: new if reached by the rollout, else old or None."""
         if not binding.has_resources:
             return None
         cluster = binding.cluster
@@ -365,7 +365,7 @@ class PlacementPlan(Struct):
 
     @property
     def clusters_with_unknown_rollout(self) -> frozenset[str]:
-        """Bound clusters changed by the scheduler after their run; a hub reports their rollout as unknown."""
+        """Bound clusters with a rollout reported as Unknown: before, or as the scheduler changed them after a run."""
         prior = {binding.cluster: binding for binding in self.spec.prior_bindings if binding.has_resources}
         statuses = get_list(self.spec.prior_attributes, "placement_statuses")
         unknown_statuses = [status for status in statuses if _has_condition(status, "RolloutStarted", "Unknown")]

@@ -254,7 +254,7 @@ def list_cluster_objects(
 
 
 def read_bindings(attributes: Mapping[str, Any] | None) -> tuple[Binding, ...]:
-    """Return the bindings of an object in state, by cluster name; none without one."""
+    """Return the bindings of an object in state, in the order of cluster names; () without the attribute."""
     bindings = get_value_at_path(attributes, "bindings")
     return tuple(
         Binding(

@@ -171,7 +171,7 @@ class PlannedHub(Struct, dict=True):
             case FleetEviction() if (
                 instance.action in _CREATE_ACTIONS or fleet_object.name in self.observed.pending_requests
             ):
-                if fleet_object.name not in self.observed.evictions:  # completed on the hub already
+                if fleet_object.name not in self.observed.evictions:  # else completed on the hub already
                     self.evictions.append((instance, fleet_object))
             case FleetUpdateStrategy():
                 self.strategies[fleet_object.key] = fleet_object
@@ -181,7 +181,7 @@ class PlannedHub(Struct, dict=True):
                 self.approvals.setdefault(fleet_object.run_key, set()).add(fleet_object.name)
                 if instance.action in _WRITE_ACTIONS:
                     self.resumed_runs.add(fleet_object.run_key)
-            case _:  # members, placements, and requests without approval
+            case _:  # members, placements, earlier evictions, and requests without approval
                 return
 
     def collect_direct_objects(
@@ -201,7 +201,7 @@ class PlannedHub(Struct, dict=True):
         if objects.cluster_id:
             self.direct_objects.setdefault(objects.cluster_id, []).append((instance, objects.manifests))
         else:
-            deleting = find_deleting_objects(instance)  # never selected
+            deleting = find_deleting_objects(instance)  # on the hub: never selected
             kept = tuple(m for m in objects.manifests if "/".join(get_object_identity(m)) not in deleting)
             self.manifests += self._merge_applied_fields(instance, kept)
             self.configured_objects.append((instance, objects.manifests))
@@ -316,7 +316,7 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
 
 
 def _find_unmanaged_overrides(hub: PlannedHub) -> Iterator[FleetOverride]:
-    """Yield the hub's unmanaged overrides with their snapshot numbers."""
+    """Yield the overrides on the hub outside configuration and state, with their snapshot numbers (0: none)."""
     managed = {override.key for override in (*hub.overrides, *hub.prior_objects.overrides)}
     latest: dict[str, int] = {}  # snapshot numbers by key
     for snapshot in hub.observed.overrides.values():

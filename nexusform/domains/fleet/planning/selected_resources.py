@@ -69,7 +69,7 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
     applied = _read_applied_resources(spec, selection, hub)
     snapshot_store = SnapshotStore(selection, applied.snapshots)
     comparison = _ResourceComparisonInput(spec, selection, applied, snapshot_store)
-    # Staged runs take their own snapshots; invalid selectors get none.
+    # Staged runs take their own snapshots; a hub takes none in deletion or with invalid selectors.
     if spec.is_external or spec.is_being_deleted or selection.selector_problem:
         staged_trigger = _find_trigger_of_staged_change(comparison, hub) if spec.is_external else None
         is_selection_changed = False
@@ -101,7 +101,7 @@ def _select_observed_objects(spec: PlacementSpec, hub: PlannedHub) -> tuple[Mani
     snapshots = spec.observed_attributes.get("resource_snapshots")
     previous = spec.previous_configuration
     if not snapshots or (previous is not None and select_resources(previous, hub.prior_object_index)):
-        return ()
+        return ()  # not observed, or selected from state before: the plan removes them
     objects = build_manifests(map(json.decode, snapshots[-1]["objects"]))
     return select_resources(spec.configuration, HubIndex(objects))
 
@@ -142,7 +142,7 @@ def _has_own_override_changes(comparison: _ResourceComparisonInput, hub: Planned
     """
     key = comparison.spec.configuration.key
     own_overrides = [override for override in comparison.selection.overrides if override.placement == key]
-    if not comparison.spec.observed_attributes:
+    if not comparison.spec.observed_attributes:  # no hub: compare with state
         prior_overrides = hub.prior_override_index.list_overrides(key)
         return own_overrides != [override for override in prior_overrides if override.placement == key]
     observed = comparison.spec.observed_attributes
@@ -332,11 +332,11 @@ def _find_clusters_with_random_choice(placement: PlacementPlan) -> dict[str, flo
     """
     status = placement.scheduling.status
     if status is None or placement.spec.configuration.placement_type is not PlacementType.PICK_N:
-        return {}
+        return {}  # None: no scheduling cycle ran
     existing = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters
     picked = collect_clusters(select_scheduled_bindings(placement.bindings))
     new_clusters = picked - existing
-    eligible = {decision.cluster for decision in status.unselected_decisions if _LOW_SCORE in decision.reason}
-    candidates = sorted(new_clusters | (eligible - existing))
+    outscored = {decision.cluster for decision in status.unselected_decisions if _LOW_SCORE in decision.reason}
+    candidates = sorted(new_clusters | (outscored - existing))
     is_open = bool(new_clusters) and len(candidates) > len(new_clusters)
     return dict.fromkeys(candidates, round(len(new_clusters) / len(candidates), 6)) if is_open else {}

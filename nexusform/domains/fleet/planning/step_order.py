@@ -186,7 +186,7 @@ def _is_override_after_namespace(changed: _ChangedInstance, context: _StepOrderC
     override, objects = changed.versions[-1], context.requested
     if not isinstance(override, FleetOverride) or not isinstance(objects, HubObjects) or changed.instance.is_removed:
         return False
-    is_late = not context.rollout.is_new and _is_rollout_override(changed, context)
+    is_late = not context.rollout.is_new and _is_rollout_override(changed, context)  # a new placement waits for it
     is_same_step = is_late and _has_new_namespace_of_override(context.changed, override)
     return is_same_step and is_any_affected(override, expand_envelopes(objects.manifests))
 
@@ -248,8 +248,8 @@ class _ChangedIndex:
 
     def __init__(self, changed_objects: Sequence[_ChangedInstance]) -> None:
         self.by_position = {item.position: item for item in changed_objects}
-        self.by_identity: dict[ObjectIdentity, list[int]] = {}
-        self.members: list[int] = []
+        self.by_identity: dict[ObjectIdentity, list[int]] = {}  # positions by object in a manifest
+        self.members: list[int] = []  # positions
         self._by_placement: dict[tuple[type, str | None], list[int]] = {}
         removed: set[ObjectIdentity] = set()
         for item in changed_objects:
@@ -345,16 +345,16 @@ def compute_step_order(
     order: dict[Address, tuple[Address, ...]] = {}
     warnings: dict[Address, Diagnostic] = {}
     for changed in changed_objects:
-        requested = changed.versions[-1]
+        requested = changed.versions[-1]  # the object after the plan; the former one if removed
         checks = _AWAITED.get(type(requested), ())
         is_repeatable = isinstance(requested, FleetOverride | HubObjects)  # its deletion changes a placement too
         if not checks or (changed.instance.is_removed and not is_repeatable):
-            continue  # it waits for nothing
+            continue  # an object of this type, or its removal, waits for nothing
         awaited: dict[Address, None] = {}  # an ordered set
         for key in _list_affected_placements(changed, rollouts, hub):
             context = _StepOrderContext(changed, rollouts.get(key))
-            candidates = {position for check in checks for position in _CANDIDATES[check](index, context)}
-            for item in map(index.by_position.__getitem__, sorted(candidates)):
+            candidate_positions = {position for check in checks for position in _CANDIDATES[check](index, context)}
+            for item in map(index.by_position.__getitem__, sorted(candidate_positions)):
                 if any(check(item, context) for check in checks):
                     awaited[item.instance.address] = None
             late = sorted(context.rollout.overrides) if isinstance(requested, HubObjects) else ()
@@ -399,12 +399,12 @@ class _RolloutIndex:
             for key, placement in placements.items()
             if has_new_labels or _is_switching_to_runs(placement) or (self._overrides and self.get(key).overrides)
         ]
-        self.ordered_placements = tuple(dict.fromkeys((*evicted, *affected)))
+        self.ordered_placements = tuple(dict.fromkeys((*evicted, *affected)))  # only their steps wait for others
         self._orders = {key: number for number, key in enumerate(self.ordered_placements)}
-        self._orders_by_identity: dict[ObjectIdentity, list[int]] | None = None
+        self._orders_by_identity: dict[ObjectIdentity, list[int]] | None = None  # built at first use
 
     def list_placements(self, changed: _ChangedInstance) -> Iterator[str]:
-        """Yield the ordered placements with the content of a manifest, or the placement of an override."""
+        """Yield the placements (of `ordered_placements`) with the content of a changed manifest, or of an override."""
         if self._orders_by_identity is None:
             self._orders_by_identity = {}
             for number, key in enumerate(self.ordered_placements):
@@ -414,7 +414,7 @@ class _RolloutIndex:
         if "" in names:  # an override of all placements
             yield from self.ordered_placements
             return
-        numbers = {self._orders[name] for name in names if name in self._orders}
+        numbers = {self._orders[name] for name in names if name in self._orders}  # positions in ordered_placements
         for identity in changed.identities:
             numbers.update(self._orders_by_identity.get(identity, ()))
         yield from (self.ordered_placements[number] for number in sorted(numbers))
@@ -431,7 +431,7 @@ class _RolloutIndex:
         previous = placement.spec.previous_configuration or placement.spec.configuration
         prior_manifests = select_resources(previous, self._hub.prior_object_index)
         manifests = tuple(expand_envelopes((*placement.selection.manifests, *prior_manifests)))
-        overrides = () if placement.spec.is_external else self._overrides
+        overrides = () if placement.spec.is_external else self._overrides  # staged runs wait for overrides themselves
         positions = frozenset(position for position, override in overrides if is_any_affected(override, manifests))
         still_selected = select_resources(placement.spec.configuration, self._hub.prior_object_index)
         return _RolloutInputs(

@@ -80,7 +80,7 @@ class _ExportedObject(Struct, frozen=True):
 def render_fleet_manifests(plan: Plan, registries: PluginRegistries) -> FleetManifestExport:
     """Render the fleet after the plan: objects, labels and taints, placements and related objects, new evictions."""
     objects = [
-        _ExportedObject(change.address, change.after, change.action is Action.CREATE)
+        _ExportedObject(change.address, change.after, is_created=change.action is Action.CREATE)
         for change in plan.changes
         if change.after
     ]
@@ -103,9 +103,7 @@ def _list_export_limitations(objects: Sequence[_ExportedObject], registries: Plu
     addresses_by_limitation["evictions"] = [str(item.address) for item in objects if item.is_earlier_eviction]
     created = [item for item in objects if item.is_created]
     placement_ids = {item.attributes.get("id") for item in created if item.address.type in _PLACEMENTS}
-    runs = [
-        item for item in created if _get_placement_of_run(item, registries) in placement_ids
-    ]  # created together with it
+    runs = [item for item in created if _get_placement_of_run(item, registries) in placement_ids]  # both are new
     addresses_by_limitation["runs"] = [str(item.address) for item in runs]
     for limitation, addresses in addresses_by_limitation.items():
         if addresses:
@@ -148,7 +146,7 @@ def _render_documents(type_name: str, schema: BlockSchema, attributes: Mapping[s
     if type_name == _MEMBER:
         yield from _render_member_labels_and_taints(attributes)
     elif type_name == _HUB_OBJECTS:
-        yield from () if attributes.get("cluster_id") else _render_hub_objects(attributes)
+        yield from () if attributes.get("cluster_id") else _render_hub_objects(attributes)  # (): not on the hub
     else:
         manifest, is_lenient = attributes.get("manifest"), attributes.get("lenient") is True
         if isinstance(manifest, str) and not is_lenient:  # as written by the user

@@ -51,7 +51,7 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = CUR
     document["selectedResources"] = [
         omit_empty(asdict(selected_object)) for selected_object in placement.selected_objects
     ]
-    rows: list[tuple[int, str, str | None]] = [
+    rows: list[tuple[int, str, str | None]] = [  # (level, name, value); value None: a heading
         (0, "Name", configuration.name),
         (0, "Namespace", configuration.namespace),
         (0, "Labels", "<none>"),
@@ -61,7 +61,7 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = CUR
         (0, "Spec", None),
         *_list_describe_rows(_build_spec(configuration), 1),
         (0, "Status", None),
-        *_list_describe_rows({name: part for name, part in document.items() if part != []}, 1),
+        *_list_describe_rows({name: part for name, part in document.items() if part != []}, 1),  # as in the API
     ]
     events = list(render_events(PLACEMENTS[kind], status.conditions, is_2023=version == IN_2023, width=width))
     rows.append((0, "Events", None if events else "<none>"))

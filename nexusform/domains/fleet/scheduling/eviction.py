@@ -110,7 +110,7 @@ def _evaluate_eviction(
 
 
 def apply_eviction(eviction: EvictionResult, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
-    """Return the bindings with an executed eviction's one marked for deletion."""
+    """Return the bindings; the one of an executed eviction is marked for deletion."""
     if not eviction.is_executed:
         return tuple(bindings)
     return tuple(

@@ -284,7 +284,7 @@ def _list_rejections(request: PlacementRequest, binding_table: BindingTable, pos
         if rule.rule in ignored_rules:
             continue
         accepted = rule.module.find_eligible(request, member_list, binding_masks)
-        if not isinstance(accepted, CycleAbort) and not accepted >> position & 1:
+        if not isinstance(accepted, CycleAbort) and not accepted >> position & 1:  # an abort is no rejection
             reason = rule.module.explain_rejection(request, member_list, binding_masks, position)
             rejections.append(Rejection(member_list.members[position].name, rule.rule, reason))
     return tuple(rejections)
@@ -344,7 +344,7 @@ def _explain_aborted_cycle(
         )
         for position, member in enumerate(binding_table.member_list.members)
     )
-    return PlacementExplanation(request.policy, snapshot, snapshot.number_of_clusters, rows, (), abort)
+    return PlacementExplanation(request.policy, snapshot, snapshot.number_of_clusters, rows, abort=abort)
 
 
 def _explain_pick_fixed_placement(
@@ -367,8 +367,7 @@ def _explain_pick_fixed_placement(
             rejection = Rejection(name, "cluster_names", "the policy does not name this cluster")
             rows.append(ClusterExplanation(name, binding, is_picked=False, rejections=(rejection,)))
         elif decision.is_selected:
-            is_bound = name in bound
-            reason = decision.reason
+            is_bound, reason = name in bound, decision.reason
             rows.append(ClusterExplanation(name, binding, not is_bound, reported_reason=reason, is_bound=is_bound))
         else:
             rule = "cluster_eligibility" if name in positions else "cluster_names"  # ineligible, or not in the fleet
@@ -428,7 +427,7 @@ def _format_expression_mismatch(requirement: Requirement, value: str | None) -> 
         return f"no label {key}"
     if requirement.operator == DOES_NOT_EXIST:
         return f"label {key} exists ({value})"
-    return f"label {key} is {value} (required: not in {values})"
+    return f"label {key} is {value} (required: not in {values})"  # NotIn
 
 
 def _format_property_mismatch(requirement: PropertyRequirement, member: Member) -> str:

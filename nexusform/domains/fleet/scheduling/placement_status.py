@@ -287,7 +287,7 @@ def _build_external_condition(
     clusters: Sequence[str], progresses: Sequence[ClusterProgress], prefix: str
 ) -> Condition | None:
     """Build the condition of a placement with staged runs, if its clusters have different resource snapshots, or none,
-    or the rollout of one is unknown; else None: the usual conditions apply.
+    or the rollout of one is unknown; else, or without picked clusters, None: the usual conditions apply.
     """
     versions = {progress.resource_snapshot for progress in progresses}
     unknown_clusters = [
@@ -359,10 +359,9 @@ def build_placement_status_2023(
     if scheduling is None:
         text = "Scheduling has not completed"
         return PlacementStatus((Condition(f"{CLUSTER_SCOPED}Scheduled", UNKNOWN, "SchedulePending", text),), ())
-    is_fulfilled = scheduling.is_fulfilled
     text = (
         "found all the clusters needed as specified by the scheduling policy"
-        if is_fulfilled
+        if scheduling.is_fulfilled
         else "could not find all the clusters needed as specified by the scheduling policy"
     )
     scheduled = Condition(f"{CLUSTER_SCOPED}Scheduled", scheduling.condition.status, scheduling.condition.reason, text)
@@ -385,7 +384,7 @@ def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding])
     selected = tuple(by_cluster[name] for name in status_by_cluster if name in by_cluster)
     progress = {name: _read_progress_of_status(item) for name, item in status_by_cluster.items()}
     older = build_placement_status_2023(SchedulingStatus(status.conditions[0], selected, ()), progress)
-    clusters = tuple(replace(cluster, observed_resource_index=None) for cluster in older.clusters)  # added later
+    clusters = tuple(replace(cluster, observed_resource_index=None) for cluster in older.clusters)  # a newer field
     return replace(older, clusters=clusters)
 
 

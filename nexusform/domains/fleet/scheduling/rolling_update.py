@@ -195,7 +195,7 @@ class _WaveState(Struct, frozen=True):
 
 
 def _group_pending_clusters(by_cluster: dict[str, Binding], resources: int, outdated: set[str]) -> _PendingClusters:
-    """Return the clusters to delete, to update and to bind, in name order."""
+    """Return the clusters to delete (unscheduled), update (bound with old resources) and bind, in name order."""
     delete: list[str] = []
     update: list[str] = []
     bind: list[str] = []

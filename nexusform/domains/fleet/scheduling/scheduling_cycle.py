@@ -59,7 +59,7 @@ class MemberRanking(Struct, frozen=True):
     binding_masks: BindingMasks
 
     def iterate_best_first(self, candidates: Mask) -> Iterator[ScoredMember]:
-        """Yield candidates in picking order."""
+        """Yield candidates in picking order: by spread score, affinity score, an obsolete binding, and larger name."""
         for spread, spread_members in self.members_by_spread:
             remaining = spread_members & candidates
             for affinity, affinity_members in self.members_by_affinity:
@@ -146,7 +146,7 @@ def _apply_filters(
     member_list: MemberList,
     binding_masks: BindingMasks,
 ) -> FilterResult | CycleAbort:
-    """Return the result extended by these filters."""
+    """Return the result extended by these filters, or the abort of the first one unable to decide."""
     eligible, rejected_by_rule = start.eligible, list(start.rejected_by_rule)
     for rule in rules:
         accepted = rule.module.find_eligible(request, member_list, binding_masks)
@@ -226,7 +226,7 @@ def _pick_all(request: PlacementRequest, binding_table: BindingTable, _snapshot:
     if isinstance(filter_result, CycleAbort):
         return _CycleOutcome(abort=filter_result)
     existing = _list_bindings(binding_table, binding_table.scheduled, binding_table.bound)
-    picks = [ScoredMember(position, 0, 0) for position in iterate_ascending(filter_result.eligible)]
+    picks = [ScoredMember(position, 0, 0) for position in iterate_ascending(filter_result.eligible)]  # not bound yet
     picked = _bind_picked_clusters(binding_table, picks, filter_result.eligible)
     if isinstance(picked, CycleAbort):
         return _CycleOutcome(abort=picked)
@@ -257,8 +257,8 @@ def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapsho
         else:
             valid_positions.append(position)
     targets = build_mask(valid_positions)
-    is_bound = binding_table.current
-    picks = [ScoredMember(position, 0, 0) for position in valid_positions if not is_bound >> position & 1]
+    bound_mask = binding_table.current  # one bit per position
+    picks = [ScoredMember(position, 0, 0) for position in valid_positions if not bound_mask >> position & 1]
     result = _bind_picked_clusters(binding_table, picks, targets, has_scores=False)
     if isinstance(result, CycleAbort):
         return _CycleOutcome(abort=result)
@@ -319,21 +319,21 @@ def _pick_missing_clusters(
     request: PlacementRequest, binding_table: BindingTable, number: int, missing_count: int
 ) -> _CycleOutcome:
     """Pick one batch: a single cluster with spread constraints (each pick changes the next), else all missing ones."""
-    limit = min(1, missing_count) if request.policy.spread_constraints else missing_count
+    limit = 1 if request.policy.spread_constraints else missing_count
     filter_result = filter_members(request, binding_table.member_list, binding_table.masks)
     if isinstance(filter_result, CycleAbort):
         return _CycleOutcome(abort=filter_result)
     ranking = rank_members(request, binding_table.member_list, binding_table.masks, filter_result.eligible)
     if isinstance(ranking, CycleAbort):
         return _CycleOutcome(abort=ranking)
-    kept_groups = (binding_table.scheduled, binding_table.bound)
+    kept_groups = (binding_table.scheduled, binding_table.bound)  # without the picks bound below
     picks = list(islice(ranking.iterate_best_first(filter_result.eligible), limit))
     picked_members = build_mask(scored.position for scored in picks)
     rejected = list(islice(_build_rejections(filter_result, request, binding_table), decisions.MAX_UNSELECTED))
     picked_bindings = _bind_picked_clusters(binding_table, picks, picked_members)
     if isinstance(picked_bindings, CycleAbort):
         return _CycleOutcome(abort=picked_bindings)
-    if missing_count > limit and len(picked_bindings) == limit:  # the next cycle picks the next batch
+    if missing_count > limit and len(picked_bindings) == limit:  # a full batch: the next cycle picks the next one
         return _CycleOutcome(needs_requeue=True)
     selected = (*picked_bindings, *_list_bindings(binding_table, *kept_groups))
     # The eligible members that were not picked, best first.

@@ -231,7 +231,7 @@ def list_run_steps(plan: StagedRunPlan, run: str, failing: frozenset[str] = froz
 
 
 def _build_task_steps(tasks: tuple[UpdateStageTask, ...], stage: str, approval: str) -> list[RunStep]:
-    """Return the steps of the tasks before or after a stage."""
+    """Return the steps of the tasks before or after a stage; `approval` is the name of its approval request."""
     return [
         RunStep(RunStepKind.APPROVAL, stage, task=approval)
         if task.type == APPROVAL

@@ -113,7 +113,7 @@ def read_label_selector(values: Values | None) -> LabelSelector | None:
 def read_selector_term(values: Values) -> ClusterSelectorTerm:
     """Return a cluster selector term or a preference."""
     properties = values.get("property_selector")
-    sorter = values.get("property_sorter") or values.get("metric_sorter")  # read as the former
+    sorter = values.get("property_sorter") or values.get("metric_sorter")  # its old name
     requirements = tuple(
         PropertyRequirement(read_text(e, "name"), read_text(e, "operator"), _read_texts(e, "values"))
         for e in get_list(properties, "match_expression")

@@ -234,14 +234,14 @@ def build_placement_attributes(manifests: list[Manifest], key: str) -> dict[str,
     placement = read_placements(manifests).get(key)
     if placement is None:
         return {}
-    attributes = _build_placement(placement, read_evictions(manifests), {})
+    attributes = _build_placement(placement, read_evictions(manifests), overrides={})
     selected_objects = list_mappings(placement.manifest.body, "status", "selectedResources")
     names = ("group", "version", "kind", "namespace", "name")
     return {
         "policy_snapshot": attributes["policy_snapshot"],
         "selected_resources": [{name: get_text(item, name) for name in names} for item in selected_objects],
         "evictions": attributes["evictions"],
-        "workloads": {},
+        "workloads": {},  # predicted by plans only
         **build_status_attributes(placement.manifest),
     }
 

@@ -129,9 +129,9 @@ def _check_strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Pro
 
 
 def _check_selector_scopes(placement: FleetPlacement, *, is_namespaced: bool) -> Iterator[Problem]:
-    """Yield errors for kinds of the wrong scope. Custom resources pass because their scope is unknown."""
+    """Yield errors for kinds with another scope than the placement. Custom resources pass: their scope is unknown."""
     selects_content = any(item.scope == WITH_SELECTED and item.is_namespace for item in placement.selectors)
-    if selects_content and not is_namespaced:  # the other selectors are about objects in the namespace
+    if selects_content and not is_namespaced:  # the other selectors are for objects in the selected namespace
         return
     invalid_kinds, scope = (_CLUSTER_KINDS, "a cluster") if is_namespaced else (_NAMESPACED_KINDS, "not a cluster")
     for i, selector in enumerate(placement.selectors):

@@ -116,7 +116,7 @@ _APPROVED: Final = make_placement_argument(
 
 
 def _read_approval(attributes: Values, arguments: Values, fleet: FleetKind) -> FleetApprovalRequest:
-    """Return an approval request: approved by its argument, or else by its manifest's condition, or without one."""
+    """Return an approval request: approved by its argument, else by its manifest's condition, if it has a manifest."""
     document, is_approved = fleet.read_document(attributes), attributes.get("approved")
     if not isinstance(is_approved, bool):
         is_approved = document is None or document.has_condition("Approved")

@@ -93,7 +93,7 @@ def _build_abort(member_list: MemberList, position: int, message: str) -> CycleA
 
 
 def _find_matching_members(requirement: PropertyRequirement, member_list: MemberList) -> tuple[Mask, dict[int, str]]:
-    """Compare every member with a requirement; return the matching ones and errors by position."""
+    """Compare every member with a requirement; return the mask of matching ones, and errors by position."""
     bound = _parse_requirement_quantity(requirement)
     compare = COMPARISONS.get(requirement.operator)
     matching: Mask = 0
@@ -146,7 +146,7 @@ def _score_terms(terms: tuple[PreferredTerm, ...], member_list: MemberList) -> t
     for term in terms:
         column, failures = member_list.get_cached(("preference", term), partial(_score_term, term, member_list))
         columns.append(column)
-        failing = {**failures, **failing}
+        failing = {**failures, **failing}  # the error of the first term wins
     if not columns:
         return (0,) * len(member_list.members), {}
     if len(columns) == 1:
@@ -180,7 +180,7 @@ def _score_term(term: PreferredTerm, member_list: MemberList) -> tuple[tuple[int
 
 
 def interpolate_score(value: Quantity, extremes: PropertyExtremes, sort_order: str) -> float | str | None:
-    """Interpolate the share of a term's weight, 0..1; None if all clusters are equal, a text on failure.
+    """Interpolate the share of a term's weight, 0..1; None if no or equal values in the fleet, a text on failure.
     Computed in doubles like KubeFleet, since rounding is visible.
     """
     minimum, maximum = extremes.minimum, extremes.maximum
