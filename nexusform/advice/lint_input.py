@@ -199,14 +199,14 @@ def _place_new_vms(scheduler: RackScheduler, pool: LintPool) -> Iterator[object]
 def _build_simulation_result(scheduler: RackScheduler, unplaced: int, pools: Sequence[LintPool]) -> SimulationResult:
     """Count the VMs of each owner on machines, and the free capacity for the largest SKU of the pools."""
     on_machine = Counter((vm.vm.owner, vm.placement.machine) for vm in scheduler.list_vms())
-    shared: Counter[str] = Counter()
-    maximum: dict[str, int] = {}
-    machines: Counter[str] = Counter()
+    shared: Counter[str] = Counter()  # machines with several VMs, by owner
+    maximum: dict[str, int] = {}  # VMs on the fullest machine, by owner
+    machines: Counter[str] = Counter()  # machines with any VM, by owner
     vms: Counter[str] = Counter()
     for (owner, _), count in on_machine.items():
         machines[owner] += 1
         vms[owner] += count
-        shared[owner] += count > 1  # a machine with several of its VMs
+        shared[owner] += count > 1
         maximum[owner] = max(maximum.get(owner, 0), count)
     free = 0
     largest = find_largest_sku(pool.sku for pool in pools)  # None without pools

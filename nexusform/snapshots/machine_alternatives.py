@@ -42,7 +42,7 @@ class MachineAlternative(Struct, frozen=True):
 
 def list_alternative_machines(site: SiteSnapshot, demand: Demand, excluded: str) -> tuple[MachineAlternative, ...]:
     """Return every machine of the site except `excluded`, in site order, in the present situation."""
-    names: dict[int, str] = {}
+    names: dict[int, str] = {}  # by handle
     for pool in site.pools:
         names |= {handle: name for name, handle in pool.handles.items()}
     vms_by_machine: dict[str, list[ScheduledVm]] = {machine: [] for machine in site.machines}

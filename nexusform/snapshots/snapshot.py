@@ -261,7 +261,7 @@ def _build_pool(
             continue
         name = build_vm_name(owner, pool, vm.pool, vm.number)
         result = site.place_existing_vm(name, find_sku(vm, pool, skus), vm.placement)
-        if result is None:
+        if result is None:  # the site has no such machine
             on_missing_machines.append(vm.name)
             continue
         handles[vm.name], placement = result  # the placement may name other cells

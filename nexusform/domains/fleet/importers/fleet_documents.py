@@ -174,7 +174,7 @@ def read_fleet_object(
         values = reader.read_spec(root.get_node("spec"), api, schema)
     else:
         notes.add_error(root, INVALID, "spec is missing.")
-        reader.reported_paths.add(())
+        reader.reported_paths.add(())  # the whole spec
     return FleetDocument(
         name=get_text(metadata, "name"),
         namespace=get_text(metadata, "namespace"),

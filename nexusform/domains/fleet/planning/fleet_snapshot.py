@@ -216,12 +216,12 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
     """Read the hubs of the configuration's data blocks into one; later blocks win. Unread blocks only set a flag."""
     placements: dict[tuple[str, str], Mapping[str, Any]] = {}  # attributes by resource type and key
     members: dict[str, FleetMember] = {}
-    evictions: set[str] = set()
+    evictions: set[str] = set()  # names of completed ones
     runs: dict[str, RunRecord] = {}
     approvals: dict[str, frozenset[str]] = {}  # by run
     failed_runs: dict[str, str] = {}  # reasons by run
     objects: list[Manifest] = []
-    pending_requests: set[str] = set()
+    pending_requests: set[str] = set()  # names of evictions and keys of runs
     overrides: dict[str, FleetOverride] = {}  # by name of their snapshot
     current_overrides: list[FleetOverride] = []
     budgets: dict[str, PlacementDisruptionBudget] = {}  # by placement

@@ -81,8 +81,8 @@ def plan_placements(
 ) -> FleetOutcome:
     """Plan members, hub objects, bindings, staged runs and rollouts. `clusters` are those with known nodes, by id."""
     observed = read_observed_hub(blocks.request, evaluation)
-    observed = add_bound_members(observed, blocks.prior.instances.values())
-    missing_members = find_missing_members(blocks.prior, blocks.request.registries)
+    observed = add_bound_members(observed, blocks.prior.instances.values())  # of an unread hub
+    missing_members = find_missing_members(blocks.prior, blocks.request.registries)  # not found by a provider
     members, diagnostics = build_members(blocks.instances.values(), clusters, pods, observed.members, missing_members)
     hub = build_planned_hub(blocks.instances.values(), observed)
     diagnostics += hub.diagnostics
@@ -121,8 +121,8 @@ def plan_placements(
     rejections = iterations.list_rejections(placements) if blocks.request.includes_rejections else {}
     rows = _build_all_binding_rows(blocks.instances.values(), by_address, members, rejections)
     rollouts = chain.from_iterable(placement.rollout.timelines for placement in placements)
-    step_order, late_overrides = compute_step_order(blocks.instances.values(), by_key, hub)
-    diagnostics += late_overrides
+    step_order, late_override_warnings = compute_step_order(blocks.instances.values(), by_key, hub)
+    diagnostics += late_override_warnings
     diagnostics += check_step_order(step_order, blocks.instances, blocks.order)
     return FleetOutcome(
         rows=tuple(rows),

@@ -300,7 +300,7 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
     hub = PlannedHub(observed=observed)
     for instance in instances:
         if instance.type.build_fleet_object is None:
-            continue
+            continue  # a type of another domain
         if instance.before is not None:
             hub.prior_instances.append(instance)
         if not instance.is_removed and not instance.is_invalid and instance.planned is not None:  # None: excluded

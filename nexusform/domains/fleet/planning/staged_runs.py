@@ -168,7 +168,7 @@ def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, c
 def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -> RunRecord:
     """Return the values fixed at the start of a run, from a hub, else from state; an empty record if not started."""
     if instance.is_replaced or run.build_key(run.name) in hub.observed.pending_requests:
-        return RunRecord()
+        return RunRecord()  # not started
     observed = hub.observed.runs.get(run.build_key(run.name))
     recorded = convert(instance.prior_note, RunRecord)
     if observed is None:
@@ -179,8 +179,8 @@ def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -
         # Some snapshots were not captured; use those recorded in state.
         return replace(observed, overrides=recorded.overrides, picked=recorded.picked)
     overrides = tuple(hub.observed.overrides[name] for name in names)
-    position_of = {name: position for position, name in enumerate(names)}
-    picked = {cluster: tuple(position_of[name] for name in used) for cluster, used in by_cluster.items()}
+    position_of = {name: position for position, name in enumerate(names)}  # in `overrides`
+    picked = {cluster: tuple(map(position_of.__getitem__, snapshots)) for cluster, snapshots in by_cluster.items()}
     return replace(observed, overrides=overrides, picked=picked)
 
 

@@ -346,7 +346,7 @@ def compute_step_order(
     warnings: dict[Address, Diagnostic] = {}
     for changed in changed_objects:
         requested = changed.versions[-1]  # the object after the plan; the former one if removed
-        checks = _AWAITED.get(type(requested), ())
+        checks = _AWAITED.get(type(requested), ())  # conditions for waiting for another object
         is_repeatable = isinstance(requested, FleetOverride | HubObjects)  # its deletion changes a placement too
         if not checks or (changed.instance.is_removed and not is_repeatable):
             continue  # an object of this type, or its removal, waits for nothing
@@ -357,8 +357,8 @@ def compute_step_order(
             for item in map(index.by_position.__getitem__, sorted(candidate_positions)):
                 if any(check(item, context) for check in checks):
                     awaited[item.instance.address] = None
-            late = sorted(context.rollout.overrides) if isinstance(requested, HubObjects) else ()
-            for item in map(index.by_position.__getitem__, late):
+            rollout_overrides = sorted(context.rollout.overrides) if isinstance(requested, HubObjects) else ()
+            for item in map(index.by_position.__getitem__, rollout_overrides):
                 if _is_override_after_namespace(item, context):
                     warnings.setdefault(item.instance.address, _build_late_override_warning(item, context))
         order[changed.instance.address] = tuple(awaited)
@@ -393,6 +393,7 @@ class _RolloutIndex:
             manifests = map(index.by_position.__getitem__, index.list_namespace(override.namespace))
             if any(_has_new_namespace_of_override(manifest, override) for manifest in manifests):
                 self._new_namespace_positions.add(position)
+        # With a reason to wait: new labels of members, a switch to staged runs, or the overrides above.
         has_new_labels = any(map(_has_new_labels, changed_objects))
         affected = [
             key
@@ -509,10 +510,10 @@ def _list_changed_objects(instances: Iterable[Instance]) -> Iterator[_ChangedIns
     for position, instance in enumerate(instances):
         build = instance.type.build_fleet_object
         if build is None or instance.is_invalid or instance.action in (Action.NO_OP, Action.FORGET):
-            continue
+            continue  # no step on the hub
         versions = tuple(build(values) for values in (instance.before, instance.planned) if values is not None)
         if not versions:
-            continue
+            continue  # not planned, and not in state
         placement_keys = frozenset((type(version), _get_placement_key(version)) for version in versions)
         yield _ChangedInstance(instance, versions, position, _collect_identities(versions), placement_keys)
 

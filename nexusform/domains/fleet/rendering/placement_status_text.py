@@ -202,7 +202,8 @@ def render_events(
     events = list(_list_events(kind, tuple(conditions), is_2023=is_2023))
     component = "cluster-resource-placement-controller" if is_2023 else "placement-controller"
     rows = [*_HEADINGS, *(("Normal", reason, "<unknown>", component, message) for reason, message in events)]
-    widths = [max(len(row[column]) for row in rows) + 2 for column in range(len(_HEADINGS[0]) - 1)]
+    message_column = len(_HEADINGS[0]) - 1  # the last one is not padded
+    widths = [max(len(row[column]) for row in rows) + 2 for column in range(message_column)]
     for row in rows if events else ():
         line = "  " + "".join(map(str.ljust, row, widths))
         if width and len(line) + len(row[-1]) > width:

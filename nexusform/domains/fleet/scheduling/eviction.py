@@ -111,10 +111,9 @@ def _evaluate_eviction(
 
 def apply_eviction(eviction: EvictionResult, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
     """Return the bindings; the one of an executed eviction is marked for deletion."""
-    if not eviction.is_executed:
-        return tuple(bindings)
     return tuple(
-        replace(binding, is_deleting=True) if binding.cluster == eviction.cluster else binding for binding in bindings
+        replace(binding, is_deleting=True) if eviction.is_executed and binding.cluster == eviction.cluster else binding
+        for binding in bindings
     )
 
 

@@ -182,7 +182,7 @@ class BindingTable:
         return bool(self.unscheduled >> position & 1) and self.get_binding(position).previous_state is None
 
     def bind_member(self, position: int, affinity: int | None, spread: int | None) -> BindingAction:
-        """Bind a picked member: keep an obsolete binding, recover an unscheduled one, or create one."""
+        """Bind a picked member: keep an obsolete binding, recover an unscheduled or create one. Return the action."""
         name = self.member_list.members[position].name
         bit = 1 << position
         action, state, resources = BindingAction.CREATED, BindingState.SCHEDULED, None

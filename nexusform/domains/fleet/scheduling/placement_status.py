@@ -255,13 +255,11 @@ def build_placement_status(
     states = [progress.get(binding.cluster, not_started) for binding in scheduling.selected_bindings]
     selected_clusters = [binding.cluster for binding in scheduling.selected_bindings]
     external_condition = _build_external_condition(selected_clusters, states, prefix) if is_external else None
-    if external_condition is not None:
-        conditions: tuple[Condition, ...] = (*first_conditions, external_condition)
-    else:
-        conditions = (*first_conditions, *_build_placement_conditions(states, prefix))
+    further = _build_placement_conditions(states, prefix) if external_condition is None else [external_condition]
+    conditions = (*first_conditions, *further)
     clusters = [
         _build_cluster_status(decision.cluster, decision.reason, state, is_external=is_external)
-        for decision, state in zip(scheduling.list_decisions(), states, strict=False)
+        for decision, state in zip(scheduling.list_decisions(), states, strict=False)  # selected ones come first
     ]
     return PlacementStatus(conditions, (*clusters, *_build_unfilled_statuses(scheduling, policy, number)))
 

@@ -212,7 +212,7 @@ def _group_pending_clusters(by_cluster: dict[str, Binding], resources: int, outd
 def _build_next_wave(
     by_cluster: dict[str, Binding], pending: _PendingClusters, strategy: RollingUpdate, target: int, state: _WaveState
 ) -> RolloutWave:
-    """Build the next wave within the budgets for removals and additions."""
+    """Build the next wave within the budgets for removals and additions; `target` is the number of wanted clusters."""
     delete, update, bind = pending
     running = [cluster for cluster, binding in by_cluster.items() if binding.has_resources]
     started = [cluster for cluster, binding in by_cluster.items() if binding.state is not BindingState.SCHEDULED]
@@ -225,5 +225,6 @@ def _build_next_wave(
     deleted = delete[:removal_budget]
     updated = (*failed, *working[: removal_budget - len(deleted)])
     bound = bind[: max(0, budget.max_additions)]
+    # Objects without a visible availability count as ready after a time.
     wait_seconds = strategy.unavailable_period_seconds if not state.is_trackable and (updated or bound) else 0
     return RolloutWave(tuple(deleted), tuple(sorted(updated)), tuple(bound), wait_seconds)

@@ -355,7 +355,7 @@ def _build_status(number: int, selected: tuple[Binding, ...], unselected: tuple[
 def _bind_picked_clusters(
     binding_table: BindingTable, picks: list[ScoredMember], targets: Mask, *, has_scores: bool = True
 ) -> tuple[Binding, ...] | CycleAbort:
-    """Bind the picks, release obsolete bindings elsewhere, and return the bindings, new ones first. An
+    """Bind the picks, release obsolete bindings outside `targets`, and return the picks' bindings, new ones first. An
     unrecoverable binding stops the cycle before any change.
     """
     for pick in picks:

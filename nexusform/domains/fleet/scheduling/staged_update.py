@@ -118,7 +118,7 @@ def initialize_staged_run(
     plans = _assign_clusters_to_stages(tuple(stages), picked_clusters, by_name)
     if isinstance(plans, RunProblem):
         return plans
-    return StagedRunPlan(snapshot.index, len(picked_clusters), plans, deletes)
+    return StagedRunPlan(snapshot.index, cluster_count=len(picked_clusters), stages=plans, deletes=deletes)
 
 
 def _assign_clusters_to_stages(

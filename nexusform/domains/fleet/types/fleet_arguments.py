@@ -156,15 +156,14 @@ def read_policy(values: Values | None) -> Policy | None:
         return None
     affinity = get_mapping(values, "affinity", "cluster_affinity")
     required_block = affinity.get("required_during_scheduling_ignored_during_execution")
+    required_terms = tuple(map(read_selector_term, get_list(required_block, "cluster_selector_term")))
     preferred_blocks = get_list(affinity, "preferred_during_scheduling_ignored_during_execution")
     number = values.get("number_of_clusters")
     return Policy(
         placement_type=PlacementType(get_or_default(values, "placement_type", PlacementType.PICK_ALL)),
         number_of_clusters=None if number is None else int(number),
         cluster_names=_read_texts(values, "cluster_names"),
-        required_terms=None
-        if required_block is None
-        else tuple(read_selector_term(term) for term in get_list(required_block, "cluster_selector_term")),
+        required_terms=None if required_block is None else required_terms,
         preferred_terms=tuple(
             PreferredTerm(int(get_or_default(term, "weight", 0)), read_selector_term(get_mapping(term, "preference")))
             for term in preferred_blocks

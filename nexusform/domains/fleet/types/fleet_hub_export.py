@@ -195,7 +195,7 @@ def _select_user_objects(manifests: list[Manifest], placements: Mapping[str, Obs
         user_objects += placement.snapshots[-1].objects if placement.snapshots else ()
     return [
         manifest
-        if is_fleet_group(manifest.group) and manifest.kind == MEMBER
+        if is_fleet_group(manifest.group) and manifest.kind == MEMBER  # read with its status
         else replace(manifest, body=remove_server_fields(manifest.body))
         for manifest in user_objects
     ]

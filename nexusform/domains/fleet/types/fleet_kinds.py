@@ -145,7 +145,8 @@ def build_fleet_type(
     goes_beside: tuple[str, ...] = (),
 ) -> ResourceType:
     """Build a resource type of the fleet API. `read(attributes, arguments)` returns its object,
-    `findings(object, arguments)` its problems; `values` are attributes outside the manifest.
+    `findings(object, arguments)` its problems; `values` are attributes outside the manifest, `goes_beside` the
+    `concurrent_types`.
     """
     schema = BlockSchema(
         {

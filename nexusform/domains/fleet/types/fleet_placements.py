@@ -116,7 +116,7 @@ def _check_strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Pro
     path = ("strategy", "rolling_update")
     yield from check_integers_or_percentages(rolling_update, ("max_unavailable", "max_surge"), path)
     if rolling_update is None:
-        return
+        return  # the defaults are valid
     configured = placement.rolling_update
     problems = check_rolling_update(
         configured.max_unavailable,

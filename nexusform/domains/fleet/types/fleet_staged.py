@@ -223,7 +223,7 @@ def _check_strategy(strategy: FleetObject, arguments: Values) -> Iterator[Proble
             for k, task in enumerate(get_list(block, kind)):
                 wait_time = task.get("wait_time")
                 seconds = parse_duration(wait_time) if wait_time is not None else None
-                if isinstance(seconds, str):
+                if isinstance(seconds, str):  # an error message
                     errors.append(build_error((*path, kind, k, "wait_time"), seconds))
     yield from errors
     if not strategy.stages:
