@@ -20,7 +20,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
     """
     findings: list[Diagnostic] = []
     for pools in group_by(facts.pools, lambda pool: pool.owner).values():
-        new_pools = [pool for pool in pools if pool.new_numbers]
+        new_pools = [pool for pool in pools if pool.new_numbers]  # with VMs placed by this plan
         shared = _find_shared_machines(pools)
         if not shared or not new_pools:  # nothing is shared, or nothing is new
             continue

@@ -55,7 +55,7 @@ def is_user_object(manifest: Manifest, services: Collection[tuple[str, str]]) ->
     if is_fleet_group(manifest.group) and not is_envelope(manifest):
         return manifest.kind in API_KINDS  # others are created by the hub: bindings, snapshots, Works
     if find_selection_exclusion(manifest, services) is not None or "kubernetes.io/bootstrapping" in manifest.labels:
-        return False
+        return False  # never selected by a placement, or a default role
     is_system_class = manifest.kind == "PriorityClass" and manifest.name.startswith("system-")
     return not is_system_class and (manifest.group, manifest.kind) not in _KUBERNETES_KINDS
 

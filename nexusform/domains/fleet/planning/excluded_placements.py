@@ -272,13 +272,13 @@ def _build_excluded_pod_rows(
 ) -> Iterator[PlacementChange]:
     """Build the rows of pods on one cluster: kept, or lost with their node, or with the member (`member_reason`)."""
     known_cluster = context.clusters.get(cluster_id)
-    cluster, site_id = cluster_id.rpartition("/")[2], ""
+    cluster, site_id = cluster_id.rpartition("/")[2], ""  # without known nodes
     if known_cluster is not None:
         cluster, site_id = known_cluster.name, known_cluster.site_id
     for workload, pods in workloads.items():
         for name, values in pods.items():
             pod_record = parse_pod_record(values)
-            location = PodLocation(cluster, state=pod_record.state)
+            location = PodLocation(cluster, state=pod_record.state)  # Pending, so without a node
             if pod_record.node:
                 location = PodLocation(cluster, pod_record.node, pod_record.machine, pod_record.availability_zone)
             node_reason = context.explain_lost_node(cluster_id, pod_record.node)

@@ -184,7 +184,7 @@ def _evaluate_site_capacity(addition: _AdditionalNodes, additions: Iterable[_Add
     for other in same_sku:
         key = other.cluster_id, other.pool
         largest[key] = max(largest.get(key, 0), other.count)
-    if sum(largest.values()) > addition.free.maximum:
+    if sum(largest.values()) > addition.free.maximum:  # `free` is an interval
         return "no"
     is_enough = sum(other.count for other in same_sku) <= addition.free.minimum
     # VMs of other sizes use the same machines, so the numbers of free VMs do not add up.

@@ -151,7 +151,7 @@ def _evaluate_placement_block(
     diagnostics: list[Diagnostic] = []
     for instance in expanded.instances:
         if not instance.is_configured:
-            continue
+            continue  # removed, so without arguments
         diagnostics += blocks.evaluate(instance, evaluation)
         for path in find_unknown_placement_arguments(instance):
             instance.is_invalid = True
@@ -322,7 +322,7 @@ def _check_pick_all_budgets(placements: Mapping[str, PlacementPlan], hub: Planne
 
 
 def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
-    """Plan the rolling updates of placements wave by wave, and write the results to these; warn about blocked ones."""
+    """Plan the rolling updates of placements wave by wave, and record the results in them; warn about blocked ones."""
     for placement in placements:
         if placement.spec.is_external:  # rolled out by staged runs
             continue

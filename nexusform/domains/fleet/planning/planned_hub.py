@@ -230,7 +230,7 @@ class PlannedHub(Struct, dict=True):
             latest = replace(recorded, snapshot=_get_prior_override_snapshot_number(instance))
         else:
             return override  # new: 0
-        is_unchanged = replace(latest, snapshot=0) == override
+        is_unchanged = replace(latest, snapshot=0) == override  # a planned one has no number yet
         number = latest.snapshot if is_unchanged else latest.snapshot + 1
         if number:  # 0 is not recorded
             instance.private = {**instance.prior_note, OVERRIDE_SNAPSHOT: number}

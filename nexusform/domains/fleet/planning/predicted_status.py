@@ -125,7 +125,7 @@ def _sort_status_clusters(placement: PlacementPlan, status: PlacementStatus) -> 
 
 
 def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
-    """Return the progress of the rollout on each cluster: of bound ones, or with staged runs of all picked ones."""
+    """Return the progress of the rollout on each picked cluster."""
     compute_progress = _compute_staged_progress if placement.spec.is_external else _compute_rolling_progress
     final_resources = placement.compute_final_resources()
     apply_failing = placement.clusters_failing_apply
@@ -153,10 +153,10 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
 
 
 def _compute_rolling_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
-    """Return the progress of each bound cluster under a rolling update to the latest version."""
+    """Return the progress of each picked cluster under a rolling update to the latest snapshot."""
     progress = compute_rollout_progress(placement.bindings, placement.snapshot_store.snapshots[-1].index)
     for cluster in placement.rollout.blocked_clusters:
-        # Blocked clusters with the latest version only wait for override changes.
+        # Blocked clusters with the latest snapshot only wait for override changes.
         if cluster in progress and progress[cluster].rollout_started == TRUE:
             progress[cluster] = replace(progress[cluster], rollout_started=FALSE, is_blocked=True)
     return progress

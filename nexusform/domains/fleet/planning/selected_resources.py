@@ -198,7 +198,7 @@ def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, h
         return _read_observed_resources(spec, selection, hub, note)
     if has_resource_record(note) or spec.is_new or spec.previous_configuration is None:
         return read_applied_resources(note, spec.prior_bindings, hub.manifests_by_hash)
-    indices = _list_snapshot_indices(spec)
+    indices = _list_snapshot_indices(spec)  # of resource snapshots in bindings
     if spec.is_external and not indices:  # no staged run has reached a cluster yet
         return AppliedResources()
     digest_now = compute_fingerprint(selection.manifests)
@@ -235,7 +235,7 @@ def _read_observed_resources(
     snapshots = tuple(observed_snapshots)
     if snapshots:
         return AppliedResources(snapshots, dict(_render_observed_clusters(spec, selection, snapshots)))
-    indices = _list_snapshot_indices(spec)
+    indices = _list_snapshot_indices(spec)  # of resource snapshots in bindings
     if not indices:
         return AppliedResources()
     objects, digest = selection.manifests, compute_fingerprint(selection.manifests)

@@ -95,7 +95,7 @@ def render_fleet_manifests(plan: Plan, registries: PluginRegistries) -> FleetMan
 
 def _list_export_limitations(objects: Sequence[_ExportedObject], registries: PluginRegistries) -> Iterator[str]:
     """Yield a sentence for each limitation of the export, with the addresses concerned."""
-    addresses_by_limitation: dict[str, list[str]] = {}
+    addresses_by_limitation: dict[str, list[str]] = {}  # by key of _LIMITATION_TEXTS
     for item in objects:
         limitation = _find_limitation(item)
         if limitation:
@@ -214,7 +214,7 @@ def _has_value(name: str, attribute: AttributeSchema, arguments: Mapping[str, An
 
 def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments different from their defaults as a body in the API's form, with its nested blocks."""
-    metadata_arguments = _METADATA_ARGUMENTS if "id" in schema.attributes else ()
+    metadata_arguments = _METADATA_ARGUMENTS if "id" in schema.attributes else ()  # nested blocks have none
     body: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
         if attribute.is_configurable and name not in metadata_arguments and _has_value(name, attribute, arguments):

@@ -295,10 +295,11 @@ def _build_external_condition(
     if not progresses or (has_one_version and not unknown_clusters):
         return None
     start = "Rollout is controlled by an external controller and"
-    text = f"{start} different resource snapshot versions are observed across clusters"
     if has_one_version:
         text = f"{start} cluster {unknown_clusters[0]} is in RolloutStarted Unknown state"
-    if versions == {None}:
+    elif len(versions) > 1:
+        text = f"{start} different resource snapshot versions are observed across clusters"
+    else:  # none at all
         runs = "ClusterStagedUpdateRun" if prefix == CLUSTER_SCOPED else "StagedUpdateRun"
         text = (
             f"{start} no resource snapshot name is observed across clusters. To determine rollout status,"

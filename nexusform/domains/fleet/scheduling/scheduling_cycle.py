@@ -329,6 +329,7 @@ def _pick_missing_clusters(
     kept_groups = (binding_table.scheduled, binding_table.bound)  # without the picks bound below
     picks = list(islice(ranking.iterate_best_first(filter_result.eligible), limit))
     picked_members = build_mask(scored.position for scored in picks)
+    # Evaluated before the picks change the masks.
     rejected = list(islice(_build_rejections(filter_result, request, binding_table), decisions.MAX_UNSELECTED))
     picked_bindings = _bind_picked_clusters(binding_table, picks, picked_members)
     if isinstance(picked_bindings, CycleAbort):

@@ -164,7 +164,7 @@ def build_hub_attributes(
     # The managing tools by kind and name of their objects.
     titles = {manifest.title: find_external_manager(manifest) for manifest in reader.manifests}
     managers = {title: manager for title, manager in sorted(titles.items()) if manager}
-    problems = [*reader.problems, *_find_export_warnings(placements, managers, argument)]
+    problems = [*reader.problems, *_find_export_problems(placements, managers, argument)]
     if expects_members and placements and MEMBER not in {item.kind for item in manifests}:
         text = (
             "No MemberCluster was captured. Clusters that are not in the configuration count as "
@@ -412,10 +412,10 @@ def _read_conditions(status: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{name: get_text(item, name) for name in names} for item in list_mappings(status, "conditions")]
 
 
-def _find_export_warnings(
+def _find_export_problems(
     placements: Mapping[str, ObservedPlacement], managers: Mapping[str, str], argument: Path
 ) -> list[Problem]:
-    """Return problems about uncaptured objects and other managers."""
+    """Return an error about uncaptured bindings, and a warning about objects with other managers."""
     problems = []
     uncaptured = [
         key
