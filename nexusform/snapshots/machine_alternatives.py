@@ -111,7 +111,7 @@ def _select_removed_vms(machine: Machine, sku: VmSku, vms: Sequence[ScheduledVm]
         selected |= {vm.handle: vm for vm in removals}
     remaining = [vm for vm in vms if vm.handle not in selected]
     free_disk = machine.disk_gib - sum(vm.sku.disk_gib for vm in remaining)
-    for vm in sorted(remaining, key=lambda vm: -vm.sku.disk_gib):
+    for vm in sorted(remaining, key=lambda vm: -vm.sku.disk_gib):  # the largest first
         if free_disk >= sku.disk_gib:
             break
         selected[vm.handle] = vm

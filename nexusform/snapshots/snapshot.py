@@ -249,7 +249,7 @@ def _build_pool(
     existing_vms: Mapping[tuple[str, int | str], PlacedVm],
     skus: Mapping[str, VmSku],
 ) -> PoolSnapshot:
-    """Build the VMs of a pool on their machines; `existing_vms` are those of its object."""
+    """Build the VMs of a pool on their machines; `existing_vms` are those of its object, by pool and number."""
     vms: list[PlacedVm] = []
     handles: dict[str, int] = {}
     on_missing_machines: list[str] = []

@@ -402,7 +402,7 @@ class _FleetObjectReader:
         if isinstance(part.node.data, dict) and items_shape.kind is FieldKind.OBJECT:
             error = f'{part.display_path} must be a list, not a mapping. Put "- " before its first key.'
             notice = f"{part.display_path}: the mapping is read as the only item of a list."
-            self._apply_correction("mapping-for-a-list", part, error, notice)
+            self._apply_correction("mapping-for-a-list", part, error, notice)  # read it even if it is an error
             item_part = replace(part, path=(*part.path, 0))
             return [self._read_fields(item_part, items_shape, schema)]
         if not isinstance(part.node.data, list):

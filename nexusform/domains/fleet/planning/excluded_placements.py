@@ -202,7 +202,7 @@ def find_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[
 def _build_excluded_placement_rows(
     objects: Mapping[Address, Mapping[str, Any]], registries: PluginRegistries, context: _ExclusionContext
 ) -> Iterator[PlacementChange]:
-    """Build the rows of bindings and pods of these objects: kept, or lost with their member or node."""
+    """Build the rows of bindings and pods of `objects` (attributes): kept, or lost with their member or node."""
     for address, attributes in objects.items():
         workloads = get_mapping(attributes, "workloads")
         kind = registries.get_kind(address.type)

@@ -296,7 +296,7 @@ def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diag
 def add_bound_members(observed: ObservedHub, instances: Iterable[InstanceState]) -> ObservedHub:
     """Return the hub. If it could not be read, its members are those with bindings (state, hub), only known by name."""
     if not observed.is_unread or observed.members:
-        return observed
+        return observed  # it lists its members
     recorded = [item.current.attributes for item in instances if item.current is not None]
     placements = (*recorded, *observed.placements.values())
     names = {name for attributes in placements for name in get_mapping(attributes, "bindings")}

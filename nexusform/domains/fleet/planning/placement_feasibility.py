@@ -159,7 +159,7 @@ def _list_added_nodes(vms: Iterable[VmObject], row: Feasibility, outcome: FleetO
     for vm_object in vms:
         demand, site = vm_object.request.demand, vm_object.request.site
         if demand is None or site is None or demand.cluster_id != cluster.id:
-            continue
+            continue  # removed, or of another cluster
         for pool_demand in demand.pools:
             if pool_demand.pool in row.missing_pools:
                 standalone = build_standalone_demand(pool_demand.sku, pool_demand.constraints)

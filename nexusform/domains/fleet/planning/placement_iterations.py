@@ -355,9 +355,9 @@ def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tup
     eligible = _select_individually_eligible_members(placement, member_list) if stale_names else 0  # bit mask
     changes: list[MemberChange] = []
     for name in stale_names:
-        member = member_list.members[member_list.positions[name]]
-        trigger = _find_change_of_rejection(rejections.get(name))
-        if trigger is not None and not member.is_leaving and eligible >> member_list.positions[name] & 1:
+        position = member_list.positions[name]
+        trigger = _find_change_of_rejection(rejections.get(name))  # None: its rejection is not obsolete
+        if trigger is not None and not member_list.members[position].is_leaving and eligible >> position & 1:
             changes.append(MemberChange(name, trigger))
     return tuple(changes)
 

@@ -308,7 +308,9 @@ class PlacementPlan(Struct):
         return (*manifests, *conflicting)
 
     def _compute_own_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
-        """Return a cluster's resources, also those of other owners: new if reached by the rollout, else old or None."""
+        """Return a cluster's resources, objects of other owners included: new ones if the rollout reaches it, else the
+        former ones; None without any.
+        """
         if not binding.has_resources:
             return None
         cluster = binding.cluster
@@ -365,7 +367,7 @@ class PlacementPlan(Struct):
 
     @property
     def clusters_with_unknown_rollout(self) -> frozenset[str]:
-        """Bound clusters with a rollout reported as Unknown: before, or as the scheduler changed them after a run."""
+        """Bound clusters with an unknown rollout: reported so before, or changed by the scheduler since their run."""
         prior = {binding.cluster: binding for binding in self.spec.prior_bindings if binding.has_resources}
         statuses = get_list(self.spec.prior_attributes, "placement_statuses")
         unknown_statuses = [status for status in statuses if _has_condition(status, "RolloutStarted", "Unknown")]

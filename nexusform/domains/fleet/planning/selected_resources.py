@@ -124,7 +124,7 @@ def _find_trigger_of_staged_change(comparison: _ResourceComparisonInput, hub: Pl
         return None
     if comparison.spec.observed_attributes:  # compare with the clusters; without a hub, with state
         latest = comparison.applied.latest
-        if latest is None:
+        if latest is None:  # nothing is distributed yet
             return None
         if latest.hash != compute_fingerprint(comparison.selection.manifests):
             return Trigger.RESOURCES_CHANGED
@@ -298,11 +298,11 @@ def _restore_resources_from_hashes(
     on_cluster: dict[str, RenderedResources] = {}
     for binding in spec.prior_bindings:
         if not binding.has_resources:
-            continue
+            continue  # nothing is applied there
         candidates = [renderer.render_cluster(binding.cluster) or RenderedResources(objects) for renderer in renderers]
         digest = candidates[0].digest if digests is None else str(digests.get(binding.cluster, ""))
         matching = (rendered for rendered in candidates if rendered.digest == digest)
-        on_cluster[binding.cluster] = next(matching, RenderedResources(objects, digest))
+        on_cluster[binding.cluster] = next(matching, RenderedResources(objects, digest=digest))  # an unknown result
     return on_cluster
 
 

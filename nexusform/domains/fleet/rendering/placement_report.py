@@ -404,7 +404,7 @@ def _build_node_scores_section(reason: PodPlacementReason) -> Section:
 
 
 def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:
-    """Build the section with a row per node and rejecting rule."""
+    """Build the section with a row per rejecting rule; nodes with equal rejections share the rows."""
     groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for verdict in nodes:
         reasons = []

@@ -125,7 +125,7 @@ _FAILED_OBJECT: Final = RecordForm(
 
 
 def _list_describe_rows(content: Mapping[str, Any], level: int) -> Iterator[tuple[int, str, str | None]]:
-    """Yield rows (level, label, value or None) in the order of keys, lists item by item, like `kubectl describe`."""
+    """Yield rows (level, label, value; None: a heading) in order of keys, lists by item, like `kubectl describe`."""
     for key in sorted(content):
         value = content[key]
         if not re.fullmatch(r"[a-zA-Z]+", key):  # no field name: a label's key

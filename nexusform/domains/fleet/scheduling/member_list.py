@@ -153,7 +153,7 @@ class BindingTable:
         self.by_cluster[cluster] = binding
         position = self.member_list.positions.get(cluster)
         if binding.state is BindingState.UNSCHEDULED:
-            self.unscheduled |= 0 if position is None else 1 << position
+            self.unscheduled |= 0 if position is None else 1 << position  # None: its member has left
         elif position is None or self.member_list.members[position].is_leaving:
             self._mark_unscheduled(cluster, ChangeCause.CLUSTER_LEFT)
         elif binding.policy_snapshot != self.policy_snapshot:  # picked under an earlier policy
@@ -185,20 +185,20 @@ class BindingTable:
         """Bind a picked member: keep an obsolete binding, recover an unscheduled or create one. Return the action."""
         name = self.member_list.members[position].name
         bit = 1 << position
-        action, state, resources = BindingAction.CREATED, BindingState.SCHEDULED, None
+        action, state, snapshot = BindingAction.CREATED, BindingState.SCHEDULED, None
         existing = self.by_cluster.get(name)
         if existing is not None and self.obsolete & bit:
-            action, state, resources = BindingAction.REPOINTED, existing.state, existing.resource_snapshot
+            action, state, snapshot = BindingAction.REPOINTED, existing.state, existing.resource_snapshot
         elif existing is not None and self.unscheduled & bit:
             action, state = BindingAction.RECOVERED, existing.previous_state or BindingState.SCHEDULED
-            resources = existing.resource_snapshot
+            snapshot = existing.resource_snapshot
         self.obsolete &= ~bit
         self.unscheduled &= ~bit
         if state is BindingState.BOUND:
             self.bound |= bit
         else:
             self.scheduled |= bit
-        self.by_cluster[name] = Binding(name, state, self.policy_snapshot, affinity, spread, None, resources)
+        self.by_cluster[name] = Binding(name, state, self.policy_snapshot, affinity, spread, resource_snapshot=snapshot)
         self.changes.append(BindingChange(name, action, ChangeCause.PICKED))
         return action
 

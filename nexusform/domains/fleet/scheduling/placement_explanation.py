@@ -354,7 +354,7 @@ def _explain_pick_fixed_placement(
     cycle_result = scheduling_cycle.run_cycle(
         binding_table.by_cluster.values(), binding_table.member_list, request.policy, snapshot
     )
-    decisions_made = cycle_result.status.list_decisions() if cycle_result.status else ()
+    decisions_made = cycle_result.status.list_decisions() if cycle_result.status else ()  # None without names
     decisions_by_cluster = {decision.cluster: decision for decision in decisions_made}
     positions = binding_table.member_list.positions
     unknown_names = sorted(set(request.policy.cluster_names) - positions.keys())

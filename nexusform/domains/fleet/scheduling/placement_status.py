@@ -267,7 +267,7 @@ def build_placement_status(
 def _build_placement_conditions(progresses: Sequence[ClusterProgress], prefix: str) -> Iterable[Condition]:
     """Yield the conditions of the placement up to the first step that is not True everywhere."""
     if not progresses:
-        return
+        return  # no cluster is picked
     for name in list_step_names(progresses[0]):
         states = [getattr(progress, name) for progress in progresses]
         status = next(status for status in (FALSE, UNKNOWN, TRUE) if status in states)  # the worst of the clusters'

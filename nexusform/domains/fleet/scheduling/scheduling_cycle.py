@@ -368,7 +368,7 @@ def _bind_picked_clusters(
     for pick in picks:
         scores = (pick.affinity, pick.topology_spread) if has_scores else (None, None)
         change = binding_table.bind_member(pick.position, *scores)
-        updated.get(change, created).append(binding_table.get_binding(pick.position))
+        updated.get(change, created).append(binding_table.get_binding(pick.position))  # new ones are no key
     for position in iterate_ascending(binding_table.obsolete & ~targets):
         binding_table.release_member(position, ChangeCause.POLICY)
     updated_bindings = chain.from_iterable(sorted(group, key=lambda b: b.cluster) for group in updated.values())

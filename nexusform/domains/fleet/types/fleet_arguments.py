@@ -53,8 +53,8 @@ def parse_manifest(manifest: str, kind: str, schema: BlockSchema, *, lenient: bo
 def build_line_problems(findings: Iterable[Problem], argument: str) -> list[Problem]:
     """Return findings in an argument's text as problems: errors one by one, warnings grouped by kind with all lines."""
     errors: list[Problem] = []
-    grouped: dict[str, list[str]] = {}
-    first_lines: dict[str, int] = {}
+    grouped: dict[str, list[str]] = {}  # texts of warnings by kind
+    first_lines: dict[str, int] = {}  # of warnings by kind
     for finding in findings:
         line = f":{finding.line}" if finding.line else ""
         detail = finding.detail if finding.detail.endswith((".", "?")) else f"{finding.detail}."

@@ -369,7 +369,7 @@ def _read_override_snapshots(manifests: Iterable[Manifest]) -> dict[str, str]:
         kind = _OVERRIDE_SNAPSHOTS.get(manifest.kind) if is_fleet_group(manifest.group) else None
         spec = manifest.body.get("spec")
         if kind is None or not isinstance(spec, Mapping):
-            continue
+            continue  # no override snapshot, or an unreadable one
         names = {"name": manifest.labels.get(_PARENT_LABEL) or manifest.name, "namespace": manifest.namespace}
         metadata = {name: value for name, value in names.items() if value}
         body = {"apiVersion": manifest.body.get("apiVersion"), "kind": kind, "metadata": metadata}

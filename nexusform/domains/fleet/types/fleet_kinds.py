@@ -75,7 +75,7 @@ class FleetKind(Struct, frozen=True):
     def collect_problems(self, attributes: Values, findings: Iterable[Problem]) -> list[Problem]:
         """Return all problems: of the manifest, of names, and the findings about its arguments."""
         if attributes.get("manifest") is UNKNOWN:
-            return []
+            return []  # checked once it is known
         if attributes.get("lenient") is True:  # "..." may stand for the selectors
             findings = [finding for finding in findings if finding.path != NO_SELECTOR]
         document = self.read_document(attributes)
