@@ -45,7 +45,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
     for site_id in dict.fromkeys(pool.site_id for pool in facts.pools):
         pools = facts.list_pools(site_id)
         new_groups = [group for group in _group_pools_by_cluster(pools) if _is_newly_placed(group.pools)]
-        site = facts.sites.get(site_id) or LintSite(site_id)
+        site = facts.get_site(pools[0])
         findings += _check_cluster_order(new_groups, pools, site, includes_costless=facts.includes_costless)
         for group in new_groups:
             findings += _check_pool_order(group, pools, site, includes_costless=facts.includes_costless)

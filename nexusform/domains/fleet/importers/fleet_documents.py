@@ -314,7 +314,7 @@ class _FleetObjectReader:
     def _read_mapping(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> dict[str, Any] | None:
         """Return a mapping by its shape, also as the only item of a list (a correction); None if rejected."""
         node = part.node
-        if node.data == [ELISION]:
+        if node.data == [ELISION]:  # "..." as the only item
             self._report_ellipsis(_DocumentPart(node.get_node(0), part.path, part.api_path))
             return None
         if isinstance(node.data, list) and len(node.data) == 1 and isinstance(node.data[0], dict):

@@ -82,8 +82,7 @@ def remove_server_fields(body: Mapping[str, Any]) -> dict[str, Any]:
         verdicts = [(condition.get("type"), condition.get("status")) for condition in list_conditions(body)]
         if ("Approved", "True") in verdicts:
             cleaned["status"] = {"conditions": [{"type": "Approved", "status": "True"}]}
-    ordered: dict[str, Any] = _sort_mapping_keys(cleaned)
-    return ordered
+    return dict(_sort_mapping_keys(cleaned))
 
 
 def _remove_assigned_service_fields(body: dict[str, Any]) -> None:

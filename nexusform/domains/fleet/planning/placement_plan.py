@@ -210,7 +210,7 @@ class PlacementPlan(Struct):
         """Whether bindings are missing, removed by another process: reported by the hub, or fewer than expected."""
         if self.missing_clusters:
             return True
-        if self.spec.is_new or not self.scheduling.is_fulfilled:  # never complete
+        if self.spec.is_new or not self.scheduling.is_fulfilled:  # it never had all
             return False
         expected_count = self.spec.policy_snapshot.number_of_clusters or 0  # None for a PickAll: any number
         policy = self.spec.configuration.effective_policy
@@ -327,13 +327,13 @@ class PlacementPlan(Struct):
     def project_rollout(self) -> RolloutProjection:
         """Return the projected rolling update of the current bindings, computed once for these."""
         if self.is_left_unchanged:
-            return RolloutProjection((), self.bindings)
+            return RolloutProjection(waves=(), bindings=self.bindings)
         if self._projection is None or self._projection[0] is not self.bindings:  # (bindings, projection)
             configuration, latest = self.spec.configuration, self.snapshot_store.snapshots[-1]
             target = compute_rollout_target(
                 configuration.policy, self.spec.policy_snapshot.number_of_clusters, self.bindings
             )
-            # Waiting clusters count as available later.
+            # Clusters only waiting to be ready count as available, since they become so; departed ones do not.
             readiness = Readiness(
                 unready_clusters=self.departed_clusters,
                 never_ready_clusters=self.failing_clusters,
@@ -362,7 +362,7 @@ class PlacementPlan(Struct):
             failure_states.remove(FAILED)  # no longer applied, so apply failures end
         failed_on_hub = self._find_observed_clusters(failure_states)
         by_overriding = self.current.applied.failed_clusters
-        by_applying = frozenset() if effective.is_report_only else self.selection.clusters.failing
+        by_applying = frozenset() if effective.is_report_only else self.selection.clusters.failing  # as configured
         return frozenset(failed_on_hub | by_overriding | by_applying)
 
     @property

@@ -385,7 +385,7 @@ def read_scheduling(attributes: Mapping[str, Any], bindings: Iterable[Binding]) 
     by_cluster = index_by_cluster(bindings)
     cluster_names = [get_text(status, "cluster_name") for status in statuses]
     unselected = [
-        Decision("", False, str(status["conditions"][0]["message"]))
+        Decision("", is_selected=False, reason=str(status["conditions"][0]["message"]))
         for status in statuses
         if not status.get("cluster_name") and status.get("conditions")  # a position without a cluster
     ]

@@ -114,7 +114,7 @@ def render_fleet_part(plan: Plan) -> Part:
     if not bindings:
         return None
     matrix = build_fleet_matrix(plan)
-    if matrix.clusters:
+    if matrix.clusters:  # empty if there are too many for a grid
         content = render_placement_grid(matrix, "Placements by cluster, with the scores of picked ones")
     else:
         content = render_binding_list(bindings)
@@ -135,11 +135,10 @@ def list_fleet_members(plan: Plan) -> list[RenderedFleetMember]:
     """Return the members of the fleet after the plan, with or without placements."""
     members: list[RenderedFleetMember] = []
     for change in plan.changes:
-        if change.address.type != "fleet_member_cluster" or change.sensitive_after:
-            continue
-        name, cluster = get_text(change.after, "name"), get_text(change.after, "kubernetes_cluster_id")
-        if name:
-            members.append(RenderedFleetMember(name, cluster))
+        if change.address.type == "fleet_member_cluster" and not change.sensitive_after:  # sensitive ones are hidden
+            name, cluster = get_text(change.after, "name"), get_text(change.after, "kubernetes_cluster_id")
+            if name:  # "" after a removal
+                members.append(RenderedFleetMember(name, cluster))
     return members
 
 

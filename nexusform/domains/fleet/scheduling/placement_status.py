@@ -341,7 +341,7 @@ def _build_unfilled_statuses(
 ) -> Iterable[ClusterStatus]:
     """Yield a status without a name for each missing cluster of a PickN or PickFixed, with a rejection reason."""
     effective = policy or Policy()
-    requested_count = 0
+    requested_count = 0  # of a PickAll
     if effective.placement_type is PlacementType.PICK_N:
         requested_count = number or 0
     if effective.placement_type is PlacementType.PICK_FIXED:

@@ -194,8 +194,10 @@ class _WaveState(Struct, frozen=True):
     is_trackable: bool
 
 
-def _group_pending_clusters(by_cluster: dict[str, Binding], resources: int, outdated: set[str]) -> _PendingClusters:
-    """Return the clusters to delete (unscheduled), update (bound with old resources) and bind, in name order."""
+def _group_pending_clusters(by_cluster: dict[str, Binding], latest: int, outdated: set[str]) -> _PendingClusters:
+    """Return the clusters to delete (unscheduled), update (bound, but `outdated` or without the `latest` resource
+    snapshot) and bind, in name order.
+    """
     delete: list[str] = []
     update: list[str] = []
     bind: list[str] = []
@@ -204,7 +206,7 @@ def _group_pending_clusters(by_cluster: dict[str, Binding], resources: int, outd
             delete.append(cluster)
         elif binding.state is BindingState.SCHEDULED:
             bind.append(cluster)
-        elif binding.resource_snapshot != resources or cluster in outdated:
+        elif binding.resource_snapshot != latest or cluster in outdated:
             update.append(cluster)
     return delete, update, bind
 

@@ -211,12 +211,12 @@ def run_scheduling_cycles(
         outcome = step(request, binding_table, snapshot)
         cycles += 1
     return CycleResult(
-        binding_table.list_bindings(),
-        tuple(binding_table.changes),
-        outcome.status,
-        outcome.needs_requeue,
-        outcome.abort,
-        cycles,
+        bindings=binding_table.list_bindings(),
+        changes=tuple(binding_table.changes),
+        status=outcome.status,
+        needs_requeue=outcome.needs_requeue,
+        abort=outcome.abort,
+        cycles=cycles,
     )
 
 
@@ -256,10 +256,9 @@ def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapsho
             ineligible.append(Decision(name, False, text))
         else:
             valid_positions.append(position)
-    targets = build_mask(valid_positions)
     bound_mask = binding_table.current  # one bit per position
     picks = [ScoredMember(position, 0, 0) for position in valid_positions if not bound_mask >> position & 1]
-    result = _bind_picked_clusters(binding_table, picks, targets, has_scores=False)
+    result = _bind_picked_clusters(binding_table, picks, targets=build_mask(valid_positions), has_scores=False)
     if isinstance(result, CycleAbort):
         return _CycleOutcome(abort=result)
     selected = tuple(map(binding_table.get_binding, valid_positions))

@@ -148,9 +148,7 @@ class ManifestReader:
             self.problems.append(Problem(path, finding.id, f"{location}: {finding.detail}", finding.severity))
 
     def _check_manifest(self, manifest: Manifest) -> Iterable[Problem]:
-        """Return the problems of one object: by its Kubernetes schema, by the fleet's API, or as an envelope (a fleet
-        object with objects of others inside).
-        """
+        """Return the problems of an object: by its Kubernetes schema, the fleet's API, or as an envelope of others."""
         if is_envelope(manifest) or not is_fleet_group(manifest.group):
             from nexusform.domains.pods.importers.kubernetes_schemas import list_schema_problems
 

@@ -83,6 +83,7 @@ def _build_reasons(
     result: PlanResult, placements: Iterable[PlacementPlan], member_list: MemberList, clusters: Sequence[str]
 ) -> list[PlacementReason]:
     """Build the reasons of these placements, cluster by cluster; the cluster "" means all."""
+    # The objects of a placement may contain sensitive values then.
     is_sensitive = any(
         c.sensitive_after for c in result.plan.changes if c.address.type in (MANIFEST_TYPE, *OVERRIDE_TYPES)
     )
