@@ -137,7 +137,7 @@ def parse_record(private: Mapping[str, Any] | None) -> PredictionRecord:
     for subject, classes in get_mapping(private, RECORD_KEY).items():
         for name, figures in get_mapping(classes).items():
             score = _parse_class_score(figures)
-            if score is not None and str(name).isdecimal():
+            if score is not None and str(name).isdecimal():  # names of classes are numbers
                 record[str(subject), int(name)] = score
     return record
 

@@ -350,7 +350,7 @@ def list_planned_objects(plan: Plan, prior: State) -> tuple[SiteObject, ...]:
     """Return the objects after a plan has been applied to its prior state."""
     objects = {site_object.address: site_object for site_object in list_state_objects(prior)}
     for address, refreshed in plan.refreshed_objects.items():
-        objects.pop(address, None)
+        objects.pop(address, None)  # it is gone, or replaced by its refreshed form
         if refreshed is not None:
             objects[address] = _build_site_object(address, refreshed)
     for old, _new in plan.address_moves:  # the change of the new address has the object

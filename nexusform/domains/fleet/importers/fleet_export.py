@@ -362,7 +362,7 @@ AZURE_MANAGER: Final = "Azure Resource Manager"
 def find_external_manager(manifest: Manifest) -> str:
     """Return the external manager of an object, such as `Flux Kustomization flux-system/apps`; "" if unknown."""
     labels, annotations = manifest.labels, _read_annotations(manifest)
-    if labels.get(_AZURE_LABEL) == "arm":
+    if labels.get(_AZURE_LABEL) == "arm":  # Azure Resource Manager
         return AZURE_MANAGER
     for prefix, kind in ((_KUSTOMIZE, "Kustomization"), (_HELM, "HelmRelease")):
         name = labels.get(f"{prefix}/name")
@@ -370,7 +370,7 @@ def find_external_manager(manifest: Manifest) -> str:
             return f"Flux {kind} {labels.get(f'{prefix}/namespace', '')}/{name}"
     tracking_id = annotations.get(f"{_ARGO}/tracking-id")
     if tracking_id:
-        return f"Argo CD application {tracking_id.partition(':')[0]}"
+        return f"Argo CD application {tracking_id.partition(':')[0]}"  # <application>:<group>/<kind>:<object>
     instance = labels.get(f"{_ARGO}/instance")
     if instance:
         return f"Argo CD application {instance}"

@@ -239,7 +239,7 @@ def _find_removed_nodes(vms: Iterable[VmObject]) -> Iterator[tuple[str, str]]:
     for vm_object in vms:
         demand = vm_object.prior.demand
         if demand is None:
-            continue
+            continue  # without VMs before
         actions = vm_object.request.actions
         for key in (*actions.removals, *actions.recreations, *actions.losses):
             if key in vm_object.prior.existing:  # others have no node yet

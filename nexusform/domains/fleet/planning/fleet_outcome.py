@@ -192,7 +192,7 @@ def build_placement_warnings(
             yield from _warn_unscheduled_placement(placement, iterations)
         yield from _warn_old_property_name(placement, iterations)
         for cluster, content in placement.compute_final_resources().items():
-            if content.failure:
+            if content.failure:  # of an override or an envelope
                 text = f"On cluster {cluster}: {content.failure}. This version is not applied there."
                 kind = "envelope-cannot-be-opened" if content.has_envelope_failure else "override-failure"
                 yield _build_warning(placement, kind, text)
@@ -203,7 +203,7 @@ def build_placement_warnings(
         yield from _warn_shared_machines(placement, members)
         for kind, text in find_placement_risks(placement, members):
             yield _build_warning(placement, kind, text)
-        if members_change:
+        if members_change:  # else this plan causes no difference
             yield from _warn_scheduling_drift(placement, iterations)
 
 
@@ -293,7 +293,7 @@ def _add_observed_namespaces(namespaces: dict[str, set[str]], observed: Observed
     for (_type, key), attributes in observed.placements.items():
         namespace, _, _name = key.rpartition("/")  # "" for a cluster-scoped placement
         names = {namespace}
-        for snapshot in get_list(attributes, "resource_snapshots")[-1:]:
+        for snapshot in get_list(attributes, "resource_snapshots")[-1:]:  # the latest, if any
             texts = [text for text in snapshot["objects"] if '"Namespace"' in text]  # few objects need parsing
             names |= collect_namespace_names(build_manifests(map(json.decode, texts)))
         for cluster, binding in get_mapping(attributes, "bindings").items():
@@ -477,7 +477,7 @@ def _find_wave_without_ready_copy(placement: PlacementPlan, workloads: list[Mani
             )
             yield "brief-unavailability", text
             return
-        ready |= set(wave.bound_clusters)
+        ready |= set(wave.bound_clusters)  # before the next wave
 
 
 def _collect_clusters_with_resources(bindings: Iterable[Binding]) -> set[str]:

@@ -148,7 +148,7 @@ def build_placement_spec(
     attributes = {**recorded, **observed_attributes}
     previous = build_merged_placement(instance, attributes) if attributes else None
     bindings = read_bindings(attributes)
-    last_snapshot = read_policy_snapshot(attributes)
+    last_snapshot = read_policy_snapshot(attributes)  # None for a new placement
     snapshot = build_next_snapshot(last_snapshot, configuration.policy)
     earlier_snapshot = last_snapshot or snapshot  # without an earlier snapshot, nothing changed
     earlier_number, number = earlier_snapshot.number_of_clusters, configuration.number_of_clusters

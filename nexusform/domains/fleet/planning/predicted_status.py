@@ -163,7 +163,7 @@ def _compute_rolling_progress(placement: PlacementPlan) -> dict[str, ClusterProg
 
 
 def _compute_staged_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
-    """Return the progress of each picked cluster under staged runs: rolled out if bound, else unknown."""
+    """Return the progress of each picked cluster under staged runs: rolled out if bound or just reached, or unknown."""
     run_texts: dict[str, str] = {}  # of the last run by cluster
     for cluster, condition in _list_prior_conditions(placement, "RolloutStarted"):
         run_texts[cluster] = parse_run_status_text(str(condition["message"]))
@@ -189,5 +189,5 @@ def _adjust_for_apply_strategy(placement: PlacementPlan, cluster: str, progress:
         return progress
     was_report_only = apply.type == REPORT_DIFF
     if was_report_only == placement.spec.configuration.is_report_only:
-        return progress
+        return progress  # applied or reported as before
     return replace(progress, applied=UNKNOWN) if was_report_only else replace(progress, diff_reported=UNKNOWN)

@@ -200,7 +200,7 @@ def _is_new_namespace_of_override(changed: _ChangedInstance, context: _StepOrder
 
 
 def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetObject) -> bool:
-    """Return True if a manifest's change adds the namespace of an override; False if this is no override in one."""
+    """Return True if a manifest's change adds the namespace of an override; False for other objects."""
     if not isinstance(override, FleetOverride) or not override.namespace or changed.instance.is_removed:
         return False
     namespace = ObjectIdentity("", "Namespace", "", override.namespace)

@@ -393,7 +393,7 @@ def _render_lines(matrix: FleetMatrix, columns: Mapping[str, int]) -> list[Marku
 
 
 def _render_svg_cell(cell: MatrixCell) -> list[Markup]:
-    """Render one cell: white without a binding, else coloured by its change."""
+    """Render one cell: white with the rejection if there is no binding, else coloured by the change of the binding."""
     row = cell.binding
     fill = "#ffffff" if row is None else _ACTION_COLOURS.get(row.action, "#fff8c5")
     width, height = _CELL_WIDTH - _CELL_GAP, _CELL_HEIGHT - _CELL_GAP

@@ -198,7 +198,7 @@ def _format_score_margin(cluster: ClusterExplanation) -> str:
 
 
 def _format_scheduling_result(cluster: ClusterExplanation) -> str:
-    """Return the verdict: bound, picked, rejected by a rule, or outscored."""
+    """Return the verdict: bound, picked, rejected by a rule, outscored, or passing the rules."""
     rejection_text = ""
     if cluster.rejections:
         first_rejection = cluster.rejections[0]
@@ -375,7 +375,7 @@ def _describe_uncertainty(reason: PodPlacementReason) -> str:
     if reason.outcome.spec is not None and reason.outcome.spec.has_unknown_rules:
         return "One possible outcome: this plan does not know all of its scheduling rules (see the warning)."
     feasible_count = sum(verdict.total is not None for verdict in reason.nodes)
-    if reason.outcome.victims:
+    if reason.outcome.victims:  # pods to preempt
         return "One possible outcome: the scheduler picks at random among equal nodes or victims."
     if feasible_count > 1:
         return (

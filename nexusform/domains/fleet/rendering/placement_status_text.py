@@ -219,7 +219,7 @@ def _list_events(kind: str, conditions: tuple[Condition, ...], *, is_2023: bool)
     for condition in conditions:
         name = condition.type.removeprefix(kind)
         if condition.status == TRUE and name in texts:
-            yield texts[name]
+            yield texts[name]  # (reason, message)
     if not is_2023 and {condition.status for condition in conditions} == {TRUE}:
         yield _COMPLETED, "Placement has finished the rollout process and reached the desired status"
 

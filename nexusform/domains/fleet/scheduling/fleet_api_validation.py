@@ -101,7 +101,7 @@ def check_policy(policy: Policy) -> list[Problem]:
 
 
 def _check_unsupported_fields(policy: Policy) -> list[Problem]:
-    """Return the problems of fields unsupported by the placement type."""
+    """Return the problems of fields unsupported by the placement type, with the texts of the hub's webhook."""
     kind = policy.placement_type
     is_fixed, is_pick_n = kind is PlacementType.PICK_FIXED, kind is PlacementType.PICK_N
     suffix = f"for policy type {kind}, only valid for"
@@ -250,7 +250,7 @@ def _check_property_name(name: str, path: Path) -> list[Problem]:
     if not segments:  # no slash
         return _build_errors(path, f"property name {name} is not valid", validate_qualified_name(name))
     problems: list[Problem] = []
-    if validate_dns_subdomain(prefix) and validate_qualified_name(prefix):
+    if validate_dns_subdomain(prefix) and validate_qualified_name(prefix):  # both return problems
         text = f"property name first segment {prefix} is neither a valid DNS subdomain nor a valid qualified name"
         problems.append(build_error(path, text))
     for segment in segments:
@@ -305,7 +305,7 @@ def _check_toleration(toleration: Toleration, path: Path) -> list[Problem]:
         if not toleration.key:
             problems.append(build_error((*path, "key"), "toleration key cannot be empty, when operator is Equal"))
         problems += _build_errors((*path, "value"), "invalid toleration value", validate_label_value(toleration.value))
-    if toleration.effect not in ("", NO_SCHEDULE):
+    if toleration.effect not in ("", NO_SCHEDULE):  # "" matches all effects
         problems.append(
             build_error((*path, "effect"), f"unsupported effect {toleration.effect}: only NoSchedule exists")
         )
@@ -461,7 +461,7 @@ def check_update_stages(stages: Iterable[Stage]) -> list[Problem]:
 def _check_tasks(
     tasks: tuple[UpdateStageTask, ...], path: Path, maximum: int, allowed_types: tuple[str, ...]
 ) -> list[Problem]:
-    """Return the problems of the tasks before or after a stage."""
+    """Return the problems of the tasks before or after a stage: at most `maximum`, each of an allowed type, once."""
     problems: list[Problem] = []
     if len(tasks) > maximum:
         problems.append(build_error(path, f"at most {maximum}, got {len(tasks)}"))

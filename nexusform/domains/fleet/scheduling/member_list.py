@@ -72,7 +72,7 @@ class MemberList:
         return self.get_cached(("selected", selector), lambda: self._match_selector(selector))
 
     def _match_selector(self, selector: LabelSelector) -> Mask | str:
-        """Return the members that match a selector, or its error."""
+        """Return the mask of the members matching a selector, or its error."""
         problems = validate_selector(selector)
         if problems:
             return f"failed to parse label selector: {problems[0]}"

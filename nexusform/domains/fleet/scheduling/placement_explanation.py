@@ -391,7 +391,7 @@ def describe_rejection(
 def _describe_term_mismatches(
     request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks, position: int
 ) -> Iterator[str]:
-    """Yield a text per required term with its mismatches; none of the terms matches a rejected member."""
+    """Yield a text per required term with its mismatches. The member is rejected, so no term matches it."""
     terms, member = request.policy.required_terms or (), member_list.members[position]
     for number, term in enumerate(terms, 1):
         # The mismatches of a term: labels first, properties only if all labels match.
@@ -447,7 +447,7 @@ def _format_property_mismatch(requirement: PropertyRequirement, member: Member) 
 def _describe_spread_rejection(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks, position: int
 ) -> Iterator[str]:
-    """Yield the picks per domain for a constraint that rejects the member."""
+    """Yield the picks per domain for the first constraint rejecting the member, if any."""
     verdict = topology_spread.evaluate_constraints(request, member_list, binding_masks)
     for constraint, members in verdict.rejected_by_constraint:
         if members >> position & 1:

@@ -75,7 +75,7 @@ class MemberRanking(Struct, frozen=True):
 def rank_members(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks, candidates: Mask
 ) -> MemberRanking | CycleAbort:
-    """Score the candidates of a PickN policy."""
+    """Score the candidates of a PickN policy; an unreadable property stops the cycle."""
     abort = cluster_affinity.check_property_sorters(request, member_list)
     if abort is not None:
         return abort
@@ -273,7 +273,7 @@ def _pick_n(request: PlacementRequest, binding_table: BindingTable, snapshot: Po
         number = snapshot.number_of_clusters
     else:
         eligible = cluster_eligibility.find_eligible(request, binding_table.member_list, binding_table.masks)
-        number = (eligible | binding_table.current).bit_count()
+        number = (eligible | binding_table.current).bit_count()  # masks with a bit for each member
     current_count = binding_table.current.bit_count()  # under the present policy
     if number < current_count or (number == current_count and binding_table.obsolete):
         # Release obsolete bindings (of earlier policies), then the surplus: scheduled before bound, low scores first.
@@ -296,7 +296,7 @@ def _pick_n(request: PlacementRequest, binding_table: BindingTable, snapshot: Po
         for binding in leaving:
             binding_table.release_member(binding_table.member_list.positions[binding.cluster], ChangeCause.DOWNSCALE)
         return _CycleOutcome(_build_status(number, (*scheduled, *bound), ()))
-    if number == current_count:
+    if number == current_count:  # nothing to do
         selected = _list_bindings(binding_table, binding_table.bound, binding_table.scheduled)
         return _CycleOutcome(_build_status(number, selected, ()))
     return _pick_missing_clusters(request, binding_table, number, number - current_count)

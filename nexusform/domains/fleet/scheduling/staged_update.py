@@ -124,7 +124,7 @@ def initialize_staged_run(
 def _assign_clusters_to_stages(
     stages: tuple[Stage, ...], picked_clusters: list[str], members: Mapping[str, Member]
 ) -> tuple[UpdateStagePlan, ...] | RunProblem:
-    """Return the stages with their ordered clusters; every picked cluster must be in exactly one stage."""
+    """Return the stages with their ordered clusters; a problem unless every picked cluster is in exactly one stage."""
     assigned: set[str] = set()
     plans: list[UpdateStagePlan] = []
     for stage in stages:
@@ -213,7 +213,7 @@ def list_run_steps(plan: StagedRunPlan, run: str, failing: frozenset[str] = froz
     steps: list[RunStep] = []
     for stage in plan.stages:
         if not stage.clusters:
-            continue
+            continue  # skipped with its tasks
         steps += _build_task_steps(stage.before, stage.name, f"{run}-before-{stage.name}")
         # The clusters of a stage in start order; last those without a free slot.
         started_count, free_slots = 0, stage.concurrency

@@ -243,7 +243,7 @@ def check_integers_or_percentages(values: Values | None, names: Iterable[str], p
     for name in names:
         value = get_value_at_path(values, name)
         amount = parse_int_or_percent(str(value)) if value is not None else None
-        if isinstance(amount, str):
+        if isinstance(amount, str):  # an error message
             problems.append(build_error((*path, name), amount))
     return problems
 

@@ -144,7 +144,7 @@ def read_export(attributes: Mapping[str, Any], context: ReadContext) -> DataResu
     if argument is None:
         return DataResult({}, reader.problems)
     answer = build_hub_attributes(reader, argument, attributes)
-    identity = {"id": build_id(attributes)} if answer.attributes else {}
+    identity = {"id": build_id(attributes)} if answer.attributes else {}  # no attributes after errors
     return replace(answer, attributes={**identity, **answer.attributes})
 
 

@@ -61,7 +61,7 @@ class FleetKind(Struct, frozen=True):
         document = self.read_document(attributes)
         if document is None:
             return {}
-        names = {"name": document.name or None}
+        names = {"name": document.name or None}  # None: missing in the manifest
         if self.is_namespaced:
             names["namespace"] = document.namespace or "default"
         return names
@@ -95,7 +95,7 @@ class FleetKind(Struct, frozen=True):
         """Return the problems of name and namespace, at their place in the manifest if they are there."""
         problems = []
         name = attributes.get("name")
-        if isinstance(name, str):
+        if isinstance(name, str):  # not missing or unknown
             problems += _locate_name_problems("name", check_name(name), document)
         namespace = attributes.get("namespace")
         if self.is_namespaced and namespace is None:
@@ -117,7 +117,7 @@ class FleetKind(Struct, frozen=True):
         set_names = [
             name
             for name, attribute in self.spec.attributes.items()
-            if attributes.get(name) not in (None, attribute.default, [])
+            if attributes.get(name) not in (None, attribute.default, [])  # else not configured
         ]
         set_names += [name for name in self.spec.blocks if attributes.get(name)]
         for name in set_names:

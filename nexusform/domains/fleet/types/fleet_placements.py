@@ -88,9 +88,9 @@ def _check_placement(placement: FleetObject, arguments: Values, *, is_namespaced
             yield problem.prepend_path("policy")
         yield from _check_integer_fields(arguments)
         # The scheduler ignores an empty affinity block, but the API rejects it.
-        is_empty = placement.policy.required_terms is None and not placement.policy.preferred_terms
-        is_configured = get_mapping(arguments, "policy").get("affinity") is not None
-        if placement.policy.placement_type is PlacementType.PICK_FIXED and is_empty and is_configured:
+        has_terms = placement.policy.required_terms is not None or placement.policy.preferred_terms
+        has_affinity_block = get_mapping(arguments, "policy").get("affinity") is not None
+        if placement.policy.placement_type is PlacementType.PICK_FIXED and has_affinity_block and not has_terms:
             text = "affinity must be nil for policy type PickFixed, only valid for PickAll and PickN"
             yield build_error(("policy", "affinity"), text)
     if not placement.selectors:

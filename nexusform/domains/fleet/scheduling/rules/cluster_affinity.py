@@ -124,7 +124,7 @@ def check_property_sorters(request: PlacementRequest, member_list: MemberList) -
         sorter = term.preference.property_sorter
         extremes = find_property_extremes(member_list, sorter.name) if sorter else None
         if isinstance(extremes, UnreadablePropertyError):
-            return CycleAbort("", f"failed to prepare plugin state: {extremes.message}")
+            return CycleAbort("", f"failed to prepare plugin state: {extremes.message}")  # "": at no single cluster
     return None
 
 
