@@ -92,9 +92,8 @@ def list_forgotten_object_losses(
     if not forgotten:
         return
     context = _build_exclusion_context(blocks, vms, clusters, known_members=None, reason=_FORGOTTEN_REASON)
-    for row in _build_excluded_placement_rows(forgotten, blocks.request.registries, context):
-        if row.action is PlacementAction.LOSE:
-            yield row
+    rows = _build_excluded_placement_rows(forgotten, blocks.request.registries, context)
+    yield from (row for row in rows if row.action is PlacementAction.LOSE)
 
 
 def forget_on_forgotten_members(
@@ -194,9 +193,8 @@ def find_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[
         existing_nodes=existing_nodes,
         is_member_missing=find_missing_members(prior, registries).__contains__,
     )
-    for row in _build_excluded_placement_rows(objects, registries, context):
-        if row.action is PlacementAction.LOSE:
-            yield row
+    rows = _build_excluded_placement_rows(objects, registries, context)
+    yield from (row for row in rows if row.action is PlacementAction.LOSE)
 
 
 def _build_excluded_placement_rows(

@@ -127,7 +127,7 @@ class _OwnershipCandidate(Struct, frozen=True):
 def _list_shared_objects_of_placement(
     placement: PlacementPlan, binding: Binding, reached: AbstractSet[str], objects: frozenset[ObjectIdentity]
 ) -> Iterator[_OwnershipCandidate]:
-    """Yield the shared objects wanted by a placement on a cluster; `reached` are the clusters of its rollout."""
+    """Yield the shared `objects` wanted by a placement on a cluster; `reached` are the clusters of its rollout."""
     is_released = binding.cluster in placement.released_clusters  # its objects are removed before
     content_before = None if is_released else placement.current.applied.on_cluster.get(binding.cluster)
     objects_before = collect_object_identities(content_before.manifests) if content_before is not None else frozenset()

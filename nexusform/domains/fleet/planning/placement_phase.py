@@ -288,7 +288,7 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
 
 
 def _build_eviction_target(placement: PlacementPlan, *, is_replaced: bool) -> EvictionTarget:
-    """Build an eviction's target. Earlier evictions of this plan count, unless their bindings are replaced by then."""
+    """Build the input for deciding on an eviction. Earlier ones of this plan count unless replaced by then."""
     bindings = placement.bindings
     for _name, eviction in () if is_replaced else placement.evictions:
         bindings = apply_eviction(eviction, bindings)

@@ -293,7 +293,7 @@ class PlacementPlan(Struct):
         return replace(resources, manifests=manifests, conflicting_objects=conflicting_objects)
 
     def list_wanted_objects(self, binding: Binding, reached: AbstractSet[str]) -> tuple[Manifest, ...]:
-        """Return the objects on a cluster if there were no other owners: its own ones, and those in conflict before."""
+        """Return the objects of a placement on a cluster as without other owners: own ones, and those in conflict."""
         resources = self._compute_own_resources(binding, reached)
         if resources is None:
             return ()

@@ -307,8 +307,8 @@ def _restore_resources_from_hashes(
 
 
 def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
-    """Record the resources on each cluster and the trigger of each binding in the private note, after all
-    rollouts. `serial` is that of the state after the apply.
+    """Record the resources on each cluster and the trigger of each binding in the private note (data in state beside
+    the attributes), after all rollouts. `serial` is that of the state after the apply.
     """
     prior_note = get_prior_note(placement.spec)
     prior_clusters = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters

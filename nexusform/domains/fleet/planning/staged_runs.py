@@ -347,7 +347,7 @@ def _explain_outdated_run(run: FleetUpdateRun, placement: PlacementPlan, plan: S
         )
     if record.apply is not None and record.apply != placement.spec.configuration.apply:
         return f"The applyStrategy in the updateRun is outdated: {run.name} started with another"
-    for number, (stage, (_, clusters)) in enumerate(zip(plan.stages, record.stages or (), strict=False)):
+    for number, (stage, (_name, clusters)) in enumerate(zip(plan.stages, record.stages or (), strict=False)):
         if stage.clusters != clusters:
             listing = f"new: {', '.join(stage.clusters)}, existing: {', '.join(clusters)}"
             return f"The clusters in index `{number}` stage {stage.name} have changed, {listing}"

@@ -462,15 +462,18 @@ def _list_affected_placements(changed: _ChangedInstance, rollouts: _RolloutIndex
         case FleetApprovalRequest():
             runs = {run.build_key(run.name): run for _, run in (*hub.runs, *hub.waiting_runs)}
             run = runs.get(requested.run_key)
-            yield from [run.build_key(run.placement)] if run is not None else ()
+            if run is not None:
+                yield run.build_key(run.placement)
         case FleetUpdateRun():
             yield requested.build_key(requested.placement)
         case FleetPlacement():
             yield requested.key
         case FleetEviction():
             yield requested.placement
+        case FleetOverride():
+            yield ""
+            yield from rollouts.list_placements(changed)
         case _:
-            yield from [""] if isinstance(requested, FleetOverride) else ()
             yield from rollouts.list_placements(changed)
 
 

@@ -5,7 +5,7 @@ has its path in the configuration. Source: KubeFleet pkg/utils/validator and api
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
@@ -434,14 +434,13 @@ def check_disruption_budget(budget: PlacementDisruptionBudget, placement_type: P
     return problems
 
 
-def check_update_stages(stages: Iterable[Stage]) -> list[Problem]:
+def check_update_stages(stages: Sequence[Stage]) -> list[Problem]:
     """Return the problems of the stages of a staged update strategy."""
-    all_stages = tuple(stages)
     problems: list[Problem] = []
-    if len(all_stages) > MAX_STAGES:
-        problems.append(build_error(("stage",), f"at most {MAX_STAGES} stages, got {len(all_stages)}"))
-    names = [stage.name for stage in all_stages]
-    for i, stage in enumerate(all_stages):
+    if len(stages) > MAX_STAGES:
+        problems.append(build_error(("stage",), f"at most {MAX_STAGES} stages, got {len(stages)}"))
+    names = [stage.name for stage in stages]
+    for i, stage in enumerate(stages):
         path: Path = ("stage", i)
         if not re.fullmatch(r"[a-z0-9]+", stage.name, re.ASCII) or len(stage.name) > MAX_STAGE_NAME_LENGTH:
             text = f"stage name {stage.name!r} must be 1 to {MAX_STAGE_NAME_LENGTH} lower-case letters and digits"
