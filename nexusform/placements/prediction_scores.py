@@ -178,7 +178,7 @@ def _update_correct_streak(record: dict[tuple[str, int], ShareClassScore], predi
     """Start a streak (correct ones since a wrong certain prediction), also anew; end it after MIN_VERIFIED in a row."""
     has_streak = _STREAK in record
     if prediction.share_class != _CERTAIN_CLASS or not (has_streak or prediction.is_certain):
-        return
+        return  # not certain, or not reported as certain (during a streak, none is)
     if not prediction.was_correct:
         record[_STREAK] = ShareClassScore(incorrect=1)
     elif has_streak and prediction.subject != TIE_PREDICTION:  # ties are often correct by chance

@@ -454,7 +454,7 @@ class _FleetObjectReader:
         if data == OLD_NODE_COUNT and self.corrections.allowed:
             notice = f"{data} is read as {NODE_COUNT} if no cluster has it."
             self.corrections.add_correction("old-property-name", part.node.position, notice)
-        return str(data) if shape.kind is FieldKind.AMOUNT else data
+        return str(data) if shape.kind is FieldKind.AMOUNT else data  # AMOUNT: a number or a text
 
 
 def _build_empty_spec_arguments(schema: BlockSchema) -> dict[str, Any]:

@@ -231,8 +231,8 @@ def _build_count_fix(
         texts.append(f"{argument} = {count:,} (now {existing:,}) in pool {demand.pool} of {address}")
         counts.append({"address": str(address), "pool": demand.pool, argument: count, "sku": demand.sku.name})
         edits.append(ArgumentAdjustment(address, demand.count_path, count))
-    bindings = frozenset((row.placement, row.cluster) for row in rows)  # solved, and running afterwards
-    return ProposedFix("count", format_list(texts), tuple(edits), bindings, bindings, {"counts": counts})
+    bindings, text = frozenset((row.placement, row.cluster) for row in rows), format_list(texts)
+    return ProposedFix("count", text, tuple(edits), solves=bindings, runs=bindings, change={"counts": counts})
 
 
 def _find_pool(vms: Iterable[VmObject], cluster_id: str, pool: str) -> tuple[Address, PoolDemand] | None:

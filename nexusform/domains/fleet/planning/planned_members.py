@@ -128,7 +128,7 @@ def _find_previous_member(instance: Instance, planned: Member, observed: Mapping
     if planned.name in observed and not instance.is_replaced:
         return build_member(observed[planned.name], cluster=None, requests=(0, 0))
     note = instance.prior_note
-    if instance.prior is None or instance.is_replaced or note.get("seen") is False:  # UNPROCESSED
+    if instance.prior is None or instance.is_replaced or note.get("seen") is False:  # new, or UNPROCESSED
         return None
     return parse_member_record(planned.name, note) if note else planned
 

@@ -176,7 +176,7 @@ def _find_differing_clusters(comparison: _ResourceComparisonInput, index: int) -
 def _pair_current_and_new_resources(
     comparison: _ResourceComparisonInput, index: int
 ) -> Iterator[tuple[str, RenderedResources, RenderedResources]]:
-    """Yield each bound cluster with its current resources and those of a snapshot rendered now."""
+    """Yield each bound cluster with its current resources and those of a snapshot (`index`) with today's overrides."""
     for binding in comparison.spec.prior_bindings:
         previous = comparison.applied.on_cluster.get(binding.cluster)
         updated = comparison.snapshot_store.render_cluster(index, binding.cluster)
@@ -311,14 +311,14 @@ def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
     the attributes), after all rollouts. `serial` is that of the state after the apply.
     """
     prior_note = get_prior_note(placement.spec)
-    prior_clusters = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters
-    bound_clusters = [binding.cluster for binding in placement.bindings]
-    new_clusters = [cluster for cluster in bound_clusters if cluster not in prior_clusters]
+    prior_clusters = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters  # not evicted
+    clusters = [binding.cluster for binding in placement.bindings]
+    new_clusters = [cluster for cluster in clusters if cluster not in prior_clusters]
     pick_triggers = [(cluster, str(placement.scheduling.pick_triggers.get(cluster, ""))) for cluster in new_clusters]
     # Of the prior note, only the triggers and the hub record are kept.
     prior_placed = {PLACED_KEY: prior_note[PLACED_KEY]} if PLACED_KEY in prior_note else None
     hub_record = {ON_HUB: prior_note[ON_HUB]} if ON_HUB in prior_note else {}
-    placed_note = record_vm_placements(prior_placed, pick_triggers, bound_clusters, serial) or {}
+    placed_note = record_vm_placements(prior_placed, pick_triggers, clusters, serial) or {}
     applied = AppliedResources(placement.snapshot_store.snapshots, placement.compute_final_resources())
     resource_note = write_applied_resources(applied, placement.bindings)
     open_clusters = _find_clusters_with_random_choice(placement)
@@ -333,7 +333,7 @@ def _find_clusters_with_random_choice(placement: PlacementPlan) -> dict[str, flo
     status = placement.scheduling.status
     if status is None or placement.spec.configuration.placement_type is not PlacementType.PICK_N:
         return {}  # None: no scheduling cycle ran
-    existing = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters
+    existing = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters  # without evicted ones
     picked = collect_clusters(select_scheduled_bindings(placement.bindings))
     new_clusters = picked - existing
     outscored = {decision.cluster for decision in status.unselected_decisions if _LOW_SCORE in decision.reason}

@@ -400,7 +400,7 @@ def _build_node_scores_section(reason: PodPlacementReason) -> Section:
     ]
     heads = ("node", *rules, "total")
     number_columns = frozenset(range(1, len(heads)))
-    return Section("Feasible nodes by points", table=Table(heads, tuple(rows), number_columns))
+    return Section("Feasible nodes by points", table=Table(heads, tuple(rows), figures=number_columns))
 
 
 def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:

@@ -49,7 +49,7 @@ class MemberList:
 
     @cached_property
     def members_by_label(self) -> dict[str, dict[str, Mask]]:
-        """Members by label key and value."""
+        """Masks of members by label key and value."""
         index: dict[str, dict[str, Mask]] = {}
         for i, member in enumerate(self.members):
             for key, value in member.labels.items():

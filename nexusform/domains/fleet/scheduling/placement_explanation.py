@@ -326,8 +326,8 @@ def _compute_preference(term: PreferredTerm, member_list: MemberList, position: 
     if not isinstance(value, Quantity) or not isinstance(extremes, PropertyExtremes):
         return PreferredTermScore(term.weight, points, property=sorter.name)  # no value here, or an unreadable one
     share = cluster_affinity.interpolate_score(value, extremes, sorter.sort_order)
-    valid_share = share if isinstance(share, float | int) else None
-    return PreferredTermScore(term.weight, points, valid_share, sorter.name, str(value))
+    valid_share = share if isinstance(share, float | int) else None  # a text is an error
+    return PreferredTermScore(term.weight, points, share=valid_share, property=sorter.name, value=str(value))
 
 
 def _explain_aborted_cycle(

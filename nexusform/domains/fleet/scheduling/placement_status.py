@@ -252,14 +252,14 @@ def build_placement_status(
         text = f"Successfully created or updated ClusterResourcePlacementStatus in namespace '{status_namespace}'"
         first_conditions.append(Condition(f"{prefix}StatusSynced", TRUE, "StatusSyncSucceeded", text))
     not_started = ClusterProgress(rollout_started=UNKNOWN)
-    states = [progress.get(binding.cluster, not_started) for binding in scheduling.selected_bindings]
+    progresses = [progress.get(binding.cluster, not_started) for binding in scheduling.selected_bindings]
     selected_clusters = [binding.cluster for binding in scheduling.selected_bindings]
-    external_condition = _build_external_condition(selected_clusters, states, prefix) if is_external else None
-    further = _build_placement_conditions(states, prefix) if external_condition is None else [external_condition]
+    external_condition = _build_external_condition(selected_clusters, progresses, prefix) if is_external else None
+    further = _build_placement_conditions(progresses, prefix) if external_condition is None else [external_condition]
     conditions = (*first_conditions, *further)
     clusters = [
-        _build_cluster_status(decision.cluster, decision.reason, state, is_external=is_external)
-        for decision, state in zip(scheduling.list_decisions(), states, strict=False)  # selected ones come first
+        _build_cluster_status(decision.cluster, decision.reason, item, is_external=is_external)
+        for decision, item in zip(scheduling.list_decisions(), progresses, strict=False)  # selected ones come first
     ]
     return PlacementStatus(conditions, (*clusters, *_build_unfilled_statuses(scheduling, policy, number)))
 
@@ -269,14 +269,14 @@ def _build_placement_conditions(progresses: Sequence[ClusterProgress], prefix: s
     if not progresses:
         return  # no cluster is picked
     for name in list_step_names(progresses[0]):
-        states = [getattr(progress, name) for progress in progresses]
-        status = next(status for status in (FALSE, UNKNOWN, TRUE) if status in states)  # the worst of the clusters'
+        statuses = [getattr(progress, name) for progress in progresses]
+        status = next(status for status in (FALSE, UNKNOWN, TRUE) if status in statuses)  # the worst of the clusters'
         step = _STEP_TEXTS[name]
         reason, text = step.placement[status]
         has_no_overrides = not any(progress.has_overrides for progress in progresses)
         if name == "overridden" and status == TRUE and has_no_overrides:
             reason, text = "NoOverrideSpecified", NO_OVERRIDES
-        yield Condition(f"{prefix}{step.type}", status, reason, text.format(states.count(status)))
+        yield Condition(f"{prefix}{step.type}", status, reason, text.format(statuses.count(status)))
         if status != TRUE:  # later steps have not begun
             return
 

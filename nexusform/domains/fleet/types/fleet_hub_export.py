@@ -206,13 +206,13 @@ def _build_placement(
 ) -> dict[str, Any]:
     """Return a placement as a value of the data source. `overrides` are all override snapshots by name."""
     body = remove_server_fields(placement.manifest.body)
-    kind = _TYPES[placement.manifest.kind]
+    resource_type = _TYPES[placement.manifest.kind]
     index = placement.policy_index
     if index is None:  # no policy snapshot was captured: the newest one named by bindings
         index = max((item.policy_snapshot or 0 for item in placement.bindings.values()), default=0)
     used_names = set(chain.from_iterable(item.overrides for item in placement.bindings.values()))
     return {
-        "type": kind.name,
+        "type": resource_type.name,
         "manifest": json.dumps(body, ensure_ascii=False, indent=2),
         "bindings": {cluster: _BINDING_FORM(item) for cluster, item in sorted(placement.bindings.items())},
         "policy_snapshot": {
