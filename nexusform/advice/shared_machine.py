@@ -55,7 +55,7 @@ def _is_caused_by_pins(owner: str, site: LintSite, facts: LintInput) -> bool:
 
 def _format_quorum_loss(pools: Sequence[LintPool]) -> str:
     """Format the loss of quorum if one machine with control plane VMs fails; "" for none."""
-    control_planes = [pool for pool in pools if pool.is_control_plane and pool.count > 1]  # one VM has no quorum
+    control_planes = [pool for pool in pools if pool.is_control_plane and pool.count > 1]  # one VM: no quorum to lose
     vms = chain.from_iterable(pool.vms.values() for pool in control_planes)
     vm_counts = Counter(vm.placement.machine for vm in vms)
     total = sum(pool.count for pool in control_planes)

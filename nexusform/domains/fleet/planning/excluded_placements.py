@@ -276,7 +276,7 @@ def _build_excluded_pod_rows(
     for workload, pods in workloads.items():
         for name, values in pods.items():
             pod_record = parse_pod_record(values)
-            location = PodLocation(cluster, state=pod_record.state)  # Pending, so without a node
+            location = PodLocation(cluster, state=pod_record.state)  # without a node: not scheduled
             if pod_record.node:
                 location = PodLocation(cluster, pod_record.node, pod_record.machine, pod_record.availability_zone)
             node_reason = context.explain_lost_node(cluster_id, pod_record.node)

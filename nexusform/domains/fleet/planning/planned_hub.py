@@ -162,7 +162,7 @@ class PlannedHub(Struct, dict=True):
         self.diagnostics += check_immutable_fields(instance, fleet_object)
         match fleet_object:
             case HubObjects():
-                self._add_directly_applied_objects(instance, fleet_object)
+                self._add_manifest_objects(instance, fleet_object)
             case FleetOverride():
                 self.overrides.append(self._assign_snapshot_number(instance, fleet_object))
                 self.override_instances.append(instance)
@@ -196,7 +196,7 @@ class PlannedHub(Struct, dict=True):
                 member_objects |= {get_object_identity(m): (str(instance.address), m) for m in manifests}
         return by_member
 
-    def _add_directly_applied_objects(self, instance: Instance, objects: HubObjects) -> None:
+    def _add_manifest_objects(self, instance: Instance, objects: HubObjects) -> None:
         """Add the objects of a manifest to its cluster, or else to the hub, and the findings about its envelopes."""
         if objects.cluster_id:
             self.direct_objects.setdefault(objects.cluster_id, []).append((instance, objects.manifests))

@@ -311,7 +311,7 @@ def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
     the attributes), after all rollouts. `serial` is that of the state after the apply.
     """
     prior_note = get_prior_note(placement.spec)
-    prior_clusters = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters  # not evicted
+    prior_clusters = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters  # not replaced
     clusters = [binding.cluster for binding in placement.bindings]
     new_clusters = [cluster for cluster in clusters if cluster not in prior_clusters]
     pick_triggers = [(cluster, str(placement.scheduling.pick_triggers.get(cluster, ""))) for cluster in new_clusters]
@@ -333,7 +333,7 @@ def _find_clusters_with_random_choice(placement: PlacementPlan) -> dict[str, flo
     status = placement.scheduling.status
     if status is None or placement.spec.configuration.placement_type is not PlacementType.PICK_N:
         return {}  # None: no scheduling cycle ran
-    existing = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters  # without evicted ones
+    existing = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters  # binding not replaced
     picked = collect_clusters(select_scheduled_bindings(placement.bindings))
     new_clusters = picked - existing
     outscored = {decision.cluster for decision in status.unselected_decisions if _LOW_SCORE in decision.reason}

@@ -172,7 +172,7 @@ def build_hub_bodies(type_name: str, schema: BlockSchema, attributes: Mapping[st
     import yaml
 
     if type_name in _KINDS and not isinstance(attributes.get("manifest"), str):
-        return [_build_fleet_object(type_name, schema, attributes)]
+        return [_build_fleet_object(type_name, schema, attributes)]  # else a text, perhaps of several
     return [yaml.safe_load(text) for text in _render_documents(type_name, schema, attributes)]
 
 

@@ -316,7 +316,7 @@ def _read_run_stages(run: ObservedRun) -> tuple[Stage, ...] | None:
     if run.strategy is None:
         return None
     resource_type, kind = FLEET_CLUSTER_STAGED_UPDATE_STRATEGY, "ClusterStagedUpdateStrategy"
-    metadata = {"name": "strategy"}
+    metadata = {"name": "strategy"}  # any name: only the stages are read
     if run.namespace:
         resource_type, kind = FLEET_STAGED_UPDATE_STRATEGY, "StagedUpdateStrategy"
         metadata["namespace"] = run.namespace

@@ -192,7 +192,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     if isinstance(body, str) and attributes.get(_VERSION) is None:  # no write-only body, validated as it is read
         findings += _validate_objects(body)
     for manifest in reading.manifests:
-        findings += _check_fleet_objects(manifest)
+        findings += _check_fleet_object(manifest)
     problems = build_line_problems(findings, "yaml_body")
     lines_by_key: dict[tuple[str, str, str, str], int] = {}
     for manifest in reading.manifests:
@@ -204,8 +204,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def _check_fleet_objects(manifest: Manifest) -> Iterator[Problem]:
-    """Yield errors for fleet objects, without an effect here, and for invalid envelopes."""
+def _check_fleet_object(manifest: Manifest) -> Iterator[Problem]:
+    """Yield an error for a fleet object (it has no effect here), or the problems of an envelope; nothing for others."""
     if is_envelope(manifest):
         yield from list_envelope_problems(manifest)
         return
