@@ -182,7 +182,7 @@ def _build_instance_spec(
     configuration = build_merged_placement(instance, instance.config)
     blocks.set_predicted_action(instance, evaluation)
     spec = build_placement_spec(instance, configuration, observed.get_placement(instance))
-    recorded = blocks.request.state.instances.get(instance.address)  # before the refresh
+    recorded = blocks.request.state.instances.get(instance.address)  # in state before the refresh
     if recorded is not None and recorded.current is not None:
         spec = replace(spec, recorded_bindings=read_bindings(recorded.current.attributes))
     problems = list(_check_immutable_changes(spec))

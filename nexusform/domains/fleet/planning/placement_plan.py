@@ -284,7 +284,7 @@ class PlacementPlan(Struct):
     def compute_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
         """Return a cluster's resources after the rollout to `reached`, without objects of others; None for none."""
         resources = self._compute_own_resources(binding, reached)
-        conflicts = self.ownership.conflicts.get(binding.cluster, {})  # by objects of other owners
+        conflicts = self.ownership.conflicts.get(binding.cluster, {})  # by object with another owner
         if resources is None or not (conflicts or resources.conflicting_objects):
             return resources
         wanted = [(get_object_identity(manifest), manifest) for manifest in self.list_wanted_objects(binding, reached)]
@@ -293,7 +293,7 @@ class PlacementPlan(Struct):
         return replace(resources, manifests=manifests, conflicting_objects=conflicting_objects)
 
     def list_wanted_objects(self, binding: Binding, reached: AbstractSet[str]) -> tuple[Manifest, ...]:
-        """Return the objects of a placement on a cluster as without other owners: own ones, and those in conflict."""
+        """Return the objects on a cluster as if there were no other owners: the placement's, and those in conflict."""
         resources = self._compute_own_resources(binding, reached)
         if resources is None:
             return ()

@@ -400,7 +400,7 @@ class _RolloutIndex:
             for key, placement in placements.items()
             if has_new_labels or _is_switching_to_runs(placement) or (self._overrides and self.get(key).overrides)
         ]
-        self.ordered_placements = tuple(dict.fromkeys((*evicted, *affected)))  # only their steps wait for others
+        self.ordered_placements = tuple(dict.fromkeys((*evicted, *affected)))  # content and overrides of these wait
         self._orders = {key: number for number, key in enumerate(self.ordered_placements)}
         self._orders_by_identity: dict[ObjectIdentity, list[int]] | None = None  # built at first use
 
