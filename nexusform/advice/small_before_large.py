@@ -108,7 +108,7 @@ def _check_pool_order(
     names = ", ".join(pool.pool for pool in larger_first)
     gain = _measure_order(names, pools, _replace_pool_order(pools, [*control_plane, *larger_first]), site)
     if gain.is_zero and not includes_costless:
-        return []
+        return []  # the order costs nothing
     sizes = format_list([f"{later_pool.pool} ({later_pool.memory_gib:,} GiB)" for later_pool in larger], MAXIMUM_ITEMS)
     verb, condition = ("was", " when the cluster is created again") if group.is_existing else ("is", "")
     detail = (

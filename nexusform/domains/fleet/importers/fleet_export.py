@@ -327,7 +327,7 @@ def _read_index(snapshot: Manifest, label: str, suffix_pattern: re.Pattern[str],
 
 
 def _parse_snapshot_index(name: Any, owner: str, suffix_pattern: re.Pattern[str]) -> int | None:
-    """Return the index in the name of a snapshot after its owner's name: `web-2`, `web-2-snapshot`, `web-2-0`."""
+    """Return the index in the name of a snapshot of `owner`: `web-2`, `web-2-snapshot`, `web-2-0`; None for others."""
     if not isinstance(name, str) or not name.startswith(owner):
         return None
     match = suffix_pattern.fullmatch(name, len(owner))

@@ -295,7 +295,7 @@ class PlacementPlan(Struct):
     def list_wanted_objects(self, binding: Binding, reached: AbstractSet[str]) -> tuple[Manifest, ...]:
         """Return the objects on a cluster as if there were no other owners: the placement's, and those in conflict."""
         resources = self._compute_own_resources(binding, reached)
-        if resources is None:
+        if resources is None:  # nothing is applied there
             return ()
         manifests = tuple(expand_envelopes(resources.manifests))
         rendered = self.snapshot_store.render_cluster(binding.resource_snapshot, binding.cluster)

@@ -185,7 +185,7 @@ def _pair_current_and_new_resources(
 
 
 def get_prior_note(spec: PlacementSpec) -> Mapping[str, Any]:
-    """Return the private note of an existing placement from state."""
+    """Return the private note of an existing placement from state; {} for a new one."""
     return {} if spec.is_new else spec.instance.prior_note
 
 

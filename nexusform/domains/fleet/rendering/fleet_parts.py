@@ -263,7 +263,7 @@ def _render_binding_table(rows: Sequence[PlacementChange], caption: str) -> Part
 
 
 def _render_limit_note(count: int) -> Part:
-    """Render a note if only the first rows are listed."""
+    """Render a note if only the first rows are listed; None if all are."""
     return build_element("p", f"The first {_MAX_ROWS:,} of {count:,} are listed.") if count > _MAX_ROWS else None
 
 

@@ -48,7 +48,7 @@ class PreferredTermScore(Struct, frozen=True):
     value: str = ""
 
     def format_share(self) -> str:
-        """Return the share with at most two decimals: "11.11 %"."""
+        """Return the share with at most two decimals: "11.11 %"; "" without one."""
         return "" if self.share is None else f"{self.share * 100:.2f}".rstrip("0").rstrip(".") + " %"
 
 
@@ -104,7 +104,7 @@ class PlacementExplanation(Struct, frozen=True):
 
     @property
     def last_pick(self) -> str | None:
-        """Last picked cluster."""
+        """Last picked cluster; None without picks."""
         return self.batches[-1][-1] if self.batches else None
 
 

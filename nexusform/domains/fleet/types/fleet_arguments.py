@@ -249,7 +249,7 @@ def check_integers_or_percentages(values: Values | None, names: Iterable[str], p
 
 
 def parse_json(text: str | None) -> Any:
-    """Return the value of a JSON text, else the text itself."""
+    """Return the value of a JSON text (None stays None), else the text itself."""
     if text is None:
         return None
     try:
