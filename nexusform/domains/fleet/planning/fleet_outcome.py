@@ -92,7 +92,7 @@ def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
     for instance in instances:
         is_deleted = instance.is_replaced or (instance.is_removed and instance.action is not Action.FORGET)
         if instance.type.kind is not PlanningKind.PLACEMENT or not is_deleted:
-            continue
+            continue  # not removed from a hub
         placement = read_prior_object(instance)
         if isinstance(placement, FleetPlacement) and placement.propagation_policy == ABANDON:
             text = (
@@ -264,7 +264,7 @@ def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
         )
         path, summary = paths[selector_problem.selector], selector_problem.message
         yield _build_warning(placement, "invalid-resource-selectors", text, path, summary=summary)
-        return
+        return  # the hub evaluates no other selector
     for number in placement.selection.empty_selectors:
         text = (
             f"{selectors[number].title} selects nothing. No fleet_hub_manifest adds such an object, "
@@ -420,7 +420,7 @@ def _warn_scheduling_drift(placement: PlacementPlan, iterations: PlacementIterat
     if difference.lost_clusters:
         verbs.append(f"drop {', '.join(difference.lost_clusters)}")
     if not verbs:
-        return
+        return  # no difference
     text = (
         f"With the members of this plan, fresh scheduling would {' and '.join(verbs)}. The plan "
         f"moves no binding for it: {explain_kept_bindings(placement)}. `nexusform explain "
@@ -496,7 +496,7 @@ def _find_ineffective_spread(
     """Yield a warning, as (id, text), about a spread over locations if all members (at least two) share one."""
     constraints = placement.spec.configuration.effective_policy.spread_constraints
     if all(constraint.topology_key != _LOCATION for constraint in constraints):
-        return
+        return  # no spread over locations
     locations = [member.labels.get(_LOCATION) for member in list_planned_members(members)]  # None without the label
     if None not in locations and len({*locations}) == 1 < len(locations):
         text = (

@@ -101,7 +101,7 @@ def _record_ownership_conflicts(
     for contender in contenders:
         placement = contender.placement
         if placement is owner:
-            continue
+            continue  # no conflict
         if contender.is_kept:  # not rolled out in this plan, so no conflict yet
             duplicates = results[placement.address].duplicates
             duplicates.setdefault(cluster, {})[contender.object] = owner.spec.address

@@ -154,7 +154,7 @@ def _build_feasibility_row(
 def _list_added_nodes(vms: Iterable[VmObject], row: Feasibility, outcome: FleetOutcome) -> Iterator[_AdditionalNodes]:
     """Yield the additional nodes of a row by pool, as far as site and pool are known."""
     if not row.missing_pools:
-        return
+        return  # none are needed
     cluster = outcome.clusters[row.cluster]
     for vm_object in vms:
         demand, site = vm_object.request.demand, vm_object.request.site
@@ -240,7 +240,7 @@ def _find_pool(vms: Iterable[VmObject], cluster_id: str, pool: str) -> tuple[Add
     for vm_object in vms:
         demand = vm_object.request.demand
         if demand is None or demand.cluster_id != cluster_id:
-            continue
+            continue  # removed, or of another cluster
         for pool_demand in demand.pools:
             if pool_demand.pool == pool and pool_demand.count_path:
                 return vm_object.instance.address, pool_demand

@@ -255,7 +255,7 @@ def _build_all_binding_rows(
     """Build the rows of all bindings; `rejections` are the reasons against members not picked, by placement."""
     for instance in instances:
         if instance.type.kind is not PlanningKind.PLACEMENT:
-            continue
+            continue  # no bindings
         if instance.is_removed or instance.is_replaced:
             yield from build_removed_rows(instance)
         placement = placements.get(instance.address)  # None if removed or with errors
@@ -313,7 +313,7 @@ def _check_pick_all_budgets(placements: Mapping[str, PlacementPlan], hub: Planne
     for placement_key, (instance, budget) in hub.budgets.items():
         placement = placements.get(placement_key)
         if placement is None or placement.spec.configuration.placement_type is not PlacementType.PICK_ALL:
-            continue
+            continue  # not of this plan, or without special rules
         known_problems = check_disruption_budget(budget.budget, placement_type=None)
         for problem in check_disruption_budget(budget.budget, PlacementType.PICK_ALL):
             if problem not in known_problems:  # validation of the budget itself reports these
@@ -352,7 +352,7 @@ def _warn_bindings_of_departed_members(placement: PlacementPlan, departed: Seque
     prior_states = {binding.cluster: binding.state for binding in placement.spec.prior_bindings}
     staying = [cluster for cluster in departed if prior_states.get(cluster) is not BindingState.UNSCHEDULED]
     if not staying:
-        return
+        return  # Unscheduled before, so reported by an earlier plan
     key, rolling = placement.key, placement.spec.configuration.rolling_update
     noun, verb = select_word_form(len(staying), "binding", "bindings"), select_word_form(len(staying), "stays", "stay")
     text = (

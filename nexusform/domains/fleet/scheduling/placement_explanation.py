@@ -282,7 +282,7 @@ def _list_rejections(request: PlacementRequest, binding_table: BindingTable, pos
     rejections: list[Rejection] = []
     for rule in FILTERS:
         if rule.rule in ignored_rules:
-            continue
+            continue  # its rejection would be due to the binding
         accepted = rule.module.find_eligible(request, member_list, binding_masks)
         if not isinstance(accepted, CycleAbort) and not accepted >> position & 1:  # an abort is no rejection
             reason = rule.module.explain_rejection(request, member_list, binding_masks, position)
