@@ -214,4 +214,4 @@ def _build_simulation_result(scheduler: RackScheduler, unplaced: int, pools: Seq
         constraints = find_common_constraints(pool.constraints for pool in pools if pool.sku == largest)
         free = scheduler.count_free_slots(build_standalone_demand(largest, constraints)).minimum
     name = largest.name if largest is not None else ""
-    return SimulationResult(unplaced, dict(shared), maximum, dict(machines), dict(vms), name, free)
+    return SimulationResult(unplaced, dict(shared), maximum, dict(machines), dict(vms), largest=name, free_largest=free)

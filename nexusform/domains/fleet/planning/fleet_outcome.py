@@ -264,7 +264,7 @@ def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
         )
         path, summary = paths[selector_problem.selector], selector_problem.message
         yield _build_warning(placement, "invalid-resource-selectors", text, path, summary=summary)
-        return  # the hub evaluates no other selector
+        return  # the hub selects nothing at all
     for number in placement.selection.empty_selectors:
         text = (
             f"{selectors[number].title} selects nothing. No fleet_hub_manifest adds such an object, "

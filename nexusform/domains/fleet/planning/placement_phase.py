@@ -352,7 +352,7 @@ def _warn_bindings_of_departed_members(placement: PlacementPlan, departed: Seque
     prior_states = {binding.cluster: binding.state for binding in placement.spec.prior_bindings}
     staying = [cluster for cluster in departed if prior_states.get(cluster) is not BindingState.UNSCHEDULED]
     if not staying:
-        return  # Unscheduled before, so reported by an earlier plan
+        return  # Unscheduled before this plan
     key, rolling = placement.key, placement.spec.configuration.rolling_update
     noun, verb = select_word_form(len(staying), "binding", "bindings"), select_word_form(len(staying), "stays", "stay")
     text = (

@@ -209,7 +209,7 @@ def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, h
     objects = selection.manifests
     if digest != digest_now:  # the selection has changed since: select by the previous configuration
         objects = select_resources(spec.previous_configuration, hub.prior_object_index)
-    on_cluster = _restore_resources_from_hashes(spec, selection, hub, objects, note.get("overrides"))
+    on_cluster = _restore_resources_from_hashes(spec, selection, hub, objects, digests=note.get("overrides"))
     return AppliedResources((ResourceSnapshot(index, digest, objects),), on_cluster)
 
 
@@ -242,7 +242,7 @@ def _read_observed_resources(
     recorded = read_applied_resources(note, spec.prior_bindings, hub.manifests_by_hash).latest
     if recorded is not None:
         objects, digest = recorded.objects, recorded.hash
-    on_cluster = _restore_resources_from_hashes(spec, selection, hub, objects, None)
+    on_cluster = _restore_resources_from_hashes(spec, selection, hub, objects, digests=None)
     return AppliedResources((ResourceSnapshot(max(indices), digest, objects),), on_cluster)
 
 
