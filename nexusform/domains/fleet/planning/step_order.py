@@ -401,24 +401,24 @@ class _RolloutIndex:
             if has_new_labels or _is_switching_to_runs(placement) or (self._overrides and self.get(key).overrides)
         ]
         self.ordered_placements = tuple(dict.fromkeys((*evicted, *affected)))  # content and overrides of these wait
-        self._orders = {key: number for number, key in enumerate(self.ordered_placements)}
-        self._orders_by_identity: dict[ObjectIdentity, list[int]] | None = None  # built at first use
+        self._ranks = {key: rank for rank, key in enumerate(self.ordered_placements)}
+        self._ranks_by_identity: dict[ObjectIdentity, list[int]] | None = None  # built at first use
 
     def list_placements(self, changed: _ChangedInstance) -> Iterator[str]:
         """Yield the placements (of `ordered_placements`) with the content of a changed manifest, or of an override."""
-        if self._orders_by_identity is None:
-            self._orders_by_identity = {}
-            for number, key in enumerate(self.ordered_placements):
+        if self._ranks_by_identity is None:
+            self._ranks_by_identity = {}
+            for rank, key in enumerate(self.ordered_placements):
                 for identity in self.get(key).identities:
-                    self._orders_by_identity.setdefault(identity, []).append(number)
+                    self._ranks_by_identity.setdefault(identity, []).append(rank)
         names = {item.placement for item in changed.versions if isinstance(item, FleetOverride)}
         if "" in names:  # an override of all placements
             yield from self.ordered_placements
             return
-        numbers = {self._orders[name] for name in names if name in self._orders}  # positions in ordered_placements
+        ranks = {self._ranks[name] for name in names if name in self._ranks}  # positions in ordered_placements
         for identity in changed.identities:
-            numbers.update(self._orders_by_identity.get(identity, ()))
-        yield from (self.ordered_placements[number] for number in sorted(numbers))
+            ranks.update(self._ranks_by_identity.get(identity, ()))
+        yield from (self.ordered_placements[rank] for rank in sorted(ranks))
 
     def get(self, key: str) -> _RolloutInputs:
         """Return the inputs of a placement; of an unknown one only its key."""
