@@ -186,10 +186,10 @@ def build_placement_simulator(before: RackScheduler) -> Simulate:
 
 
 def _place_new_vms(scheduler: RackScheduler, pool: LintPool) -> Iterator[object]:
-    """Place the new VMs of a pool; those replaced in batches by an upgrade are removed in between."""
+    """Place the new VMs of a pool and yield the answers; VMs replaced by them in batches are removed in between."""
     demands = [pool.build_demand(number) for number in pool.new_numbers]
     placed_count = 0
-    for count in sorted({*pool.removals, len(demands)}):
+    for count in sorted({*pool.removals, len(demands)}):  # the number of placed VMs before a removal, or at the end
         yield from scheduler.place_all(demands[placed_count:count])
         placed_count = count
         for handle in pool.removals.get(count, ()):
@@ -199,14 +199,14 @@ def _place_new_vms(scheduler: RackScheduler, pool: LintPool) -> Iterator[object]
 def _build_simulation_result(scheduler: RackScheduler, unplaced: int, pools: Sequence[LintPool]) -> SimulationResult:
     """Count the VMs of each owner on machines, and the free capacity for the largest SKU of the pools."""
     on_machine = Counter((vm.vm.owner, vm.placement.machine) for vm in scheduler.list_vms())
-    shared: Counter[str] = Counter()
-    maximum: dict[str, int] = {}
-    machines: Counter[str] = Counter()
+    shared: Counter[str] = Counter()  # machines with several VMs, by owner
+    maximum: dict[str, int] = {}  # VMs on the fullest machine, by owner
+    machines: Counter[str] = Counter()  # machines with any VM, by owner
     vms: Counter[str] = Counter()
     for (owner, _), count in on_machine.items():
         machines[owner] += 1
         vms[owner] += count
-        shared[owner] += count > 1  # a machine with several of its VMs
+        shared[owner] += count > 1
         maximum[owner] = max(maximum.get(owner, 0), count)
     free = 0
     largest = find_largest_sku(pool.sku for pool in pools)  # None without pools
@@ -214,4 +214,4 @@ def _build_simulation_result(scheduler: RackScheduler, unplaced: int, pools: Seq
         constraints = find_common_constraints(pool.constraints for pool in pools if pool.sku == largest)
         free = scheduler.count_free_slots(build_standalone_demand(largest, constraints)).minimum
     name = largest.name if largest is not None else ""
-    return SimulationResult(unplaced, dict(shared), maximum, dict(machines), dict(vms), name, free)
+    return SimulationResult(unplaced, dict(shared), maximum, dict(machines), dict(vms), largest=name, free_largest=free)

@@ -15,12 +15,12 @@ ID: Final = "shared-machine"
 
 
 def check(facts: LintInput) -> list[Diagnostic]:
-    """Return one finding for every cluster with VMs placed by this plan. Silent if pinned zones are the only
-    reason, reported by zones-pinned.
+    """Return one finding for every cluster with several VMs on a machine, and VMs placed by this plan; none if pinned
+    zones are the only reason.
     """
     findings: list[Diagnostic] = []
     for pools in group_by(facts.pools, lambda pool: pool.owner).values():
-        new_pools = [pool for pool in pools if pool.new_numbers]
+        new_pools = [pool for pool in pools if pool.new_numbers]  # with VMs placed by this plan
         shared = _find_shared_machines(pools)
         if not shared or not new_pools:  # nothing is shared, or nothing is new
             continue
@@ -55,12 +55,12 @@ def _is_caused_by_pins(owner: str, site: LintSite, facts: LintInput) -> bool:
 
 def _format_quorum_loss(pools: Sequence[LintPool]) -> str:
     """Format the loss of quorum if one machine with control plane VMs fails; "" for none."""
-    planes = [pool for pool in pools if pool.is_control_plane and pool.count > 1]
-    vms = chain.from_iterable(pool.vms.values() for pool in planes)
+    control_planes = [pool for pool in pools if pool.is_control_plane and pool.count > 1]  # one VM: no quorum to lose
+    vms = chain.from_iterable(pool.vms.values() for pool in control_planes)
     vm_counts = Counter(vm.placement.machine for vm in vms)
-    total = sum(pool.count for pool in planes)
+    total = sum(pool.count for pool in control_planes)
     for machine, count in sorted(vm_counts.items()):
-        if count > 1 and 2 * (total - count) <= total:
+        if count > 1 and 2 * (total - count) <= total:  # the others are no majority
             share = f"{count} of the {total} control-plane VMs"
             return f" {machine} runs {share}: losing it breaks the quorum of the control plane."
     return ""

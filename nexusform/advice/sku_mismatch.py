@@ -54,7 +54,7 @@ def _is_sku_supported_by_machine(machine: Machine, sku: VmSku) -> bool:
 
 def _format_inefficient_sku(pool: LintPool, machines: Sequence[Machine], skus: Sequence[VmSku]) -> str:
     """Format a SKU outperformed by another one of its type and size on all hardware of the machines; "" for others."""
-    kinds = {(m.cpus_per_cell, m.memory_gib_per_cell, m.machine_sku): m for m in machines}
+    kinds = {(m.cpus_per_cell, m.memory_gib_per_cell, m.machine_sku): m for m in machines}  # one machine of each
     better: dict[str, tuple[VmSku, int, float]] = {}  # by hardware
     for cpus, memory, machine_sku in sorted(kinds, key=str):
         best = _find_better_fitting_sku(pool.sku, kinds[cpus, memory, machine_sku], skus)

@@ -45,7 +45,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
     for site_id in dict.fromkeys(pool.site_id for pool in facts.pools):
         pools = facts.list_pools(site_id)
         new_groups = [group for group in _group_pools_by_cluster(pools) if _is_newly_placed(group.pools)]
-        site = facts.sites.get(site_id) or LintSite(site_id)
+        site = facts.get_site(pools[0])
         findings += _check_cluster_order(new_groups, pools, site, includes_costless=facts.includes_costless)
         for group in new_groups:
             findings += _check_pool_order(group, pools, site, includes_costless=facts.includes_costless)
@@ -108,7 +108,7 @@ def _check_pool_order(
     names = ", ".join(pool.pool for pool in larger_first)
     gain = _measure_order(names, pools, _replace_pool_order(pools, [*control_plane, *larger_first]), site)
     if gain.is_zero and not includes_costless:
-        return []
+        return []  # the order costs nothing
     sizes = format_list([f"{later_pool.pool} ({later_pool.memory_gib:,} GiB)" for later_pool in larger], MAXIMUM_ITEMS)
     verb, condition = ("was", " when the cluster is created again") if group.is_existing else ("is", "")
     detail = (

@@ -121,7 +121,7 @@ def _build_hypothetical_cost(
         )
     text = f"Were all VMs of the site placed again, {format_list(costs, MAXIMUM_ITEMS)}."
     summary = f"placed again, {' and '.join(costs)}"
-    if free_result.unplaced_count:
+    if free_result.unplaced_count:  # some do not fit even without the pin
         return _ZonePinCost(text, summary)
     vms, machine_count = free_result.vms.get(pool.owner, 0), free_result.machines.get(pool.owner, 0)
     sentence = f"Without the pin all {format_count(vms, 'VM')} would fit on {format_count(machine_count, 'machine')}."

@@ -137,7 +137,7 @@ def parse_record(private: Mapping[str, Any] | None) -> PredictionRecord:
     for subject, classes in get_mapping(private, RECORD_KEY).items():
         for name, figures in get_mapping(classes).items():
             score = _parse_class_score(figures)
-            if score is not None and str(name).isdecimal():
+            if score is not None and str(name).isdecimal():  # names of classes are numbers
                 record[str(subject), int(name)] = score
     return record
 
@@ -164,7 +164,7 @@ def add_predictions_to_note(
         key = (prediction.subject, prediction.share_class)
         record[key] = record.get(key, ShareClassScore()).add_prediction(prediction)
         _update_correct_streak(record, prediction)
-    if len({subject for subject, _ in record.keys() - {_STREAK}}) > MAX_SUBJECTS:
+    if len({subject for subject, _ in record.keys() - {_STREAK}}) > MAX_SUBJECTS:  # the streak is no subject
         raise ValueError(f"a record holds predictions for at most {MAX_SUBJECTS} subjects")
     document: dict[str, dict[str, list[float]]] = {}
     for subject, number in sorted(record):
@@ -175,10 +175,10 @@ def add_predictions_to_note(
 
 
 def _update_correct_streak(record: dict[tuple[str, int], ShareClassScore], prediction: VerifiedPrediction) -> None:
-    """Start a streak at a wrong certain prediction, also anew; end it after enough correct ones in a row."""
+    """Start a streak (correct ones since a wrong certain prediction), also anew; end it after MIN_VERIFIED in a row."""
     has_streak = _STREAK in record
     if prediction.share_class != _CERTAIN_CLASS or not (has_streak or prediction.is_certain):
-        return
+        return  # not certain, or not reported as certain (during a streak, none is)
     if not prediction.was_correct:
         record[_STREAK] = ShareClassScore(incorrect=1)
     elif has_streak and prediction.subject != TIE_PREDICTION:  # ties are often correct by chance

@@ -42,7 +42,7 @@ class MachineAlternative(Struct, frozen=True):
 
 def list_alternative_machines(site: SiteSnapshot, demand: Demand, excluded: str) -> tuple[MachineAlternative, ...]:
     """Return every machine of the site except `excluded`, in site order, in the present situation."""
-    names: dict[int, str] = {}
+    names: dict[int, str] = {}  # by handle
     for pool in site.pools:
         names |= {handle: name for name, handle in pool.handles.items()}
     vms_by_machine: dict[str, list[ScheduledVm]] = {machine: [] for machine in site.machines}
@@ -67,15 +67,15 @@ def _build_alternative(
     handle; `rule` rejects the machine because of existing VMs, "" for none.
     """
     sku, zone = demand.sku, machine.availability_zone
-    is_listed, is_size_sufficient = supports_machine_hardware(sku, machine), is_large_enough(machine, sku)
-    removed_vms: tuple[str, ...] = ()
-    if is_listed and is_size_sufficient:
+    is_supported, is_size_sufficient = supports_machine_hardware(sku, machine), is_large_enough(machine, sku)
+    removed_vms: tuple[str, ...] = ()  # by name; VMs without a name by their cluster
+    if is_supported and is_size_sufficient:
         removed_vms = tuple(names.get(vm.handle, vm.vm.cluster) for vm in _select_removed_vms(machine, sku, vms))
     hint = _describe_violated_hint(demand, machine)
     obstacles = {
         MachineObstacle.OPEN: bool(machine.unschedulable_reason),
-        MachineObstacle.HARDWARE: not is_listed,
-        MachineObstacle.SIZE: is_listed and not is_size_sufficient,
+        MachineObstacle.HARDWARE: not is_supported,
+        MachineObstacle.SIZE: is_supported and not is_size_sufficient,
         MachineObstacle.LEAVE: bool(removed_vms),
         MachineObstacle.ZONE: demand.zones is not None and zone not in demand.zones,
         MachineObstacle.HINT: bool(hint),
@@ -103,7 +103,7 @@ def _describe_violated_hint(demand: Demand, machine: Machine) -> str:
 
 
 def _select_removed_vms(machine: Machine, sku: VmSku, vms: Sequence[ScheduledVm]) -> list[ScheduledVm]:
-    """Return the VMs to remove: from the cells with the fewest removals (then the least memory), then for disk."""
+    """Return the VMs to remove: from the NUMA cells with the fewest removals (then the least memory), then for disk."""
     by_cell = [_select_vms_from_cell(machine, sku, vms, cell) for cell in range(machine.cells)]
     by_cell.sort(key=lambda removals: (len(removals), sum(vm.sku.memory_gib for vm in removals)))
     selected: dict[int, ScheduledVm] = {}
@@ -111,7 +111,7 @@ def _select_removed_vms(machine: Machine, sku: VmSku, vms: Sequence[ScheduledVm]
         selected |= {vm.handle: vm for vm in removals}
     remaining = [vm for vm in vms if vm.handle not in selected]
     free_disk = machine.disk_gib - sum(vm.sku.disk_gib for vm in remaining)
-    for vm in sorted(remaining, key=lambda vm: -vm.sku.disk_gib):
+    for vm in sorted(remaining, key=lambda vm: -vm.sku.disk_gib):  # the largest first
         if free_disk >= sku.disk_gib:
             break
         selected[vm.handle] = vm

@@ -249,7 +249,7 @@ def _build_pool(
     existing_vms: Mapping[tuple[str, int | str], PlacedVm],
     skus: Mapping[str, VmSku],
 ) -> PoolSnapshot:
-    """Build the VMs of a pool on their machines; `existing_vms` are those of its object."""
+    """Build the VMs of a pool on their machines; `existing_vms` are those of its object, by pool and number."""
     vms: list[PlacedVm] = []
     handles: dict[str, int] = {}
     on_missing_machines: list[str] = []
@@ -261,7 +261,7 @@ def _build_pool(
             continue
         name = build_vm_name(owner, pool, vm.pool, vm.number)
         result = site.place_existing_vm(name, find_sku(vm, pool, skus), vm.placement)
-        if result is None:
+        if result is None:  # the site has no such machine
             on_missing_machines.append(vm.name)
             continue
         handles[vm.name], placement = result  # the placement may name other cells
@@ -350,7 +350,7 @@ def list_planned_objects(plan: Plan, prior: State) -> tuple[SiteObject, ...]:
     """Return the objects after a plan has been applied to its prior state."""
     objects = {site_object.address: site_object for site_object in list_state_objects(prior)}
     for address, refreshed in plan.refreshed_objects.items():
-        objects.pop(address, None)
+        objects.pop(address, None)  # it is gone, or replaced by its refreshed form
         if refreshed is not None:
             objects[address] = _build_site_object(address, refreshed)
     for old, _new in plan.address_moves:  # the change of the new address has the object

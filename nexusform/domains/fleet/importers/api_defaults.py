@@ -139,7 +139,7 @@ def _fill_limit_range(body: Object) -> None:
     for limit in list_objects(_ensure_mapping(body, "spec"), "limits"):
         _normalize_quantities(limit, "max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
         if limit.get("type") == "Container":
-            # Missing amounts of the first come from the second, in this order.
+            # (field, source): the field gets missing amounts from its source, in this order.
             for name, source in (("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min")):
                 if limit.get(source):
                     _fill_missing_fields(_ensure_mapping(limit, name), limit[source])
@@ -173,6 +173,7 @@ def _fill_service(body: Object) -> None:
 
 
 def _fill_pod_template(spec: Object) -> None:
+    """Add the API server's defaults to the pod template in the spec of a workload."""
     template = _ensure_mapping(spec, "template")
     _ensure_mapping(template, "metadata")
     pods = _ensure_mapping(template, "spec")
@@ -194,6 +195,7 @@ def _fill_pod_template(spec: Object) -> None:
 
 
 def _fill_container(container: Object) -> None:
+    """Add the API server's defaults to a container in place."""
     image = get_text(container, "image")
     # Of registry:5000/team/web:1.2@sha256:..., the tag is 1.2. Images with a digest never change.
     tag = image.rpartition("/")[2].partition("@")[0].partition(":")[2]

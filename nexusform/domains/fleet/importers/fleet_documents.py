@@ -174,7 +174,7 @@ def read_fleet_object(
         values = reader.read_spec(root.get_node("spec"), api, schema)
     else:
         notes.add_error(root, INVALID, "spec is missing.")
-        reader.reported_paths.add(())
+        reader.reported_paths.add(())  # the whole spec
     return FleetDocument(
         name=get_text(metadata, "name"),
         namespace=get_text(metadata, "namespace"),
@@ -293,7 +293,7 @@ class _FleetObjectReader:
         return True
 
     def _read_value(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> Any:
-        """Return the value of a part by its shape; None if absent or rejected."""
+        """Return the value of a part by its shape; None if absent or rejected, [] for a list given as "..."."""
         if shape.kind is FieldKind.ANY:  # any value, as JSON text
             return json.dumps(part.node.data, separators=(",", ":"), ensure_ascii=False)
         if part.node.data is None:
@@ -314,13 +314,13 @@ class _FleetObjectReader:
     def _read_mapping(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> dict[str, Any] | None:
         """Return a mapping by its shape, also as the only item of a list (a correction); None if rejected."""
         node = part.node
-        if node.data == [ELISION]:
+        if node.data == [ELISION]:  # "..." as the only item
             self._report_ellipsis(_DocumentPart(node.get_node(0), part.path, part.api_path))
             return None
         if isinstance(node.data, list) and len(node.data) == 1 and isinstance(node.data[0], dict):
             error = f"{part.display_path} must be a mapping, not a list. Remove the dash."
             notice = f"{part.display_path}: the list with one item is read as its mapping."
-            self._apply_correction("list-for-a-mapping", part, error, notice)
+            self._apply_correction("list-for-a-mapping", part, error, notice)  # read the item even if it is an error
             part = _DocumentPart(node.get_node(0), part.path, part.api_path)
         elif not isinstance(node.data, dict):
             self._reject(part, f"{part.display_path} must be a mapping.")
@@ -331,7 +331,7 @@ class _FleetObjectReader:
         """Return the values of a mapping by argument name; report unknown and missing keys and violated rules."""
         self.locations[part.path] = part.node.position
         values = _build_empty_spec_arguments(schema)
-        found_fields: dict[str, Any] = {}
+        found_fields: dict[str, Any] = {}  # raw data by field name, for the rules
         for key, node in part.node.list_fields():
             field_name = self._find_field_of_key(key, _DocumentPart(node, part.path, part.api_path), shape)
             if field_name is None and key not in shape.fields:
@@ -339,7 +339,7 @@ class _FleetObjectReader:
                 suggestion = find_nearest_name(key, shape.fields)
                 field_name = suggestion if suggestion and suggestion not in part.node.data else None
             if field_name is None:
-                continue
+                continue  # an unknown key, reported already
             found_fields[field_name] = node.data
             name = get_block_name(field_name, shape.fields[field_name])
             field_part = _DocumentPart(node, (*part.path, name), f"{part.api_path}.{key}")
@@ -347,7 +347,7 @@ class _FleetObjectReader:
             block = schema.blocks.get(name)
             block_schema = block.schema if block is not None else _NO_SCHEMA
             value = self._read_value(field_part, shape.fields[field_name], block_schema)
-            if value is not None:
+            if value is not None:  # None: absent or rejected
                 values[name] = value
         for key, field_shape in shape.fields.items():
             if field_shape.is_required and key not in found_fields:
@@ -374,8 +374,8 @@ class _FleetObjectReader:
             self._reject(location, text)
 
     def _find_field_of_key(self, key: str, part: _DocumentPart, shape: FieldShape) -> str | None:
-        """Return the field of a key: the key itself, or the new name of an old one (a correction). Return None for an
-        unknown key, or one not served in this version, after reporting it.
+        """Return the field of a key: the key itself, or the new name of an old one (a correction). Return None for a
+        rejected old name, an unknown key, or one not served in this version, after reporting it.
         """
         field_shape = shape.fields.get(key)
         if field_shape is not None:
@@ -402,7 +402,7 @@ class _FleetObjectReader:
         if isinstance(part.node.data, dict) and items_shape.kind is FieldKind.OBJECT:
             error = f'{part.display_path} must be a list, not a mapping. Put "- " before its first key.'
             notice = f"{part.display_path}: the mapping is read as the only item of a list."
-            self._apply_correction("mapping-for-a-list", part, error, notice)
+            self._apply_correction("mapping-for-a-list", part, error, notice)  # read it even if it is an error
             item_part = replace(part, path=(*part.path, 0))
             return [self._read_fields(item_part, items_shape, schema)]
         if not isinstance(part.node.data, list):
@@ -410,7 +410,7 @@ class _FleetObjectReader:
             return []
         items: list[Any] = []
         for index in range(len(part.node.data)):
-            item = part.get_item(index, len(items))
+            item = part.get_item(index, len(items))  # position in the document, and in the result
             self.locations[item.path] = item.node.position
             value = self._read_value(item, items_shape, schema)
             if value is not None:
@@ -445,7 +445,7 @@ class _FleetObjectReader:
                 data = fault.intended_text
                 fault = validate_value(data, shape)
         if fault is not None:
-            if not fault.intended_text:
+            if not fault.intended_text:  # else _apply_correction has reported it
                 self._reject(part, f"{part.display_path} {fault.detail}")
             if shape.choices:
                 # Fields that depend on a choice cannot be checked without it.
@@ -454,7 +454,7 @@ class _FleetObjectReader:
         if data == OLD_NODE_COUNT and self.corrections.allowed:
             notice = f"{data} is read as {NODE_COUNT} if no cluster has it."
             self.corrections.add_correction("old-property-name", part.node.position, notice)
-        return str(data) if shape.kind is FieldKind.AMOUNT else data
+        return str(data) if shape.kind is FieldKind.AMOUNT else data  # AMOUNT: a number or a text
 
 
 def _build_empty_spec_arguments(schema: BlockSchema) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def read_placements(manifests: Iterable[Manifest]) -> dict[str, ObservedPlacemen
     objects = [manifest for manifest in manifests if is_fleet_group(manifest.group)]
     placements = [m for m in objects if m.kind in PLACEMENT_KINDS and not is_deleting(m.body)]
     names = {(manifest.namespace, manifest.name) for manifest in placements}
-    created: dict[str, list[Manifest]] = {}
+    created: dict[str, list[Manifest]] = {}  # by key of the placement
     for manifest in objects:
         if manifest.kind in HUB_CREATED_KINDS:
             parent = _find_parent(manifest, names)
@@ -289,7 +289,7 @@ def build_missing_override_warnings(manifests: Sequence[Manifest]) -> Iterator[P
         for name in list_override_names(get_mapping(binding.body, "spec")):
             kind = _OVERRIDE_KINDS["/" in name]  # only names of namespaced overrides have a "/"
             if kind in reported_kinds or (kind, name) in captured:
-                continue
+                continue  # one warning per kind is enough
             reported_kinds.add(kind)
             text = f"{kind} {name} was not captured, so the configured override is used. {binding.title} uses it."
             location = binding.find_position("spec", _OVERRIDE_LISTS["/" in name])
@@ -305,7 +305,7 @@ def _select_active_bindings(manifests: Sequence[Manifest]) -> list[Manifest]:
 
 
 def _find_parent(manifest: Manifest, placements: Collection[tuple[str, str]]) -> str:
-    """Return the placement of a hub-created object, by label or by prefix of its name."""
+    """Return the placement of a hub-created object: by label, by prefix of its name, or its name without an index."""
     label_value = manifest.labels.get(_PARENT)
     if label_value:
         return label_value
@@ -327,7 +327,7 @@ def _read_index(snapshot: Manifest, label: str, suffix_pattern: re.Pattern[str],
 
 
 def _parse_snapshot_index(name: Any, owner: str, suffix_pattern: re.Pattern[str]) -> int | None:
-    """Return the index in the name of a snapshot after its owner's name: `web-2`, `web-2-snapshot`, `web-2-0`."""
+    """Return the index in the name of a snapshot of `owner`: `web-2`, `web-2-snapshot`, `web-2-0`; None for others."""
     if not isinstance(name, str) or not name.startswith(owner):
         return None
     match = suffix_pattern.fullmatch(name, len(owner))
@@ -362,7 +362,7 @@ AZURE_MANAGER: Final = "Azure Resource Manager"
 def find_external_manager(manifest: Manifest) -> str:
     """Return the external manager of an object, such as `Flux Kustomization flux-system/apps`; "" if unknown."""
     labels, annotations = manifest.labels, _read_annotations(manifest)
-    if labels.get(_AZURE_LABEL) == "arm":
+    if labels.get(_AZURE_LABEL) == "arm":  # Azure Resource Manager
         return AZURE_MANAGER
     for prefix, kind in ((_KUSTOMIZE, "Kustomization"), (_HELM, "HelmRelease")):
         name = labels.get(f"{prefix}/name")
@@ -370,7 +370,7 @@ def find_external_manager(manifest: Manifest) -> str:
             return f"Flux {kind} {labels.get(f'{prefix}/namespace', '')}/{name}"
     tracking_id = annotations.get(f"{_ARGO}/tracking-id")
     if tracking_id:
-        return f"Argo CD application {tracking_id.partition(':')[0]}"
+        return f"Argo CD application {tracking_id.partition(':')[0]}"  # <application>:<group>/<kind>:<object>
     instance = labels.get(f"{_ARGO}/instance")
     if instance:
         return f"Argo CD application {instance}"

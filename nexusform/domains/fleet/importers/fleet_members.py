@@ -112,16 +112,16 @@ def _determine_member_health(root: Node, now: datetime | None) -> Health:
     if not root.get_node("metadata", "deletionTimestamp").is_absent:
         return Health.LEAVING
     if root.get_node("status").is_absent:
-        return Health.HEALTHY
+        return Health.HEALTHY  # not captured
     agent = _find_agent(root)
-    joined, healthy = _find_condition(agent, "Joined"), _find_condition(agent, "Healthy")
     if agent.is_absent:
         return Health.NO_AGENT
+    joined, healthy = _find_condition(agent, "Joined"), _find_condition(agent, "Healthy")
     if _is_older_than_limit(_read_time(agent.get_node("lastReceivedHeartbeat")), now):
         return Health.NO_HEARTBEAT
     if joined.get_node("status").text != "True":
         return Health.NOT_JOINED
-    if healthy.is_absent:
+    if healthy.is_absent:  # the agent has not reported it yet
         return Health.NO_HEALTH
     if healthy.get_node("status").text == "True":
         return Health.HEALTHY

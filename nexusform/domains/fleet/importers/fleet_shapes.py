@@ -104,7 +104,7 @@ def _check_placement_type_fields(policy: Mapping[str, Any]) -> Iterator[RuleViol
             yield RuleViolation(key, f"{key} cannot be set when placementType is {kind}; remove it.")
     if kind == "PickN" and policy.get("numberOfClusters") is None:
         text = "numberOfClusters must be set when placementType is PickN."
-        yield RuleViolation("", text, "no-number-of-clusters")
+        yield RuleViolation("", text, correction="no-number-of-clusters")  # "": about the whole policy
 
 
 _POLICY: Final = _make_object(

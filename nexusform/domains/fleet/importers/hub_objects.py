@@ -55,7 +55,7 @@ def is_user_object(manifest: Manifest, services: Collection[tuple[str, str]]) ->
     if is_fleet_group(manifest.group) and not is_envelope(manifest):
         return manifest.kind in API_KINDS  # others are created by the hub: bindings, snapshots, Works
     if find_selection_exclusion(manifest, services) is not None or "kubernetes.io/bootstrapping" in manifest.labels:
-        return False
+        return False  # never selected by a placement, or a default role
     is_system_class = manifest.kind == "PriorityClass" and manifest.name.startswith("system-")
     return not is_system_class and (manifest.group, manifest.kind) not in _KUBERNETES_KINDS
 
@@ -75,15 +75,14 @@ def remove_server_fields(body: Mapping[str, Any]) -> dict[str, Any]:
                 annotations.pop(name, None)
         if not annotations:
             metadata.pop("annotations", None)
-    strip_kind = _STRIPPERS.get((str(cleaned.get("apiVersion")), str(cleaned.get("kind"))))
+    strip_kind = _STRIPPERS.get((str(cleaned.get("apiVersion")), str(cleaned.get("kind"))))  # removes server fields
     if strip_kind is not None and isinstance(cleaned.get("spec"), dict):
         strip_kind(cleaned)
     if cleaned.get("kind") in ("ClusterApprovalRequest", "ApprovalRequest"):
         verdicts = [(condition.get("type"), condition.get("status")) for condition in list_conditions(body)]
         if ("Approved", "True") in verdicts:
             cleaned["status"] = {"conditions": [{"type": "Approved", "status": "True"}]}
-    ordered: dict[str, Any] = _sort_mapping_keys(cleaned)
-    return ordered
+    return dict(_sort_mapping_keys(cleaned))
 
 
 def _remove_assigned_service_fields(body: dict[str, Any]) -> None:
@@ -105,7 +104,7 @@ def _strip_job_assignments(body: dict[str, Any]) -> None:
     spec.pop("selector", None)
     for metadata in list_objects([body.get("metadata"), get_value_at_path(spec, "template", "metadata")]):
         metadata.pop("creationTimestamp", None)
-        for labels in list_objects([metadata.get("labels")]):
+        for labels in list_objects([metadata.get("labels")]):  # none if absent
             labels.pop("controller-uid", None)
             labels.pop("batch.kubernetes.io/controller-uid", None)
 

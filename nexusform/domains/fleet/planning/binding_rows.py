@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -284,18 +285,18 @@ def _build_wave_steps(waves: Sequence[RolloutWave], failing: frozenset[str]) -> 
     start_seconds: float = 0
     waits_for = ""  # the wait after the previous wave
     for number, wave in enumerate(waves, 1):
+        build_step = partial(RolloutStep, stage="", group=number, start_seconds=start_seconds)  # only runs have stages
         updated = sorted((*wave.updated_clusters, *wave.bound_clusters))
         if wave.deleted_clusters:
-            kind = str(RunStepKind.DELETE)
-            yield RolloutStep(kind, "", number, wave.deleted_clusters, start_seconds, waits_for=waits_for)
+            yield build_step(str(RunStepKind.DELETE), clusters=wave.deleted_clusters, waits_for=waits_for)
         failing_updates, working_updates = split_clusters(updated, failing)
         if working_updates:
-            yield RolloutStep(_UPDATE, "", number, working_updates, start_seconds, waits_for=waits_for)
+            yield build_step(_UPDATE, clusters=working_updates, waits_for=waits_for)
         if failing_updates:
-            yield RolloutStep(_UPDATE, "", number, failing_updates, start_seconds, waits_for=waits_for, status=BLOCKED)
+            yield build_step(_UPDATE, clusters=failing_updates, waits_for=waits_for, status=BLOCKED)
         waits_for = ""
         if wave.wait_seconds and number < len(waves):  # nothing waits after the last wave
-            yield RolloutStep(str(RunStepKind.WAIT), "", number, (), start_seconds, wave.wait_seconds)
+            yield build_step(str(RunStepKind.WAIT), wait_seconds=wave.wait_seconds)
             start_seconds += wave.wait_seconds
             waits_for = format_duration(wave.wait_seconds)
 
@@ -350,7 +351,9 @@ def _build_run_steps(
 def _determine_step_status(
     step: RunStep, number: int, updated_clusters: frozenset[str], outcome: StagedRunOutcome
 ) -> str:
-    """Return the status of a step in this plan; `number` is its index in the run."""
+    """Return the status of a step: waiting (for an approval), later, stuck, done before, or planned. `number` is its
+    index in the run.
+    """
     steps_taken = len(outcome.steps)
     if number >= steps_taken:
         # Only the first step not taken can be the approval in the way of the run.

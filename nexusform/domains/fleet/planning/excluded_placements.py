@@ -91,10 +91,9 @@ def list_forgotten_object_losses(
     }
     if not forgotten:
         return
-    context = _build_exclusion_context(blocks, vms, clusters, None, _FORGOTTEN_REASON)
-    for row in _build_excluded_placement_rows(forgotten, blocks.request.registries, context):
-        if row.action is PlacementAction.LOSE:
-            yield row
+    context = _build_exclusion_context(blocks, vms, clusters, known_members=None, reason=_FORGOTTEN_REASON)
+    rows = _build_excluded_placement_rows(forgotten, blocks.request.registries, context)
+    yield from (row for row in rows if row.action is PlacementAction.LOSE)
 
 
 def forget_on_forgotten_members(
@@ -146,7 +145,7 @@ def _build_exclusion_context(
     # The node names before the plan, by cluster id.
     existing_nodes: dict[str, set[str]] = {}
     for vm_object in vms:
-        if vm_object.prior.demand is not None:
+        if vm_object.prior.demand is not None:  # None: no VMs before the plan
             names = existing_nodes.setdefault(vm_object.prior.demand.cluster_id, set())
             for vm in vm_object.prior.existing.values():
                 names.update(vm.names)
@@ -194,15 +193,14 @@ def find_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[
         existing_nodes=existing_nodes,
         is_member_missing=find_missing_members(prior, registries).__contains__,
     )
-    for row in _build_excluded_placement_rows(objects, registries, context):
-        if row.action is PlacementAction.LOSE:
-            yield row
+    rows = _build_excluded_placement_rows(objects, registries, context)
+    yield from (row for row in rows if row.action is PlacementAction.LOSE)
 
 
 def _build_excluded_placement_rows(
     objects: Mapping[Address, Mapping[str, Any]], registries: PluginRegistries, context: _ExclusionContext
 ) -> Iterator[PlacementChange]:
-    """Build the rows of bindings and pods of these objects: kept, or lost with their member or node."""
+    """Build the rows of bindings and pods of `objects` (attributes): kept, or lost with their member or node."""
     for address, attributes in objects.items():
         workloads = get_mapping(attributes, "workloads")
         kind = registries.get_kind(address.type)
@@ -223,10 +221,10 @@ def _build_excluded_placement_rows(
                 yield _mark_lost(row, reason, Trigger.CLUSTER_LEFT) if reason else row
             for member, member_workloads in workloads.items():  # of a placement: by member
                 cluster_id, reason = context.members.get(member, member), context.explain_lost_member(member)
-                yield from _build_lost_pod_rows(address, cluster_id, member_workloads, context, reason)
+                yield from _build_excluded_pod_rows(address, cluster_id, member_workloads, context, reason)
         elif kind is PlanningKind.MANIFEST:
             cluster_id = get_text(attributes, "cluster_id")
-            yield from _build_lost_pod_rows(address, cluster_id, workloads, context)
+            yield from _build_excluded_pod_rows(address, cluster_id, workloads, context)
 
 
 def _mark_lost(row: PlacementChange, reason: str, trigger: str) -> PlacementChange:
@@ -239,7 +237,7 @@ def _find_removed_nodes(vms: Iterable[VmObject]) -> Iterator[tuple[str, str]]:
     for vm_object in vms:
         demand = vm_object.prior.demand
         if demand is None:
-            continue
+            continue  # without VMs before
         actions = vm_object.request.actions
         for key in (*actions.removals, *actions.recreations, *actions.losses):
             if key in vm_object.prior.existing:  # others have no node yet
@@ -263,7 +261,7 @@ def find_missing_members(prior: PriorState, registries: PluginRegistries) -> fro
     return _collect_member_names(prior.state.instances, registries) - _collect_member_names(prior.instances, registries)
 
 
-def _build_lost_pod_rows(
+def _build_excluded_pod_rows(
     address: Address,
     cluster_id: str,
     workloads: Mapping[str, Mapping[str, Mapping[str, Any]]],
@@ -272,13 +270,13 @@ def _build_lost_pod_rows(
 ) -> Iterator[PlacementChange]:
     """Build the rows of pods on one cluster: kept, or lost with their node, or with the member (`member_reason`)."""
     known_cluster = context.clusters.get(cluster_id)
-    cluster, site_id = cluster_id.rpartition("/")[2], ""
+    cluster, site_id = cluster_id.rpartition("/")[2], ""  # without known nodes
     if known_cluster is not None:
         cluster, site_id = known_cluster.name, known_cluster.site_id
     for workload, pods in workloads.items():
         for name, values in pods.items():
             pod_record = parse_pod_record(values)
-            location = PodLocation(cluster, state=pod_record.state)
+            location = PodLocation(cluster, state=pod_record.state)  # without a node: not scheduled
             if pod_record.node:
                 location = PodLocation(cluster, pod_record.node, pod_record.machine, pod_record.availability_zone)
             node_reason = context.explain_lost_node(cluster_id, pod_record.node)

@@ -92,7 +92,7 @@ def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
     for instance in instances:
         is_deleted = instance.is_replaced or (instance.is_removed and instance.action is not Action.FORGET)
         if instance.type.kind is not PlanningKind.PLACEMENT or not is_deleted:
-            continue
+            continue  # not removed from a hub
         placement = read_prior_object(instance)
         if isinstance(placement, FleetPlacement) and placement.propagation_policy == ABANDON:
             text = (
@@ -104,9 +104,11 @@ def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
 
 
 def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
-    """Compute the attributes of a placement after the plan. In deletion, or with invalid selectors, status stays."""
+    """Compute the attributes of a placement after the plan. In deletion, its status stays; with invalid selectors, all
+    but its first condition.
+    """
     prior = placement.spec.prior_attributes
-    # Unchanged bindings keep their provenance: observed ones stay observed.
+    # Unchanged bindings keep their provenance: observed (on a hub) or predicted.
     prior_bindings = index_by_cluster(placement.spec.prior_bindings)
     recorded_bindings = get_mapping(prior, "bindings")
     provenance = {
@@ -190,7 +192,7 @@ def build_placement_warnings(
             yield from _warn_unscheduled_placement(placement, iterations)
         yield from _warn_old_property_name(placement, iterations)
         for cluster, content in placement.compute_final_resources().items():
-            if content.failure:
+            if content.failure:  # of an override or an envelope
                 text = f"On cluster {cluster}: {content.failure}. This version is not applied there."
                 kind = "envelope-cannot-be-opened" if content.has_envelope_failure else "override-failure"
                 yield _build_warning(placement, kind, text)
@@ -201,7 +203,7 @@ def build_placement_warnings(
         yield from _warn_shared_machines(placement, members)
         for kind, text in find_placement_risks(placement, members):
             yield _build_warning(placement, kind, text)
-        if members_change:
+        if members_change:  # else this plan causes no difference
             yield from _warn_scheduling_drift(placement, iterations)
 
 
@@ -262,7 +264,7 @@ def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
         )
         path, summary = paths[selector_problem.selector], selector_problem.message
         yield _build_warning(placement, "invalid-resource-selectors", text, path, summary=summary)
-        return
+        return  # the hub selects nothing at all
     for number in placement.selection.empty_selectors:
         text = (
             f"{selectors[number].title} selects nothing. No fleet_hub_manifest adds such an object, "
@@ -291,7 +293,7 @@ def _add_observed_namespaces(namespaces: dict[str, set[str]], observed: Observed
     for (_type, key), attributes in observed.placements.items():
         namespace, _, _name = key.rpartition("/")  # "" for a cluster-scoped placement
         names = {namespace}
-        for snapshot in get_list(attributes, "resource_snapshots")[-1:]:
+        for snapshot in get_list(attributes, "resource_snapshots")[-1:]:  # the latest, if any
             texts = [text for text in snapshot["objects"] if '"Namespace"' in text]  # few objects need parsing
             names |= collect_namespace_names(build_manifests(map(json.decode, texts)))
         for cluster, binding in get_mapping(attributes, "bindings").items():
@@ -418,7 +420,7 @@ def _warn_scheduling_drift(placement: PlacementPlan, iterations: PlacementIterat
     if difference.lost_clusters:
         verbs.append(f"drop {', '.join(difference.lost_clusters)}")
     if not verbs:
-        return
+        return  # no difference
     text = (
         f"With the members of this plan, fresh scheduling would {' and '.join(verbs)}. The plan "
         f"moves no binding for it: {explain_kept_bindings(placement)}. `nexusform explain "
@@ -438,7 +440,7 @@ def find_placement_risks(
 ) -> Iterator[tuple[str, str]]:
     """Yield risks of a placement as (id, text): interrupted workloads, volumes left behind, a useless spread."""
     snapshots = placement.snapshot_store.snapshots
-    objects = snapshots[-1].objects if snapshots else placement.selection.manifests
+    objects = snapshots[-1].objects if snapshots else placement.selection.manifests  # of the newest snapshot
     workloads = [manifest for manifest in objects if manifest.kind in _WORKLOAD_KINDS]
     volume_users = [manifest for manifest in objects if _has_persistent_volume_claims(manifest)]
     yield from _find_wave_without_ready_copy(placement, workloads)
@@ -475,7 +477,7 @@ def _find_wave_without_ready_copy(placement: PlacementPlan, workloads: list[Mani
             )
             yield "brief-unavailability", text
             return
-        ready |= set(wave.bound_clusters)
+        ready |= set(wave.bound_clusters)  # before the next wave
 
 
 def _collect_clusters_with_resources(bindings: Iterable[Binding]) -> set[str]:
@@ -494,7 +496,7 @@ def _find_ineffective_spread(
     """Yield a warning, as (id, text), about a spread over locations if all members (at least two) share one."""
     constraints = placement.spec.configuration.effective_policy.spread_constraints
     if all(constraint.topology_key != _LOCATION for constraint in constraints):
-        return
+        return  # no spread over locations
     locations = [member.labels.get(_LOCATION) for member in list_planned_members(members)]  # None without the label
     if None not in locations and len({*locations}) == 1 < len(locations):
         text = (

@@ -77,7 +77,9 @@ def _plan_removal(blocks: BlockPlanner, vms: Iterable[VmObject]) -> DomainPhases
 def _build_fleet_contribution(
     blocks: BlockPlanner, vms: tuple[VmObject, ...], fleet: PlannedFleet, diagnostics: tuple[Diagnostic, ...]
 ) -> DomainPhasesResult:
-    """Combine the planned fleet with rows of excluded (-target) and lost objects, and functions for later questions."""
+    """Combine the planned fleet with rows of excluded objects (-target), the losses of forgotten ones (in place of the
+    plan's rows), and functions for later questions.
+    """
     pods, outcome = fleet.pods, fleet.outcome
     pod_rows = pods.rows
     if not blocks.request.includes_rejections:

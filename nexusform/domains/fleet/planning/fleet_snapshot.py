@@ -213,19 +213,19 @@ class ObservedHub(Struct, frozen=True):
 
 
 def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedHub:
-    """Read the hubs of the configuration's data blocks."""
-    placements: dict[tuple[str, str], Mapping[str, Any]] = {}
+    """Read the hubs of the configuration's data blocks into one; later blocks win. Unread blocks only set a flag."""
+    placements: dict[tuple[str, str], Mapping[str, Any]] = {}  # attributes by resource type and key
     members: dict[str, FleetMember] = {}
-    evictions: set[str] = set()
+    evictions: set[str] = set()  # names of completed ones
     runs: dict[str, RunRecord] = {}
-    approvals: dict[str, frozenset[str]] = {}
-    failed_runs: dict[str, str] = {}
+    approvals: dict[str, frozenset[str]] = {}  # by run
+    failed_runs: dict[str, str] = {}  # reasons by run
     objects: list[Manifest] = []
-    pending_requests: set[str] = set()
-    overrides: dict[str, FleetOverride] = {}
+    pending_requests: set[str] = set()  # names of evictions and keys of runs
+    overrides: dict[str, FleetOverride] = {}  # by name of their snapshot
     current_overrides: list[FleetOverride] = []
-    budgets: dict[str, PlacementDisruptionBudget] = {}
-    run_overrides: dict[str, Mapping[str, Sequence[str]]] = {}
+    budgets: dict[str, PlacementDisruptionBudget] = {}  # by placement
+    run_overrides: dict[str, Mapping[str, Sequence[str]]] = {}  # names of override snapshots by run and cluster
     types = request.registries.resource_types
     for _, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
         overrides |= _index_overrides_by_snapshot_name(attributes, types)
@@ -259,7 +259,7 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
         approvals=approvals,
         failed_runs=failed_runs,
         objects=tuple(objects),
-        pending_requests=frozenset(pending_requests - evictions - runs.keys()),
+        pending_requests=frozenset(pending_requests - evictions - runs.keys()),  # without those processed
         overrides=overrides,
         run_overrides=run_overrides,
         current_overrides=tuple(current_overrides),
@@ -280,7 +280,7 @@ def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diag
     resources = chain.from_iterable(module.resources.values() for module in iterate_modules(request.configuration.root))
     for name in sorted({block.provider for block in resources if block.mode != "data"}):
         identity = get_mapping(request.systems.get(name, {}), "identity")
-        if "uids" in identity:
+        if "uids" in identity:  # a provider of a hub
             urls[f'provider "{name}"'] = str(identity.get("url"))
     if len(set(urls.values())) < 2:
         return []
@@ -294,9 +294,9 @@ def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diag
 
 
 def add_bound_members(observed: ObservedHub, instances: Iterable[InstanceState]) -> ObservedHub:
-    """Return the hub. If it could not be read, its members are those with bindings, only known by name."""
+    """Return the hub. If it could not be read, its members are those with bindings (state, hub), only known by name."""
     if not observed.is_unread or observed.members:
-        return observed
+        return observed  # it lists its members
     recorded = [item.current.attributes for item in instances if item.current is not None]
     placements = (*recorded, *observed.placements.values())
     names = {name for attributes in placements for name in get_mapping(attributes, "bindings")}
@@ -332,7 +332,7 @@ def _index_overrides_by_snapshot_name(
 def _read_objects(
     observed: Mapping[str, Any], types: Mapping[str, ResourceType], maps: Mapping[str, str], kind: type[T]
 ) -> Iterator[T]:
-    """Yield the manifests in attributes of a hub (`maps`: with their resource types) as fleet objects of a class."""
+    """Yield the manifests in attributes of a hub as fleet objects of a class; `maps`: resource type by attribute."""
     for name, resource_type in maps.items():
         for manifest in get_mapping(observed, name).values():
             metadata = json.decode(manifest)["metadata"]

@@ -111,7 +111,7 @@ def merge_applied_objects(
             continue
         body = _merge_field(observed_manifest.body, previous_manifest.body, manifest.body)
         applied = build_changed_manifest(body, manifest)
-        # Fields added by the server do not count as those of other managers.
+        # Fields added by the server do not count as those of other managers. None: an object no longer readable.
         if applied is None or compute_comparable_hash(applied) == compute_comparable_hash(manifest):
             applied = manifest
         yield applied
@@ -138,8 +138,8 @@ def _merge_mapping(
         if name in configured:
             merged[name] = _merge_field(value, previous.get(name), configured[name])
         elif name not in previous:
-            merged[name] = value
-        elif isinstance(value, Mapping) and isinstance(previous[name], Mapping):
+            merged[name] = value  # of another manager
+        elif isinstance(value, Mapping) and isinstance(previous[name], Mapping):  # may have fields of others
             foreign_fields = _merge_mapping(value, previous[name], {})
             merged |= {name: foreign_fields} if foreign_fields else {}
     return {**merged, **{name: value for name, value in configured.items() if name not in merged}}

@@ -95,14 +95,14 @@ def assign_object_owners(placement_bindings: Sequence[PlacementBindings], shared
 def _record_ownership_conflicts(
     contenders: Sequence[_OwnershipCandidate], cluster: str, results: Mapping[str, ObjectOwnership]
 ) -> None:
-    """Determine an object's owner: the oldest placement with it, or the first. Others get a conflict or duplicate."""
+    """Determine an object's owner: the oldest placement with it, or the first. Record all conflicts in `results`."""
     current_owners = [contender.placement for contender in contenders if contender.is_existing]
     owner = min(current_owners, key=lambda p: p.spec.creation_order) if current_owners else contenders[0].placement
     for contender in contenders:
         placement = contender.placement
         if placement is owner:
-            continue
-        if contender.is_kept:
+            continue  # no conflict
+        if contender.is_kept:  # not rolled out in this plan, so no conflict yet
             duplicates = results[placement.address].duplicates
             duplicates.setdefault(cluster, {})[contender.object] = owner.spec.address
             continue
@@ -127,7 +127,7 @@ class _OwnershipCandidate(Struct, frozen=True):
 def _list_shared_objects_of_placement(
     placement: PlacementPlan, binding: Binding, reached: AbstractSet[str], objects: frozenset[ObjectIdentity]
 ) -> Iterator[_OwnershipCandidate]:
-    """Yield the shared objects wanted by a placement on a cluster; `reached` are the clusters of its rollout."""
+    """Yield the shared `objects` wanted by a placement on a cluster; `reached` are the clusters of its rollout."""
     is_released = binding.cluster in placement.released_clusters  # its objects are removed before
     content_before = None if is_released else placement.current.applied.on_cluster.get(binding.cluster)
     objects_before = collect_object_identities(content_before.manifests) if content_before is not None else frozenset()

@@ -155,7 +155,7 @@ def find_override_conflicts(overrides: Sequence[tuple[FleetOverride, bool]]) -> 
     KubeFleet pkg/webhook and pkg/utils/validator, {clusterresourceoverride,resourceoverride}.go.
     """
     conflicts: dict[int, list[tuple[int | None, str]]] = {}
-    owners: dict[tuple[str, ObjectSelector], str] = {}
+    owners: dict[tuple[str, ObjectSelector], str] = {}  # names of overrides by namespace and selector
     counts: Counter[str] = Counter()  # by namespace, "" for cluster overrides
     new_flags = [is_new for _, is_new in overrides]
     for position in sorted(range(len(overrides)), key=new_flags.__getitem__):  # existing ones first
@@ -186,7 +186,7 @@ def render_resources(
     if not overrides:
         return RenderedResources(tuple(manifests))
     rendered: list[Manifest] = []
-    changes: list[Any] = []
+    changes: list[Any] = []  # filled by _apply_object_overrides
     for manifest, envelope in _iterate_with_envelope(manifests):
         try:
             changed_manifest = _apply_object_overrides(manifest, overrides, cluster, labels, changes)
@@ -199,7 +199,7 @@ def render_resources(
     if not changes:
         return RenderedResources(tuple(manifests))
     text = json.dumps(changes, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return RenderedResources(tuple(rendered), sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+    return RenderedResources(tuple(rendered), digest=sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
 
 
 def expand_envelopes(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
@@ -408,7 +408,7 @@ def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
     elif isinstance(target, list):
         _apply_patch_to_list(target, last, patch, value)
     else:
-        path = patch.path if patch.operation == "replace" else f'"{patch.path}"'
+        path = patch.path if patch.operation == "replace" else f'"{patch.path}"'  # quoted as by the hub
         raise PatchError(f"{patch.operation} operation does not apply: doc is missing path: {path}: {_MISSING_VALUE}")
 
 

@@ -154,12 +154,12 @@ def _build_feasibility_row(
 def _list_added_nodes(vms: Iterable[VmObject], row: Feasibility, outcome: FleetOutcome) -> Iterator[_AdditionalNodes]:
     """Yield the additional nodes of a row by pool, as far as site and pool are known."""
     if not row.missing_pools:
-        return
+        return  # none are needed
     cluster = outcome.clusters[row.cluster]
     for vm_object in vms:
         demand, site = vm_object.request.demand, vm_object.request.site
         if demand is None or site is None or demand.cluster_id != cluster.id:
-            continue
+            continue  # removed, or of another cluster
         for pool_demand in demand.pools:
             if pool_demand.pool in row.missing_pools:
                 standalone = build_standalone_demand(pool_demand.sku, pool_demand.constraints)
@@ -184,7 +184,7 @@ def _evaluate_site_capacity(addition: _AdditionalNodes, additions: Iterable[_Add
     for other in same_sku:
         key = other.cluster_id, other.pool
         largest[key] = max(largest.get(key, 0), other.count)
-    if sum(largest.values()) > addition.free.maximum:
+    if sum(largest.values()) > addition.free.maximum:  # `free` is an interval
         return "no"
     is_enough = sum(other.count for other in same_sku) <= addition.free.minimum
     # VMs of other sizes use the same machines, so the numbers of free VMs do not add up.
@@ -231,8 +231,8 @@ def _build_count_fix(
         texts.append(f"{argument} = {count:,} (now {existing:,}) in pool {demand.pool} of {address}")
         counts.append({"address": str(address), "pool": demand.pool, argument: count, "sku": demand.sku.name})
         edits.append(ArgumentAdjustment(address, demand.count_path, count))
-    bindings = frozenset((row.placement, row.cluster) for row in rows)  # solved, and running afterwards
-    return ProposedFix("count", format_list(texts), tuple(edits), bindings, bindings, {"counts": counts})
+    bindings, text = frozenset((row.placement, row.cluster) for row in rows), format_list(texts)
+    return ProposedFix("count", text, tuple(edits), solves=bindings, runs=bindings, change={"counts": counts})
 
 
 def _find_pool(vms: Iterable[VmObject], cluster_id: str, pool: str) -> tuple[Address, PoolDemand] | None:
@@ -240,7 +240,7 @@ def _find_pool(vms: Iterable[VmObject], cluster_id: str, pool: str) -> tuple[Add
     for vm_object in vms:
         demand = vm_object.request.demand
         if demand is None or demand.cluster_id != cluster_id:
-            continue
+            continue  # removed, or of another cluster
         for pool_demand in demand.pools:
             if pool_demand.pool == pool and pool_demand.count_path:
                 return vm_object.instance.address, pool_demand
@@ -277,7 +277,7 @@ def _can_use_pick_fixed(placement: PlacementPlan) -> bool:
 
 
 def _list_clusters_with_capacity(placement: PlacementPlan, outcome: FleetOutcome, pods: PodPhase) -> list[str]:
-    """Return the other clusters with capacity for the pods of a placement, the largest capacity first."""
+    """Return the clusters with capacity for a placement but not selected by it, the largest capacity first."""
     workloads = collect_workloads(placement.selection.manifests).workloads
     selected = collect_clusters(placement.bindings)
     candidates: list[tuple[int, str]] = []
@@ -326,7 +326,7 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
 
 
 def _get_editable_policy(placement: PlacementPlan) -> Mapping[str, Any] | None:
-    """Return the policy block, a PickAll for a new placement without one; None if in a manifest, or else absent."""
+    """Return the policy block, a PickAll for a new placement without one; None if in a manifest, or for another one."""
     config = get_mapping(placement.spec.instance.config)
     policy = config.get("policy")
     if policy is None and placement.spec.is_new and not config.get("manifest"):

@@ -147,11 +147,11 @@ def plan_after_staged_runs(
 ) -> PlacementIterations:
     """Predict the pods of staged runs, and plan placements queued by changed free resources of members."""
     for placement in placements:
-        if placement.spec.is_external:
+        if placement.spec.is_external:  # predict the pods of clusters changed by a run again
             iterations.placed.difference_update((placement.address, name) for name in placement.rollout.clusters)
     update_pod_predictions(placements, members, pods, iterations)
     if not _recompute_member_resource_usage(members, pods):
-        return iterations
+        return iterations  # no free resources changed
     previous_members = list(iterations.member_list.members)
     return _plan_until_stable(placements, members, pods, previous_members, iterations, has_edits=False)
 
@@ -285,11 +285,11 @@ def _predict_binding_pods(
     pods: FleetPodPredictor,
     placed: set[tuple[str, str]],
 ) -> None:
-    """Predict the pods of a binding with resources; record them in its placement, and the binding in `placed`."""
+    """Predict the pods of a binding with resources after the rollout to `reached`, and record pods and binding."""
     cluster = binding.cluster
     resources = placement.compute_resources(binding, reached)
     if resources is None:
-        return
+        return  # nothing is applied there
     placed.add((placement.address, cluster))
     previous_resources = placement.current.applied.on_cluster.get(cluster)
     prior_workloads = get_mapping(placement.spec.prior_attributes, "workloads")
@@ -352,12 +352,12 @@ def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tup
     bound_clusters = collect_clusters(placement.bindings)
     candidates = set(member_list.positions) if picks_all else set(rejections)
     stale_names = sorted(candidates.intersection(member_list.positions) - bound_clusters)
-    eligible = _select_individually_eligible_members(placement, member_list) if stale_names else 0
+    eligible = _select_individually_eligible_members(placement, member_list) if stale_names else 0  # bit mask
     changes: list[MemberChange] = []
     for name in stale_names:
-        member = member_list.members[member_list.positions[name]]
-        trigger = _find_change_of_rejection(rejections.get(name))
-        if trigger is not None and not member.is_leaving and eligible >> member_list.positions[name] & 1:
+        position = member_list.positions[name]
+        trigger = _find_change_of_rejection(rejections.get(name))  # None: its rejection is not obsolete
+        if trigger is not None and not member_list.members[position].is_leaving and eligible >> position & 1:
             changes.append(MemberChange(name, trigger))
     return tuple(changes)
 

@@ -79,12 +79,11 @@ from nexusform.scheduling.placement_decision import Rejection
 def plan_placements(
     blocks: BlockPlanner, evaluation: Evaluation, clusters: Mapping[str, NodeCluster], pods: FleetPodPredictor
 ) -> FleetOutcome:
-    """Plan members and hub objects, bindings until stable, runs and rollouts. `clusters` are possible ones by id."""
+    """Plan members, hub objects, bindings, staged runs and rollouts. `clusters` are those with known nodes, by id."""
     observed = read_observed_hub(blocks.request, evaluation)
-    observed = add_bound_members(observed, blocks.prior.instances.values())
-    missing_members = find_missing_members(blocks.prior, blocks.request.registries)
-    instances_so_far = blocks.instances.values()
-    members, diagnostics = build_members(instances_so_far, clusters, pods, observed.members, missing_members)
+    observed = add_bound_members(observed, blocks.prior.instances.values())  # of an unread hub
+    missing_members = find_missing_members(blocks.prior, blocks.request.registries)  # not found by a provider
+    members, diagnostics = build_members(blocks.instances.values(), clusters, pods, observed.members, missing_members)
     hub = build_planned_hub(blocks.instances.values(), observed)
     diagnostics += hub.diagnostics
     diagnostics += find_several_hubs(blocks.request, evaluation)
@@ -103,11 +102,12 @@ def plan_placements(
         spec, problems = _build_instance_spec(instance, blocks, evaluation, observed)
         diagnostics += problems
         if spec is None:
-            continue
+            continue  # removed, or with reported errors
         placements.append(create_placement_plan(spec, *select_placement_resources(spec, hub, member_clusters)))
         if recreated_workloads and not spec.is_external:  # with staged runs, a run distributes hub changes
             pods.recreate_workloads(spec.address, recreated_workloads)
-    diagnostics += execute_evictions({placement.key: placement for placement in placements}, hub)
+    by_key = {placement.key: placement for placement in placements}
+    diagnostics += execute_evictions(by_key, hub)
     iterations = run_iterations(placements, members, pods, hub.collect_direct_objects(members), blocks.request.progress)
     diagnostics += execute_runs(placements, hub, iterations.member_list)
     iterations = plan_after_staged_runs(placements, members, pods, iterations)
@@ -121,9 +121,8 @@ def plan_placements(
     rejections = iterations.list_rejections(placements) if blocks.request.includes_rejections else {}
     rows = _build_all_binding_rows(blocks.instances.values(), by_address, members, rejections)
     rollouts = chain.from_iterable(placement.rollout.timelines for placement in placements)
-    by_key = {placement.key: placement for placement in placements}
-    step_order, late_overrides = compute_step_order(blocks.instances.values(), by_key, hub)
-    diagnostics += late_overrides
+    step_order, late_override_warnings = compute_step_order(blocks.instances.values(), by_key, hub)
+    diagnostics += late_override_warnings
     diagnostics += check_step_order(step_order, blocks.instances, blocks.order)
     return FleetOutcome(
         rows=tuple(rows),
@@ -152,7 +151,7 @@ def _evaluate_placement_block(
     diagnostics: list[Diagnostic] = []
     for instance in expanded.instances:
         if not instance.is_configured:
-            continue
+            continue  # removed, so without arguments
         diagnostics += blocks.evaluate(instance, evaluation)
         for path in find_unknown_placement_arguments(instance):
             instance.is_invalid = True
@@ -177,13 +176,13 @@ def _evaluate_placement_block(
 def _build_instance_spec(
     instance: Instance, blocks: BlockPlanner, evaluation: Evaluation, observed: ObservedHub
 ) -> tuple[PlacementSpec | None, list[Diagnostic]]:
-    """Build the spec of an instance; None if it is removed or has errors. Forbidden changes make it invalid."""
+    """Build the spec of an instance; None if it is removed or has errors. A change forbidden by a hub is an error."""
     if not instance.is_configured or instance.is_invalid or instance.config is None:
         return None, []
     configuration = build_merged_placement(instance, instance.config)
     blocks.set_predicted_action(instance, evaluation)
     spec = build_placement_spec(instance, configuration, observed.get_placement(instance))
-    recorded = blocks.request.state.instances.get(instance.address)
+    recorded = blocks.request.state.instances.get(instance.address)  # in state before the refresh
     if recorded is not None and recorded.current is not None:
         spec = replace(spec, recorded_bindings=read_bindings(recorded.current.attributes))
     problems = list(_check_immutable_changes(spec))
@@ -240,9 +239,9 @@ def _finish_instance(
 ) -> None:
     """Set the final values of an instance after all iterations; `placement` is None if it is removed or has errors."""
     if placement is not None:
-        record_cluster_resources(placement, blocks.request.state.serial + 1)
+        record_cluster_resources(placement, serial=blocks.request.state.serial + 1)
         blocks.decide_action(instance, compute_final_attributes(placement), evaluation)
-    elif instance.is_configured:
+    elif instance.is_configured:  # with errors: computed values are not predicted
         blocks.decide_action(instance, {}, evaluation)
     blocks.add_instance(instance, evaluation)
 
@@ -256,7 +255,7 @@ def _build_all_binding_rows(
     """Build the rows of all bindings; `rejections` are the reasons against members not picked, by placement."""
     for instance in instances:
         if instance.type.kind is not PlanningKind.PLACEMENT:
-            continue
+            continue  # no bindings
         if instance.is_removed or instance.is_replaced:
             yield from build_removed_rows(instance)
         placement = placements.get(instance.address)  # None if removed or with errors
@@ -289,7 +288,7 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
 
 
 def _build_eviction_target(placement: PlacementPlan, *, is_replaced: bool) -> EvictionTarget:
-    """Build an eviction's target. Earlier evictions of this plan count, unless their bindings are replaced by then."""
+    """Build the input for deciding on an eviction. Earlier ones of this plan count unless replaced by then."""
     bindings = placement.bindings
     for _name, eviction in () if is_replaced else placement.evictions:
         bindings = apply_eviction(eviction, bindings)
@@ -314,7 +313,7 @@ def _check_pick_all_budgets(placements: Mapping[str, PlacementPlan], hub: Planne
     for placement_key, (instance, budget) in hub.budgets.items():
         placement = placements.get(placement_key)
         if placement is None or placement.spec.configuration.placement_type is not PlacementType.PICK_ALL:
-            continue
+            continue  # not of this plan, or without special rules
         known_problems = check_disruption_budget(budget.budget, placement_type=None)
         for problem in check_disruption_budget(budget.budget, PlacementType.PICK_ALL):
             if problem not in known_problems:  # validation of the budget itself reports these
@@ -323,7 +322,7 @@ def _check_pick_all_budgets(placements: Mapping[str, PlacementPlan], hub: Planne
 
 
 def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
-    """Plan the rolling updates of placements wave by wave, and write the results to these; warn about blocked ones."""
+    """Plan the rolling updates of placements wave by wave, and record the results in them; warn about blocked ones."""
     for placement in placements:
         if placement.spec.is_external:  # rolled out by staged runs
             continue
@@ -353,7 +352,7 @@ def _warn_bindings_of_departed_members(placement: PlacementPlan, departed: Seque
     prior_states = {binding.cluster: binding.state for binding in placement.spec.prior_bindings}
     staying = [cluster for cluster in departed if prior_states.get(cluster) is not BindingState.UNSCHEDULED]
     if not staying:
-        return
+        return  # Unscheduled before this plan
     key, rolling = placement.key, placement.spec.configuration.rolling_update
     noun, verb = select_word_form(len(staying), "binding", "bindings"), select_word_form(len(staying), "stays", "stay")
     text = (

@@ -71,7 +71,7 @@ class SchedulingResult(Struct, frozen=True):
     def append_scheduling_cycles(
         self, result: CycleResult, triggers: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
     ) -> SchedulingResult:
-        """Return the result extended by a chain of cycles from the bindings `start`; without picks, triggers stay."""
+        """Return the result extended by a chain of cycles from the bindings `start`, recorded after picks only."""
         pick_triggers, release_triggers = dict(self.pick_triggers), dict(self.release_triggers)
         for change in result.changes:
             trigger = find_change_trigger(change, triggers)
@@ -210,7 +210,7 @@ class PlacementPlan(Struct):
         """Whether bindings are missing, removed by another process: reported by the hub, or fewer than expected."""
         if self.missing_clusters:
             return True
-        if self.spec.is_new or not self.scheduling.is_fulfilled:  # never complete
+        if self.spec.is_new or not self.scheduling.is_fulfilled:  # it never had all
             return False
         expected_count = self.spec.policy_snapshot.number_of_clusters or 0  # None for a PickAll: any number
         policy = self.spec.configuration.effective_policy
@@ -284,7 +284,7 @@ class PlacementPlan(Struct):
     def compute_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
         """Return a cluster's resources after the rollout to `reached`, without objects of others; None for none."""
         resources = self._compute_own_resources(binding, reached)
-        conflicts = self.ownership.conflicts.get(binding.cluster, {})
+        conflicts = self.ownership.conflicts.get(binding.cluster, {})  # by object with another owner
         if resources is None or not (conflicts or resources.conflicting_objects):
             return resources
         wanted = [(get_object_identity(manifest), manifest) for manifest in self.list_wanted_objects(binding, reached)]
@@ -293,9 +293,9 @@ class PlacementPlan(Struct):
         return replace(resources, manifests=manifests, conflicting_objects=conflicting_objects)
 
     def list_wanted_objects(self, binding: Binding, reached: AbstractSet[str]) -> tuple[Manifest, ...]:
-        """Return the objects on a cluster if there were no other owners: its own ones, and those in conflict before."""
+        """Return the objects on a cluster as if there were no other owners: the placement's, and those in conflict."""
         resources = self._compute_own_resources(binding, reached)
-        if resources is None:
+        if resources is None:  # nothing is applied there
             return ()
         manifests = tuple(expand_envelopes(resources.manifests))
         rendered = self.snapshot_store.render_cluster(binding.resource_snapshot, binding.cluster)
@@ -308,12 +308,14 @@ class PlacementPlan(Struct):
         return (*manifests, *conflicting)
 
     def _compute_own_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
-        """Return a cluster's resources regardless of other owners: new ones if reached by the rollout; or None."""
+        """Return a cluster's resources, objects of other owners included: new ones if the rollout reaches it, else the
+        former ones; None without any.
+        """
         if not binding.has_resources:
             return None
         cluster = binding.cluster
         previous = None if cluster in self.released_clusters else self.current.applied.on_cluster.get(cluster)
-        if cluster not in reached and not self.spec.switches_to_applying:
+        if cluster not in reached and not self.spec.switches_to_applying:  # from ReportDiff, without a rollout
             return previous
         rendered = self.snapshot_store.render_cluster(binding.resource_snapshot, cluster)
         if rendered is None:  # no such snapshot or member
@@ -325,13 +327,13 @@ class PlacementPlan(Struct):
     def project_rollout(self) -> RolloutProjection:
         """Return the projected rolling update of the current bindings, computed once for these."""
         if self.is_left_unchanged:
-            return RolloutProjection((), self.bindings)
+            return RolloutProjection(waves=(), bindings=self.bindings)
         if self._projection is None or self._projection[0] is not self.bindings:  # (bindings, projection)
             configuration, latest = self.spec.configuration, self.snapshot_store.snapshots[-1]
             target = compute_rollout_target(
                 configuration.policy, self.spec.policy_snapshot.number_of_clusters, self.bindings
             )
-            # Waiting clusters count as available later.
+            # Clusters only waiting to be ready count as available, since they become so; departed ones do not.
             readiness = Readiness(
                 unready_clusters=self.departed_clusters,
                 never_ready_clusters=self.failing_clusters,
@@ -360,12 +362,12 @@ class PlacementPlan(Struct):
             failure_states.remove(FAILED)  # no longer applied, so apply failures end
         failed_on_hub = self._find_observed_clusters(failure_states)
         by_overriding = self.current.applied.failed_clusters
-        by_applying = frozenset() if effective.is_report_only else self.selection.clusters.failing
+        by_applying = frozenset() if effective.is_report_only else self.selection.clusters.failing  # as configured
         return frozenset(failed_on_hub | by_overriding | by_applying)
 
     @property
     def clusters_with_unknown_rollout(self) -> frozenset[str]:
-        """Bound clusters changed by the scheduler after their run; a hub reports their rollout as unknown."""
+        """Bound clusters with an unknown rollout: reported so before, or changed by the scheduler since their run."""
         prior = {binding.cluster: binding for binding in self.spec.prior_bindings if binding.has_resources}
         statuses = get_list(self.spec.prior_attributes, "placement_statuses")
         unknown_statuses = [status for status in statuses if _has_condition(status, "RolloutStarted", "Unknown")]

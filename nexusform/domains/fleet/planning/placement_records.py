@@ -42,7 +42,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     compute_fingerprint,
     format_canonical_json,
 )
-from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, has_unknown_part
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text, has_unknown_part
 
 SNAPSHOTS: Final = "snapshots"
 _CONTENT, _BODIES = "content", "bodies"
@@ -254,8 +254,7 @@ def list_cluster_objects(
 
 
 def read_bindings(attributes: Mapping[str, Any] | None) -> tuple[Binding, ...]:
-    """Return the bindings of an object in state, by cluster name; none without one."""
-    bindings = get_value_at_path(attributes, "bindings")
+    """Return the bindings of an object in state, in the order of cluster names; () without the attribute."""
     return tuple(
         Binding(
             cluster=cluster,
@@ -267,7 +266,7 @@ def read_bindings(attributes: Mapping[str, Any] | None) -> tuple[Binding, ...]:
             resource_snapshot=_read_integer(values.get("resource_snapshot")),
             is_deleting=values.get("deleting") is True,  # only a hub shows that
         )
-        for cluster, values in (sorted(bindings.items()) if isinstance(bindings, Mapping) else ())
+        for cluster, values in sorted(get_mapping(attributes, "bindings").items())
     )
 
 
@@ -385,7 +384,7 @@ def read_scheduling(attributes: Mapping[str, Any], bindings: Iterable[Binding]) 
     by_cluster = index_by_cluster(bindings)
     cluster_names = [get_text(status, "cluster_name") for status in statuses]
     unselected = [
-        Decision("", False, str(status["conditions"][0]["message"]))
+        Decision("", is_selected=False, reason=str(status["conditions"][0]["message"]))
         for status in statuses
         if not status.get("cluster_name") and status.get("conditions")  # a position without a cluster
     ]

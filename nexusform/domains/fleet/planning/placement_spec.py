@@ -68,9 +68,8 @@ class PlacementSpec(Struct, frozen=True):
         """Whether the scheduler processes the placement for the first time: it is new, or an existing one was never
         scheduled (no bindings, and pending on its hub or without a policy snapshot).
         """
-        if self.is_new or self.prior_bindings:
-            return self.is_new
-        return self.is_pending or read_policy_snapshot(self.prior_attributes) is None
+        is_unprocessed = self.is_pending or read_policy_snapshot(self.prior_attributes) is None
+        return self.is_new or (is_unprocessed and not self.prior_bindings)
 
     @property
     def is_pending(self) -> bool:
@@ -149,7 +148,7 @@ def build_placement_spec(
     attributes = {**recorded, **observed_attributes}
     previous = build_merged_placement(instance, attributes) if attributes else None
     bindings = read_bindings(attributes)
-    last_snapshot = read_policy_snapshot(attributes)
+    last_snapshot = read_policy_snapshot(attributes)  # None for a new placement
     snapshot = build_next_snapshot(last_snapshot, configuration.policy)
     earlier_snapshot = last_snapshot or snapshot  # without an earlier snapshot, nothing changed
     earlier_number, number = earlier_snapshot.number_of_clusters, configuration.number_of_clusters

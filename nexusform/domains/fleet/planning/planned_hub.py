@@ -162,7 +162,7 @@ class PlannedHub(Struct, dict=True):
         self.diagnostics += check_immutable_fields(instance, fleet_object)
         match fleet_object:
             case HubObjects():
-                self._add_directly_applied_objects(instance, fleet_object)
+                self._add_manifest_objects(instance, fleet_object)
             case FleetOverride():
                 self.overrides.append(self._assign_snapshot_number(instance, fleet_object))
                 self.override_instances.append(instance)
@@ -171,7 +171,7 @@ class PlannedHub(Struct, dict=True):
             case FleetEviction() if (
                 instance.action in _CREATE_ACTIONS or fleet_object.name in self.observed.pending_requests
             ):
-                if fleet_object.name not in self.observed.evictions:  # completed on the hub already
+                if fleet_object.name not in self.observed.evictions:  # else completed on the hub already
                     self.evictions.append((instance, fleet_object))
             case FleetUpdateStrategy():
                 self.strategies[fleet_object.key] = fleet_object
@@ -181,7 +181,7 @@ class PlannedHub(Struct, dict=True):
                 self.approvals.setdefault(fleet_object.run_key, set()).add(fleet_object.name)
                 if instance.action in _WRITE_ACTIONS:
                     self.resumed_runs.add(fleet_object.run_key)
-            case _:  # members, placements, and requests without approval
+            case _:  # members, placements, earlier evictions, and requests without approval
                 return
 
     def collect_direct_objects(
@@ -196,12 +196,12 @@ class PlannedHub(Struct, dict=True):
                 member_objects |= {get_object_identity(m): (str(instance.address), m) for m in manifests}
         return by_member
 
-    def _add_directly_applied_objects(self, instance: Instance, objects: HubObjects) -> None:
+    def _add_manifest_objects(self, instance: Instance, objects: HubObjects) -> None:
         """Add the objects of a manifest to its cluster, or else to the hub, and the findings about its envelopes."""
         if objects.cluster_id:
             self.direct_objects.setdefault(objects.cluster_id, []).append((instance, objects.manifests))
         else:
-            deleting = find_deleting_objects(instance)  # never selected
+            deleting = find_deleting_objects(instance)  # on the hub: never selected
             kept = tuple(m for m in objects.manifests if "/".join(get_object_identity(m)) not in deleting)
             self.manifests += self._merge_applied_fields(instance, kept)
             self.configured_objects.append((instance, objects.manifests))
@@ -230,7 +230,7 @@ class PlannedHub(Struct, dict=True):
             latest = replace(recorded, snapshot=_get_prior_override_snapshot_number(instance))
         else:
             return override  # new: 0
-        is_unchanged = replace(latest, snapshot=0) == override
+        is_unchanged = replace(latest, snapshot=0) == override  # a planned one has no number yet
         number = latest.snapshot if is_unchanged else latest.snapshot + 1
         if number:  # 0 is not recorded
             instance.private = {**instance.prior_note, OVERRIDE_SNAPSHOT: number}
@@ -300,7 +300,7 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
     hub = PlannedHub(observed=observed)
     for instance in instances:
         if instance.type.build_fleet_object is None:
-            continue
+            continue  # a type of another domain
         if instance.before is not None:
             hub.prior_instances.append(instance)
         if not instance.is_removed and not instance.is_invalid and instance.planned is not None:  # None: excluded
@@ -316,7 +316,7 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
 
 
 def _find_unmanaged_overrides(hub: PlannedHub) -> Iterator[FleetOverride]:
-    """Yield the hub's unmanaged overrides with their snapshot numbers."""
+    """Yield the overrides on the hub outside configuration and state, with their snapshot numbers (0: none)."""
     managed = {override.key for override in (*hub.overrides, *hub.prior_objects.overrides)}
     latest: dict[str, int] = {}  # snapshot numbers by key
     for snapshot in hub.observed.overrides.values():
@@ -356,7 +356,7 @@ def _warn_missing_namespaces(hub: PlannedHub) -> Iterator[Diagnostic]:
 
 def _check_override_conflicts(hub: PlannedHub) -> Iterator[Diagnostic]:
     """Yield errors for overrides rejected by a hub because of other overrides."""
-    new_flags = [instance.action in _CREATE_ACTIONS for instance in hub.override_instances]
+    new_flags = [instance.action in _CREATE_ACTIONS for instance in hub.override_instances]  # as hub.overrides
     for position, problems in find_override_conflicts(list(zip(hub.overrides, new_flags, strict=True))).items():
         instance = hub.override_instances[position]
         namespaced = bool(hub.overrides[position].namespace)

@@ -42,7 +42,7 @@ def build_planned_member(
     observed_member = observed[configuration.name]
     removed_labels = previous_member.labels.keys() - configuration.labels.keys()  # from the configuration
     labels = {name: value for name, value in observed_member.labels.items() if name not in removed_labels}
-    has_taints = bool(configuration.taints or previous_member.taints)  # a list with one owner
+    has_taints = bool(configuration.taints or previous_member.taints)  # one owner sets the whole list
     return replace(
         observed_member,
         labels={**labels, **configuration.labels},
@@ -126,9 +126,9 @@ def _find_previous_member(instance: Instance, planned: Member, observed: Mapping
     Without a note, a member in state counts as unchanged.
     """
     if planned.name in observed and not instance.is_replaced:
-        return build_member(observed[planned.name], None, (0, 0))
+        return build_member(observed[planned.name], cluster=None, requests=(0, 0))
     note = instance.prior_note
-    if instance.prior is None or instance.is_replaced or note.get("seen") is False:  # UNPROCESSED
+    if instance.prior is None or instance.is_replaced or note.get("seen") is False:  # new, or UNPROCESSED
         return None
     return parse_member_record(planned.name, note) if note else planned
 

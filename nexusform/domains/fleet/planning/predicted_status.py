@@ -44,7 +44,7 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
         is_reprocessed = placement.current.is_selection_changed and _has_stale_status(placement)
         if not is_reprocessed and not placement.has_changes and not _has_new_apply_failure(placement):
             return prior_status
-        scheduling = read_scheduling(prior, placement.bindings)
+        scheduling = read_scheduling(prior, placement.bindings)  # the result of the last cycle stays
     status = build_placement_status(
         scheduling,
         placement.spec.configuration.policy,
@@ -61,7 +61,7 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
     if placement.spec.is_external and not placement.rollout.clusters and is_repicked:
         # With unchanged clusters a hub keeps its rollout status, also of evicted clusters, until a run or
         # another change. Seen on a running hub.
-        conditions = [*conditions[:1], *get_list(prior, "conditions")[1:]]
+        conditions = [*conditions[:1], *get_list(prior, "conditions")[1:]]  # the first one is Scheduled
         if not placement.spec.spec_changed and not placement.current.is_selection_changed:
             statuses = prior.get("placement_statuses") or statuses
     return {"conditions": conditions, "placement_statuses": statuses}
@@ -80,7 +80,7 @@ def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
     if not is_managed or placement.spec.prior_attributes.get("conditions") is None:  # no status to keep
         return False
     previous, configuration = placement.spec.previous_configuration, placement.spec.configuration
-    if previous is None or placement.current.resources_changed:
+    if previous is None or placement.current.resources_changed:  # new, or with other objects
         return False
     is_same_configuration = replace(previous, accepts_old_names=configuration.accepts_old_names) == configuration
     return is_same_configuration and not placement.has_changes and not _has_new_apply_failure(placement)
@@ -107,7 +107,7 @@ def _has_new_apply_failure(placement: PlacementPlan) -> bool:
     reported = {cluster for cluster, item in _list_prior_conditions(placement, "Applied") if item["status"] == FALSE}
     bound = {b.cluster for b in placement.spec.prior_bindings if b.state is BindingState.BOUND}
     with_applied_step = bound - placement.current.applied.failed_clusters  # after a failed override, nothing is applied
-    return bool(failing & with_applied_step - reported)
+    return bool(failing & (with_applied_step - reported))
 
 
 def _sort_status_clusters(placement: PlacementPlan, status: PlacementStatus) -> PlacementStatus:
@@ -125,12 +125,12 @@ def _sort_status_clusters(placement: PlacementPlan, status: PlacementStatus) -> 
 
 
 def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
-    """Return the progress of each bound cluster."""
+    """Return the progress of the rollout on each picked cluster."""
     compute_progress = _compute_staged_progress if placement.spec.is_external else _compute_rolling_progress
     final_resources = placement.compute_final_resources()
     apply_failing = placement.clusters_failing_apply
     is_report_only = placement.spec.configuration.is_report_only
-    # Namespaced placements prefix the name with their namespace.
+    # Name of the hub's Work (the objects for one member); namespaced placements prefix it with their namespace.
     work_name = f"{placement.key.replace('/', '.')}-work"
     by_cluster = {}
     for cluster, progress in compute_progress(placement).items():
@@ -153,17 +153,17 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
 
 
 def _compute_rolling_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
-    """Return the progress of each bound cluster under a rolling update to the latest version."""
+    """Return the progress of each picked cluster under a rolling update to the latest snapshot."""
     progress = compute_rollout_progress(placement.bindings, placement.snapshot_store.snapshots[-1].index)
     for cluster in placement.rollout.blocked_clusters:
-        # Blocked clusters with the latest version only wait for override changes.
+        # Blocked clusters with the latest snapshot only wait for override changes.
         if cluster in progress and progress[cluster].rollout_started == TRUE:
             progress[cluster] = replace(progress[cluster], rollout_started=FALSE, is_blocked=True)
     return progress
 
 
 def _compute_staged_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
-    """Return the progress of each picked cluster under staged runs: rolled out if bound, else unknown."""
+    """Return the progress of each picked cluster under staged runs: rolled out if bound or just reached, or unknown."""
     run_texts: dict[str, str] = {}  # of the last run by cluster
     for cluster, condition in _list_prior_conditions(placement, "RolloutStarted"):
         run_texts[cluster] = parse_run_status_text(str(condition["message"]))
@@ -189,5 +189,5 @@ def _adjust_for_apply_strategy(placement: PlacementPlan, cluster: str, progress:
         return progress
     was_report_only = apply.type == REPORT_DIFF
     if was_report_only == placement.spec.configuration.is_report_only:
-        return progress
+        return progress  # applied or reported as before
     return replace(progress, applied=UNKNOWN) if was_report_only else replace(progress, diff_reported=UNKNOWN)

@@ -69,7 +69,7 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
     applied = _read_applied_resources(spec, selection, hub)
     snapshot_store = SnapshotStore(selection, applied.snapshots)
     comparison = _ResourceComparisonInput(spec, selection, applied, snapshot_store)
-    # Staged runs take their own snapshots; invalid selectors get none.
+    # Staged runs take their own snapshots; a hub takes none in deletion or with invalid selectors.
     if spec.is_external or spec.is_being_deleted or selection.selector_problem:
         staged_trigger = _find_trigger_of_staged_change(comparison, hub) if spec.is_external else None
         is_selection_changed = False
@@ -101,7 +101,7 @@ def _select_observed_objects(spec: PlacementSpec, hub: PlannedHub) -> tuple[Mani
     snapshots = spec.observed_attributes.get("resource_snapshots")
     previous = spec.previous_configuration
     if not snapshots or (previous is not None and select_resources(previous, hub.prior_object_index)):
-        return ()
+        return ()  # not observed, or selected from state before: the plan removes them
     objects = build_manifests(map(json.decode, snapshots[-1]["objects"]))
     return select_resources(spec.configuration, HubIndex(objects))
 
@@ -124,7 +124,7 @@ def _find_trigger_of_staged_change(comparison: _ResourceComparisonInput, hub: Pl
         return None
     if comparison.spec.observed_attributes:  # compare with the clusters; without a hub, with state
         latest = comparison.applied.latest
-        if latest is None:
+        if latest is None:  # nothing is distributed yet
             return None
         if latest.hash != compute_fingerprint(comparison.selection.manifests):
             return Trigger.RESOURCES_CHANGED
@@ -142,7 +142,7 @@ def _has_own_override_changes(comparison: _ResourceComparisonInput, hub: Planned
     """
     key = comparison.spec.configuration.key
     own_overrides = [override for override in comparison.selection.overrides if override.placement == key]
-    if not comparison.spec.observed_attributes:
+    if not comparison.spec.observed_attributes:  # no hub: compare with state
         prior_overrides = hub.prior_override_index.list_overrides(key)
         return own_overrides != [override for override in prior_overrides if override.placement == key]
     observed = comparison.spec.observed_attributes
@@ -176,7 +176,7 @@ def _find_differing_clusters(comparison: _ResourceComparisonInput, index: int) -
 def _pair_current_and_new_resources(
     comparison: _ResourceComparisonInput, index: int
 ) -> Iterator[tuple[str, RenderedResources, RenderedResources]]:
-    """Yield each bound cluster with its current resources and those of a snapshot rendered now."""
+    """Yield each bound cluster with its current resources and those of a snapshot (`index`) with today's overrides."""
     for binding in comparison.spec.prior_bindings:
         previous = comparison.applied.on_cluster.get(binding.cluster)
         updated = comparison.snapshot_store.render_cluster(index, binding.cluster)
@@ -185,7 +185,7 @@ def _pair_current_and_new_resources(
 
 
 def get_prior_note(spec: PlacementSpec) -> Mapping[str, Any]:
-    """Return the private note of an existing placement from state."""
+    """Return the private note of an existing placement from state; {} for a new one."""
     return {} if spec.is_new else spec.instance.prior_note
 
 
@@ -198,7 +198,7 @@ def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, h
         return _read_observed_resources(spec, selection, hub, note)
     if has_resource_record(note) or spec.is_new or spec.previous_configuration is None:
         return read_applied_resources(note, spec.prior_bindings, hub.manifests_by_hash)
-    indices = _list_snapshot_indices(spec)
+    indices = _list_snapshot_indices(spec)  # of resource snapshots in bindings
     if spec.is_external and not indices:  # no staged run has reached a cluster yet
         return AppliedResources()
     digest_now = compute_fingerprint(selection.manifests)
@@ -209,7 +209,7 @@ def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, h
     objects = selection.manifests
     if digest != digest_now:  # the selection has changed since: select by the previous configuration
         objects = select_resources(spec.previous_configuration, hub.prior_object_index)
-    on_cluster = _restore_resources_from_hashes(spec, selection, hub, objects, note.get("overrides"))
+    on_cluster = _restore_resources_from_hashes(spec, selection, hub, objects, digests=note.get("overrides"))
     return AppliedResources((ResourceSnapshot(index, digest, objects),), on_cluster)
 
 
@@ -235,14 +235,14 @@ def _read_observed_resources(
     snapshots = tuple(observed_snapshots)
     if snapshots:
         return AppliedResources(snapshots, dict(_render_observed_clusters(spec, selection, snapshots)))
-    indices = _list_snapshot_indices(spec)
+    indices = _list_snapshot_indices(spec)  # of resource snapshots in bindings
     if not indices:
         return AppliedResources()
     objects, digest = selection.manifests, compute_fingerprint(selection.manifests)
     recorded = read_applied_resources(note, spec.prior_bindings, hub.manifests_by_hash).latest
     if recorded is not None:
         objects, digest = recorded.objects, recorded.hash
-    on_cluster = _restore_resources_from_hashes(spec, selection, hub, objects, None)
+    on_cluster = _restore_resources_from_hashes(spec, selection, hub, objects, digests=None)
     return AppliedResources((ResourceSnapshot(max(indices), digest, objects),), on_cluster)
 
 
@@ -298,27 +298,27 @@ def _restore_resources_from_hashes(
     on_cluster: dict[str, RenderedResources] = {}
     for binding in spec.prior_bindings:
         if not binding.has_resources:
-            continue
+            continue  # nothing is applied there
         candidates = [renderer.render_cluster(binding.cluster) or RenderedResources(objects) for renderer in renderers]
         digest = candidates[0].digest if digests is None else str(digests.get(binding.cluster, ""))
         matching = (rendered for rendered in candidates if rendered.digest == digest)
-        on_cluster[binding.cluster] = next(matching, RenderedResources(objects, digest))
+        on_cluster[binding.cluster] = next(matching, RenderedResources(objects, digest=digest))  # an unknown result
     return on_cluster
 
 
 def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
-    """Record the resources on each cluster and the trigger of each binding in the private note, after all
-    rollouts. `serial` is that of the state after the apply.
+    """Record the resources on each cluster and the trigger of each binding in the private note (data in state beside
+    the attributes), after all rollouts. `serial` is that of the state after the apply.
     """
     prior_note = get_prior_note(placement.spec)
-    prior_clusters = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters
-    bound_clusters = [binding.cluster for binding in placement.bindings]
-    new_clusters = [cluster for cluster in bound_clusters if cluster not in prior_clusters]
+    prior_clusters = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters  # not replaced
+    clusters = [binding.cluster for binding in placement.bindings]
+    new_clusters = [cluster for cluster in clusters if cluster not in prior_clusters]
     pick_triggers = [(cluster, str(placement.scheduling.pick_triggers.get(cluster, ""))) for cluster in new_clusters]
     # Of the prior note, only the triggers and the hub record are kept.
     prior_placed = {PLACED_KEY: prior_note[PLACED_KEY]} if PLACED_KEY in prior_note else None
     hub_record = {ON_HUB: prior_note[ON_HUB]} if ON_HUB in prior_note else {}
-    placed_note = record_vm_placements(prior_placed, pick_triggers, bound_clusters, serial) or {}
+    placed_note = record_vm_placements(prior_placed, pick_triggers, clusters, serial) or {}
     applied = AppliedResources(placement.snapshot_store.snapshots, placement.compute_final_resources())
     resource_note = write_applied_resources(applied, placement.bindings)
     open_clusters = _find_clusters_with_random_choice(placement)
@@ -332,11 +332,11 @@ def _find_clusters_with_random_choice(placement: PlacementPlan) -> dict[str, flo
     """
     status = placement.scheduling.status
     if status is None or placement.spec.configuration.placement_type is not PlacementType.PICK_N:
-        return {}
-    existing = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters
+        return {}  # None: no scheduling cycle ran
+    existing = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters  # binding not replaced
     picked = collect_clusters(select_scheduled_bindings(placement.bindings))
     new_clusters = picked - existing
-    eligible = {decision.cluster for decision in status.unselected_decisions if _LOW_SCORE in decision.reason}
-    candidates = sorted(new_clusters | (eligible - existing))
+    outscored = {decision.cluster for decision in status.unselected_decisions if _LOW_SCORE in decision.reason}
+    candidates = sorted(new_clusters | (outscored - existing))
     is_open = bool(new_clusters) and len(candidates) > len(new_clusters)
     return dict.fromkeys(candidates, round(len(new_clusters) / len(candidates), 6)) if is_open else {}

@@ -168,7 +168,7 @@ def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, c
 def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -> RunRecord:
     """Return the values fixed at the start of a run, from a hub, else from state; an empty record if not started."""
     if instance.is_replaced or run.build_key(run.name) in hub.observed.pending_requests:
-        return RunRecord()
+        return RunRecord()  # not started
     observed = hub.observed.runs.get(run.build_key(run.name))
     recorded = convert(instance.prior_note, RunRecord)
     if observed is None:
@@ -179,8 +179,8 @@ def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -
         # Some snapshots were not captured; use those recorded in state.
         return replace(observed, overrides=recorded.overrides, picked=recorded.picked)
     overrides = tuple(hub.observed.overrides[name] for name in names)
-    position_of = {name: position for position, name in enumerate(names)}
-    picked = {cluster: tuple(position_of[name] for name in used) for cluster, used in by_cluster.items()}
+    position_of = {name: position for position, name in enumerate(names)}  # in `overrides`
+    picked = {cluster: tuple(map(position_of.__getitem__, snapshots)) for cluster, snapshots in by_cluster.items()}
     return replace(observed, overrides=overrides, picked=picked)
 
 
@@ -347,7 +347,7 @@ def _explain_outdated_run(run: FleetUpdateRun, placement: PlacementPlan, plan: S
         )
     if record.apply is not None and record.apply != placement.spec.configuration.apply:
         return f"The applyStrategy in the updateRun is outdated: {run.name} started with another"
-    for number, (stage, (_, clusters)) in enumerate(zip(plan.stages, record.stages or (), strict=False)):
+    for number, (stage, (_name, clusters)) in enumerate(zip(plan.stages, record.stages or (), strict=False)):
         if stage.clusters != clusters:
             listing = f"new: {', '.join(stage.clusters)}, existing: {', '.join(clusters)}"
             return f"The clusters in index `{number}` stage {stage.name} have changed, {listing}"
@@ -377,7 +377,7 @@ def _select_run_overrides(
 def _lock_resources_of_run(placement: PlacementPlan, context: _StagedRunInput) -> None:
     """Fix the resources of the run's clusters: its snapshot with the overrides selected at its start."""
     snapshot, labels = context.snapshot, placement.selection.clusters.labels
-    renderers: dict[tuple[int, ...], ClusterRenderer] = {}
+    renderers: dict[tuple[int, ...], ClusterRenderer] = {}  # by positions of overrides
     for cluster in context.plan.updated_clusters:
         positions = context.picked.get(cluster, ())
         if positions not in renderers:

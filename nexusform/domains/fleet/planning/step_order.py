@@ -186,7 +186,7 @@ def _is_override_after_namespace(changed: _ChangedInstance, context: _StepOrderC
     override, objects = changed.versions[-1], context.requested
     if not isinstance(override, FleetOverride) or not isinstance(objects, HubObjects) or changed.instance.is_removed:
         return False
-    is_late = not context.rollout.is_new and _is_rollout_override(changed, context)
+    is_late = not context.rollout.is_new and _is_rollout_override(changed, context)  # a new placement waits for it
     is_same_step = is_late and _has_new_namespace_of_override(context.changed, override)
     return is_same_step and is_any_affected(override, expand_envelopes(objects.manifests))
 
@@ -200,7 +200,7 @@ def _is_new_namespace_of_override(changed: _ChangedInstance, context: _StepOrder
 
 
 def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetObject) -> bool:
-    """Return True if a manifest's change adds the namespace of an override; False if this is no override in one."""
+    """Return True if a manifest's change adds the namespace of an override; False for other objects."""
     if not isinstance(override, FleetOverride) or not override.namespace or changed.instance.is_removed:
         return False
     namespace = ObjectIdentity("", "Namespace", "", override.namespace)
@@ -248,8 +248,8 @@ class _ChangedIndex:
 
     def __init__(self, changed_objects: Sequence[_ChangedInstance]) -> None:
         self.by_position = {item.position: item for item in changed_objects}
-        self.by_identity: dict[ObjectIdentity, list[int]] = {}
-        self.members: list[int] = []
+        self.by_identity: dict[ObjectIdentity, list[int]] = {}  # positions by object in a manifest
+        self.members: list[int] = []  # positions
         self._by_placement: dict[tuple[type, str | None], list[int]] = {}
         removed: set[ObjectIdentity] = set()
         for item in changed_objects:
@@ -345,20 +345,20 @@ def compute_step_order(
     order: dict[Address, tuple[Address, ...]] = {}
     warnings: dict[Address, Diagnostic] = {}
     for changed in changed_objects:
-        requested = changed.versions[-1]
-        checks = _AWAITED.get(type(requested), ())
+        requested = changed.versions[-1]  # the object after the plan; the former one if removed
+        checks = _AWAITED.get(type(requested), ())  # conditions for waiting for another object
         is_repeatable = isinstance(requested, FleetOverride | HubObjects)  # its deletion changes a placement too
         if not checks or (changed.instance.is_removed and not is_repeatable):
-            continue  # it waits for nothing
+            continue  # an object of this type, or its removal, waits for nothing
         awaited: dict[Address, None] = {}  # an ordered set
         for key in _list_affected_placements(changed, rollouts, hub):
             context = _StepOrderContext(changed, rollouts.get(key))
-            candidates = {position for check in checks for position in _CANDIDATES[check](index, context)}
-            for item in map(index.by_position.__getitem__, sorted(candidates)):
+            candidate_positions = {position for check in checks for position in _CANDIDATES[check](index, context)}
+            for item in map(index.by_position.__getitem__, sorted(candidate_positions)):
                 if any(check(item, context) for check in checks):
                     awaited[item.instance.address] = None
-            late = sorted(context.rollout.overrides) if isinstance(requested, HubObjects) else ()
-            for item in map(index.by_position.__getitem__, late):
+            rollout_overrides = sorted(context.rollout.overrides) if isinstance(requested, HubObjects) else ()
+            for item in map(index.by_position.__getitem__, rollout_overrides):
                 if _is_override_after_namespace(item, context):
                     warnings.setdefault(item.instance.address, _build_late_override_warning(item, context))
         order[changed.instance.address] = tuple(awaited)
@@ -393,31 +393,32 @@ class _RolloutIndex:
             manifests = map(index.by_position.__getitem__, index.list_namespace(override.namespace))
             if any(_has_new_namespace_of_override(manifest, override) for manifest in manifests):
                 self._new_namespace_positions.add(position)
+        # With a reason to wait: new labels of members, a switch to staged runs, or the overrides above.
         has_new_labels = any(map(_has_new_labels, changed_objects))
         affected = [
             key
             for key, placement in placements.items()
             if has_new_labels or _is_switching_to_runs(placement) or (self._overrides and self.get(key).overrides)
         ]
-        self.ordered_placements = tuple(dict.fromkeys((*evicted, *affected)))
-        self._orders = {key: number for number, key in enumerate(self.ordered_placements)}
-        self._orders_by_identity: dict[ObjectIdentity, list[int]] | None = None
+        self.ordered_placements = tuple(dict.fromkeys((*evicted, *affected)))  # content and overrides of these wait
+        self._ranks = {key: rank for rank, key in enumerate(self.ordered_placements)}
+        self._ranks_by_identity: dict[ObjectIdentity, list[int]] | None = None  # built at first use
 
     def list_placements(self, changed: _ChangedInstance) -> Iterator[str]:
-        """Yield the ordered placements with the content of a manifest, or the placement of an override."""
-        if self._orders_by_identity is None:
-            self._orders_by_identity = {}
-            for number, key in enumerate(self.ordered_placements):
+        """Yield the placements (of `ordered_placements`) with the content of a changed manifest, or of an override."""
+        if self._ranks_by_identity is None:
+            self._ranks_by_identity = {}
+            for rank, key in enumerate(self.ordered_placements):
                 for identity in self.get(key).identities:
-                    self._orders_by_identity.setdefault(identity, []).append(number)
+                    self._ranks_by_identity.setdefault(identity, []).append(rank)
         names = {item.placement for item in changed.versions if isinstance(item, FleetOverride)}
         if "" in names:  # an override of all placements
             yield from self.ordered_placements
             return
-        numbers = {self._orders[name] for name in names if name in self._orders}
+        ranks = {self._ranks[name] for name in names if name in self._ranks}  # positions in ordered_placements
         for identity in changed.identities:
-            numbers.update(self._orders_by_identity.get(identity, ()))
-        yield from (self.ordered_placements[number] for number in sorted(numbers))
+            ranks.update(self._ranks_by_identity.get(identity, ()))
+        yield from (self.ordered_placements[rank] for rank in sorted(ranks))
 
     def get(self, key: str) -> _RolloutInputs:
         """Return the inputs of a placement; of an unknown one only its key."""
@@ -431,7 +432,7 @@ class _RolloutIndex:
         previous = placement.spec.previous_configuration or placement.spec.configuration
         prior_manifests = select_resources(previous, self._hub.prior_object_index)
         manifests = tuple(expand_envelopes((*placement.selection.manifests, *prior_manifests)))
-        overrides = () if placement.spec.is_external else self._overrides
+        overrides = () if placement.spec.is_external else self._overrides  # staged runs wait for overrides themselves
         positions = frozenset(position for position, override in overrides if is_any_affected(override, manifests))
         still_selected = select_resources(placement.spec.configuration, self._hub.prior_object_index)
         return _RolloutInputs(
@@ -461,15 +462,18 @@ def _list_affected_placements(changed: _ChangedInstance, rollouts: _RolloutIndex
         case FleetApprovalRequest():
             runs = {run.build_key(run.name): run for _, run in (*hub.runs, *hub.waiting_runs)}
             run = runs.get(requested.run_key)
-            yield from [run.build_key(run.placement)] if run is not None else ()
+            if run is not None:
+                yield run.build_key(run.placement)
         case FleetUpdateRun():
             yield requested.build_key(requested.placement)
         case FleetPlacement():
             yield requested.key
         case FleetEviction():
             yield requested.placement
+        case FleetOverride():
+            yield ""
+            yield from rollouts.list_placements(changed)
         case _:
-            yield from [""] if isinstance(requested, FleetOverride) else ()
             yield from rollouts.list_placements(changed)
 
 
@@ -509,10 +513,10 @@ def _list_changed_objects(instances: Iterable[Instance]) -> Iterator[_ChangedIns
     for position, instance in enumerate(instances):
         build = instance.type.build_fleet_object
         if build is None or instance.is_invalid or instance.action in (Action.NO_OP, Action.FORGET):
-            continue
+            continue  # no step on the hub
         versions = tuple(build(values) for values in (instance.before, instance.planned) if values is not None)
         if not versions:
-            continue
+            continue  # not planned, and not in state
         placement_keys = frozenset((type(version), _get_placement_key(version)) for version in versions)
         yield _ChangedInstance(instance, versions, position, _collect_identities(versions), placement_keys)
 

@@ -63,7 +63,7 @@ class MatrixCell(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Reason for the pick or rejection of the cluster."""
+        """Reason for the pick or rejection of the cluster; "" without any."""
         row = self.binding
         if row is None:
             return self.rejection
@@ -92,11 +92,11 @@ def _list_bindings(plan: Plan) -> list[PlacementChange]:
 
 
 def build_fleet_matrix(plan: Plan) -> FleetMatrix:
-    """Build the matrix of a plan's bindings, with the reasons for other clusters."""
+    """Build the matrix of a plan's bindings, with the reasons for other clusters; changed ones are first."""
     bindings = _list_bindings(plan)
     cells = _build_cells(bindings, plan)
-    changed = {str(row.address) for row in bindings if row.action is not PlacementAction.KEEP}
-    placements = sorted(dict.fromkeys(str(row.address) for row in bindings), key=lambda p: p not in changed)
+    changed_placements = {str(row.address) for row in bindings if row.action is not PlacementAction.KEEP}
+    placements = sorted(dict.fromkeys(str(row.address) for row in bindings), key=lambda p: p not in changed_placements)
     picked_clusters = {row.object for row in bindings}
     all_clusters = {cluster for _, cluster in cells}.union(member.name for member in list_fleet_members(plan))
     unpicked = sorted(all_clusters - picked_clusters, key=compute_natural_sort_key)
@@ -104,7 +104,7 @@ def build_fleet_matrix(plan: Plan) -> FleetMatrix:
     columns = sorted(picked_clusters, key=lambda name: (name not in changed_clusters, compute_natural_sort_key(name)))
     if len(all_clusters) <= _FEW_CLUSTERS:  # show all as columns
         columns, unpicked = [*columns, *unpicked], []
-    grid_columns = tuple(columns) if len(columns) <= MAX_GRID_COLUMNS else ()
+    grid_columns = tuple(columns) if len(columns) <= MAX_GRID_COLUMNS else ()  # too many: no grid
     return FleetMatrix(tuple(placements), grid_columns, cells, unpicked=tuple(unpicked))
 
 
@@ -114,7 +114,7 @@ def render_fleet_part(plan: Plan) -> Part:
     if not bindings:
         return None
     matrix = build_fleet_matrix(plan)
-    if matrix.clusters:
+    if matrix.clusters:  # empty if there are too many for a grid
         content = render_placement_grid(matrix, "Placements by cluster, with the scores of picked ones")
     else:
         content = render_binding_list(bindings)
@@ -135,11 +135,10 @@ def list_fleet_members(plan: Plan) -> list[RenderedFleetMember]:
     """Return the members of the fleet after the plan, with or without placements."""
     members: list[RenderedFleetMember] = []
     for change in plan.changes:
-        if change.address.type != "fleet_member_cluster" or change.sensitive_after:
-            continue
-        name, cluster = get_text(change.after, "name"), get_text(change.after, "kubernetes_cluster_id")
-        if name:
-            members.append(RenderedFleetMember(name, cluster))
+        if change.address.type == "fleet_member_cluster" and not change.sensitive_after:  # sensitive ones are hidden
+            name, cluster = get_text(change.after, "name"), get_text(change.after, "kubernetes_cluster_id")
+            if name:  # "" after a removal
+                members.append(RenderedFleetMember(name, cluster))
     return members
 
 
@@ -166,7 +165,6 @@ def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str,
 
 def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
     """Render a row for each group of equal placements, with a column per cluster and the binding in each cell."""
-    columns = matrix.clusters
     placements_by_cells: dict[Markup, list[str]] = {}
     for placement in matrix.placements:
         cells = []
@@ -177,7 +175,7 @@ def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
         placements_by_cells.setdefault(join_markup(cells), []).append(placement)
     rows = [_render_row(placements, cells) for cells, placements in islice(placements_by_cells.items(), _MAX_ROWS)]
     heads = []
-    for name in ("Placement", *columns):
+    for name in ("Placement", *matrix.clusters):
         note = matrix.notes.get(name, "")
         heads.append(
             build_element("th", name, build_element("div", note, class_="small") if note else None, scope="col")
@@ -187,7 +185,7 @@ def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
         build_element("caption", caption, class_="quiet"),
         build_element("thead", build_element("tr", heads)),
         build_element("tbody", rows),
-        class_="matrix" if len(columns) <= _FEW_CLUSTERS else "matrix wide",
+        class_="matrix" if len(matrix.clusters) <= _FEW_CLUSTERS else "matrix wide",
     )
     box = build_element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
     return [_render_limit_note(len(placements_by_cells)), box]
@@ -242,7 +240,7 @@ def format_binding_scores(row: PlacementChange) -> str:
 
 
 def render_binding_list(rows: Sequence[PlacementChange]) -> Part:
-    """Render the bindings as lists if there are too many clusters for a grid: changed ones, then kept ones folded."""
+    """Render the bindings of too many clusters for a grid as lists: changed ones, then kept ones folded; or None."""
     changed_rows = [row for row in rows if row.action is not PlacementAction.KEEP]
     kept_rows = [row for row in rows if row.action is PlacementAction.KEEP]
     changed_part = None
@@ -265,7 +263,7 @@ def _render_binding_table(rows: Sequence[PlacementChange], caption: str) -> Part
 
 
 def _render_limit_note(count: int) -> Part:
-    """Render a note if only the first rows are listed."""
+    """Render a note if only the first rows are listed; None if all are."""
     return build_element("p", f"The first {_MAX_ROWS:,} of {count:,} are listed.") if count > _MAX_ROWS else None
 
 
@@ -275,7 +273,7 @@ def _has_only_bindings(cells: Mapping[tuple[str, str], MatrixCell]) -> bool:
 
 
 def render_reasons(cells: Mapping[tuple[str, str], MatrixCell]) -> Part:
-    """Render the reasons for picks and rejections, folded."""
+    """Render the reasons for picks and rejections, folded; None without any."""
     placements_by_reason: dict[tuple[str, str, str], list[str]] = {}
     for (placement, cluster), cell in cells.items():
         if cell.reason:
@@ -373,7 +371,7 @@ def render_fleet_svg(plan: Plan, verdict: str) -> str:
 
 
 def _render_lines(matrix: FleetMatrix, columns: Mapping[str, int]) -> list[Markup]:
-    """Render a line per placement in order; if there are too many, changed placements have priority."""
+    """Render a line per placement in order; if not all fit into MAX_BYTES, changed placements have priority."""
     changed = {
         placement
         for (placement, _), cell in matrix.cells.items()
@@ -395,7 +393,7 @@ def _render_lines(matrix: FleetMatrix, columns: Mapping[str, int]) -> list[Marku
 
 
 def _render_svg_cell(cell: MatrixCell) -> list[Markup]:
-    """Render one cell: white without a binding, else coloured by its change."""
+    """Render one cell: white with the rejection if there is no binding, else coloured by the change of the binding."""
     row = cell.binding
     fill = "#ffffff" if row is None else _ACTION_COLOURS.get(row.action, "#fff8c5")
     width, height = _CELL_WIDTH - _CELL_GAP, _CELL_HEIGHT - _CELL_GAP

@@ -80,7 +80,7 @@ class _ExportedObject(Struct, frozen=True):
 def render_fleet_manifests(plan: Plan, registries: PluginRegistries) -> FleetManifestExport:
     """Render the fleet after the plan: objects, labels and taints, placements and related objects, new evictions."""
     objects = [
-        _ExportedObject(change.address, change.after, change.action is Action.CREATE)
+        _ExportedObject(change.address, change.after, is_created=change.action is Action.CREATE)
         for change in plan.changes
         if change.after
     ]
@@ -95,7 +95,7 @@ def render_fleet_manifests(plan: Plan, registries: PluginRegistries) -> FleetMan
 
 def _list_export_limitations(objects: Sequence[_ExportedObject], registries: PluginRegistries) -> Iterator[str]:
     """Yield a sentence for each limitation of the export, with the addresses concerned."""
-    addresses_by_limitation: dict[str, list[str]] = {}
+    addresses_by_limitation: dict[str, list[str]] = {}  # by key of _LIMITATION_TEXTS
     for item in objects:
         limitation = _find_limitation(item)
         if limitation:
@@ -103,9 +103,7 @@ def _list_export_limitations(objects: Sequence[_ExportedObject], registries: Plu
     addresses_by_limitation["evictions"] = [str(item.address) for item in objects if item.is_earlier_eviction]
     created = [item for item in objects if item.is_created]
     placement_ids = {item.attributes.get("id") for item in created if item.address.type in _PLACEMENTS}
-    runs = [
-        item for item in created if _get_placement_of_run(item, registries) in placement_ids
-    ]  # created together with it
+    runs = [item for item in created if _get_placement_of_run(item, registries) in placement_ids]  # both are new
     addresses_by_limitation["runs"] = [str(item.address) for item in runs]
     for limitation, addresses in addresses_by_limitation.items():
         if addresses:
@@ -148,7 +146,7 @@ def _render_documents(type_name: str, schema: BlockSchema, attributes: Mapping[s
     if type_name == _MEMBER:
         yield from _render_member_labels_and_taints(attributes)
     elif type_name == _HUB_OBJECTS:
-        yield from () if attributes.get("cluster_id") else _render_hub_objects(attributes)
+        yield from () if attributes.get("cluster_id") else _render_hub_objects(attributes)  # (): not on the hub
     else:
         manifest, is_lenient = attributes.get("manifest"), attributes.get("lenient") is True
         if isinstance(manifest, str) and not is_lenient:  # as written by the user
@@ -174,7 +172,7 @@ def build_hub_bodies(type_name: str, schema: BlockSchema, attributes: Mapping[st
     import yaml
 
     if type_name in _KINDS and not isinstance(attributes.get("manifest"), str):
-        return [_build_fleet_object(type_name, schema, attributes)]
+        return [_build_fleet_object(type_name, schema, attributes)]  # else a text, perhaps of several
     return [yaml.safe_load(text) for text in _render_documents(type_name, schema, attributes)]
 
 
@@ -216,7 +214,7 @@ def _has_value(name: str, attribute: AttributeSchema, arguments: Mapping[str, An
 
 def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments different from their defaults as a body in the API's form, with its nested blocks."""
-    metadata_arguments = _METADATA_ARGUMENTS if "id" in schema.attributes else ()
+    metadata_arguments = _METADATA_ARGUMENTS if "id" in schema.attributes else ()  # nested blocks have none
     body: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
         if attribute.is_configurable and name not in metadata_arguments and _has_value(name, attribute, arguments):

@@ -146,7 +146,7 @@ def _build_table(explanation: PlacementExplanation) -> Table:
     rows = tuple(Row(_build_cluster_row(cluster, explanation, has_batches=has_batches)) for cluster in clusters)
     scores = ("rank", "spread", "affinity", "margin", "verdict")
     heads = ("cluster", "binding", *(("batch",) if has_batches else ()), *scores)
-    return Table(heads, rows, frozenset(heads.index(head) for head in ("rank", "spread", "affinity")))
+    return Table(heads, rows, figures=frozenset(heads.index(head) for head in ("rank", "spread", "affinity")))
 
 
 def _get_state(cluster: ClusterExplanation) -> str:
@@ -198,7 +198,7 @@ def _format_score_margin(cluster: ClusterExplanation) -> str:
 
 
 def _format_scheduling_result(cluster: ClusterExplanation) -> str:
-    """Return the verdict: bound, picked, rejected by a rule, or outscored."""
+    """Return the verdict: bound, picked, rejected by a rule, outscored, or passing the rules."""
     rejection_text = ""
     if cluster.rejections:
         first_rejection = cluster.rejections[0]
@@ -214,7 +214,7 @@ def _format_scheduling_result(cluster: ClusterExplanation) -> str:
 
 
 def _build_verdict_section(cluster: ClusterExplanation, explanation: PlacementExplanation) -> Section:
-    """Build the section with every rule's verdict on one cluster, and its rank."""
+    """Build the section about one cluster: its state, the rules rejecting it, and if not bound its batch and rank."""
     is_rejected_now = cluster.is_bound and bool(cluster.rejections)  # the hub's message is about the pick
     lines = [cluster.reported_reason] if cluster.reported_reason and not is_rejected_now else []
     if cluster.is_bound:
@@ -224,7 +224,7 @@ def _build_verdict_section(cluster: ClusterExplanation, explanation: PlacementEx
     lines += [f"  {detail}" for detail in cluster.details]
     if not cluster.rejections:
         lines.append("No rule rejects it.")
-    if not cluster.is_bound and cluster.batch is not None and len(explanation.batches) > 1:
+    if not cluster.is_bound and cluster.batch is not None and len(explanation.batches) > 1:  # one batch per cycle
         lines.append(f"Picked in batch {cluster.batch} of {len(explanation.batches)}.")
     if cluster.rank is not None and not cluster.is_bound:
         margin = _format_score_margin(cluster)
@@ -375,7 +375,7 @@ def _describe_uncertainty(reason: PodPlacementReason) -> str:
     if reason.outcome.spec is not None and reason.outcome.spec.has_unknown_rules:
         return "One possible outcome: this plan does not know all of its scheduling rules (see the warning)."
     feasible_count = sum(verdict.total is not None for verdict in reason.nodes)
-    if reason.outcome.victims:
+    if reason.outcome.victims:  # pods to preempt
         return "One possible outcome: the scheduler picks at random among equal nodes or victims."
     if feasible_count > 1:
         return (
@@ -400,11 +400,11 @@ def _build_node_scores_section(reason: PodPlacementReason) -> Section:
     ]
     heads = ("node", *rules, "total")
     number_columns = frozenset(range(1, len(heads)))
-    return Section("Feasible nodes by points", table=Table(heads, tuple(rows), number_columns))
+    return Section("Feasible nodes by points", table=Table(heads, tuple(rows), figures=number_columns))
 
 
 def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:
-    """Build the section with a row per node and rejecting rule."""
+    """Build the section with a row per rejecting rule; nodes with equal rejections share the rows."""
     groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for verdict in nodes:
         reasons = []

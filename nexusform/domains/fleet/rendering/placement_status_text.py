@@ -51,7 +51,7 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = CUR
     document["selectedResources"] = [
         omit_empty(asdict(selected_object)) for selected_object in placement.selected_objects
     ]
-    rows: list[tuple[int, str, str | None]] = [
+    rows: list[tuple[int, str, str | None]] = [  # (level, name, value); value None: a heading
         (0, "Name", configuration.name),
         (0, "Namespace", configuration.namespace),
         (0, "Labels", "<none>"),
@@ -61,7 +61,7 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = CUR
         (0, "Spec", None),
         *_list_describe_rows(_build_spec(configuration), 1),
         (0, "Status", None),
-        *_list_describe_rows({name: part for name, part in document.items() if part != []}, 1),
+        *_list_describe_rows({name: part for name, part in document.items() if part != []}, 1),  # as in the API
     ]
     events = list(render_events(PLACEMENTS[kind], status.conditions, is_2023=version == IN_2023, width=width))
     rows.append((0, "Events", None if events else "<none>"))
@@ -125,7 +125,7 @@ _FAILED_OBJECT: Final = RecordForm(
 
 
 def _list_describe_rows(content: Mapping[str, Any], level: int) -> Iterator[tuple[int, str, str | None]]:
-    """Yield rows (level, label, value or None) in the order of keys, lists item by item, like `kubectl describe`."""
+    """Yield rows (level, label, value; None: a heading) in order of keys, lists by item, like `kubectl describe`."""
     for key in sorted(content):
         value = content[key]
         if not re.fullmatch(r"[a-zA-Z]+", key):  # no field name: a label's key
@@ -202,7 +202,8 @@ def render_events(
     events = list(_list_events(kind, tuple(conditions), is_2023=is_2023))
     component = "cluster-resource-placement-controller" if is_2023 else "placement-controller"
     rows = [*_HEADINGS, *(("Normal", reason, "<unknown>", component, message) for reason, message in events)]
-    widths = [max(len(row[column]) for row in rows) + 2 for column in range(len(_HEADINGS[0]) - 1)]
+    message_column = len(_HEADINGS[0]) - 1  # the last one is not padded
+    widths = [max(len(row[column]) for row in rows) + 2 for column in range(message_column)]
     for row in rows if events else ():
         line = "  " + "".join(map(str.ljust, row, widths))
         if width and len(line) + len(row[-1]) > width:
@@ -218,7 +219,7 @@ def _list_events(kind: str, conditions: tuple[Condition, ...], *, is_2023: bool)
     for condition in conditions:
         name = condition.type.removeprefix(kind)
         if condition.status == TRUE and name in texts:
-            yield texts[name]
+            yield texts[name]  # (reason, message)
     if not is_2023 and {condition.status for condition in conditions} == {TRUE}:
         yield _COMPLETED, "Placement has finished the rollout process and reached the desired status"
 

@@ -110,11 +110,10 @@ def _evaluate_eviction(
 
 
 def apply_eviction(eviction: EvictionResult, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
-    """Return the bindings with an executed eviction's one marked for deletion."""
-    if not eviction.is_executed:
-        return tuple(bindings)
+    """Return the bindings; the one of an executed eviction is marked for deletion."""
     return tuple(
-        replace(binding, is_deleting=True) if binding.cluster == eviction.cluster else binding for binding in bindings
+        replace(binding, is_deleting=True) if eviction.is_executed and binding.cluster == eviction.cluster else binding
+        for binding in bindings
     )
 
 

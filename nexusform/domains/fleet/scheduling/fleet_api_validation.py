@@ -5,7 +5,7 @@ has its path in the configuration. Source: KubeFleet pkg/utils/validator and api
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
@@ -101,7 +101,7 @@ def check_policy(policy: Policy) -> list[Problem]:
 
 
 def _check_unsupported_fields(policy: Policy) -> list[Problem]:
-    """Return the problems of fields unsupported by the placement type."""
+    """Return the problems of fields unsupported by the placement type, with the texts of the hub's webhook."""
     kind = policy.placement_type
     is_fixed, is_pick_n = kind is PlacementType.PICK_FIXED, kind is PlacementType.PICK_N
     suffix = f"for policy type {kind}, only valid for"
@@ -250,7 +250,7 @@ def _check_property_name(name: str, path: Path) -> list[Problem]:
     if not segments:  # no slash
         return _build_errors(path, f"property name {name} is not valid", validate_qualified_name(name))
     problems: list[Problem] = []
-    if validate_dns_subdomain(prefix) and validate_qualified_name(prefix):
+    if validate_dns_subdomain(prefix) and validate_qualified_name(prefix):  # both return problems
         text = f"property name first segment {prefix} is neither a valid DNS subdomain nor a valid qualified name"
         problems.append(build_error(path, text))
     for segment in segments:
@@ -305,7 +305,7 @@ def _check_toleration(toleration: Toleration, path: Path) -> list[Problem]:
         if not toleration.key:
             problems.append(build_error((*path, "key"), "toleration key cannot be empty, when operator is Equal"))
         problems += _build_errors((*path, "value"), "invalid toleration value", validate_label_value(toleration.value))
-    if toleration.effect not in ("", NO_SCHEDULE):
+    if toleration.effect not in ("", NO_SCHEDULE):  # "" matches all effects
         problems.append(
             build_error((*path, "effect"), f"unsupported effect {toleration.effect}: only NoSchedule exists")
         )
@@ -434,14 +434,13 @@ def check_disruption_budget(budget: PlacementDisruptionBudget, placement_type: P
     return problems
 
 
-def check_update_stages(stages: Iterable[Stage]) -> list[Problem]:
+def check_update_stages(stages: Sequence[Stage]) -> list[Problem]:
     """Return the problems of the stages of a staged update strategy."""
-    all_stages = tuple(stages)
     problems: list[Problem] = []
-    if len(all_stages) > MAX_STAGES:
-        problems.append(build_error(("stage",), f"at most {MAX_STAGES} stages, got {len(all_stages)}"))
-    names = [stage.name for stage in all_stages]
-    for i, stage in enumerate(all_stages):
+    if len(stages) > MAX_STAGES:
+        problems.append(build_error(("stage",), f"at most {MAX_STAGES} stages, got {len(stages)}"))
+    names = [stage.name for stage in stages]
+    for i, stage in enumerate(stages):
         path: Path = ("stage", i)
         if not re.fullmatch(r"[a-z0-9]+", stage.name, re.ASCII) or len(stage.name) > MAX_STAGE_NAME_LENGTH:
             text = f"stage name {stage.name!r} must be 1 to {MAX_STAGE_NAME_LENGTH} lower-case letters and digits"
@@ -461,7 +460,7 @@ def check_update_stages(stages: Iterable[Stage]) -> list[Problem]:
 def _check_tasks(
     tasks: tuple[UpdateStageTask, ...], path: Path, maximum: int, allowed_types: tuple[str, ...]
 ) -> list[Problem]:
-    """Return the problems of the tasks before or after a stage."""
+    """Return the problems of the tasks before or after a stage: at most `maximum`, each of an allowed type, once."""
     problems: list[Problem] = []
     if len(tasks) > maximum:
         problems.append(build_error(path, f"at most {maximum}, got {len(tasks)}"))

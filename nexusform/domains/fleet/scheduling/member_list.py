@@ -49,7 +49,7 @@ class MemberList:
 
     @cached_property
     def members_by_label(self) -> dict[str, dict[str, Mask]]:
-        """Members by label key and value."""
+        """Masks of members by label key and value."""
         index: dict[str, dict[str, Mask]] = {}
         for i, member in enumerate(self.members):
             for key, value in member.labels.items():
@@ -72,7 +72,7 @@ class MemberList:
         return self.get_cached(("selected", selector), lambda: self._match_selector(selector))
 
     def _match_selector(self, selector: LabelSelector) -> Mask | str:
-        """Return the members that match a selector, or its error."""
+        """Return the mask of the members matching a selector, or its error."""
         problems = validate_selector(selector)
         if problems:
             return f"failed to parse label selector: {problems[0]}"
@@ -153,7 +153,7 @@ class BindingTable:
         self.by_cluster[cluster] = binding
         position = self.member_list.positions.get(cluster)
         if binding.state is BindingState.UNSCHEDULED:
-            self.unscheduled |= 0 if position is None else 1 << position
+            self.unscheduled |= 0 if position is None else 1 << position  # None: its member has left
         elif position is None or self.member_list.members[position].is_leaving:
             self._mark_unscheduled(cluster, ChangeCause.CLUSTER_LEFT)
         elif binding.policy_snapshot != self.policy_snapshot:  # picked under an earlier policy
@@ -182,23 +182,23 @@ class BindingTable:
         return bool(self.unscheduled >> position & 1) and self.get_binding(position).previous_state is None
 
     def bind_member(self, position: int, affinity: int | None, spread: int | None) -> BindingAction:
-        """Bind a picked member: keep an obsolete binding, recover an unscheduled one, or create one."""
+        """Bind a picked member: keep an obsolete binding, recover an unscheduled or create one. Return the action."""
         name = self.member_list.members[position].name
         bit = 1 << position
-        action, state, resources = BindingAction.CREATED, BindingState.SCHEDULED, None
+        action, state, snapshot = BindingAction.CREATED, BindingState.SCHEDULED, None
         existing = self.by_cluster.get(name)
         if existing is not None and self.obsolete & bit:
-            action, state, resources = BindingAction.REPOINTED, existing.state, existing.resource_snapshot
+            action, state, snapshot = BindingAction.REPOINTED, existing.state, existing.resource_snapshot
         elif existing is not None and self.unscheduled & bit:
             action, state = BindingAction.RECOVERED, existing.previous_state or BindingState.SCHEDULED
-            resources = existing.resource_snapshot
+            snapshot = existing.resource_snapshot
         self.obsolete &= ~bit
         self.unscheduled &= ~bit
         if state is BindingState.BOUND:
             self.bound |= bit
         else:
             self.scheduled |= bit
-        self.by_cluster[name] = Binding(name, state, self.policy_snapshot, affinity, spread, None, resources)
+        self.by_cluster[name] = Binding(name, state, self.policy_snapshot, affinity, spread, resource_snapshot=snapshot)
         self.changes.append(BindingChange(name, action, ChangeCause.PICKED))
         return action
 

@@ -48,7 +48,7 @@ class PreferredTermScore(Struct, frozen=True):
     value: str = ""
 
     def format_share(self) -> str:
-        """Return the share with at most two decimals: "11.11 %"."""
+        """Return the share with at most two decimals: "11.11 %"; "" without one."""
         return "" if self.share is None else f"{self.share * 100:.2f}".rstrip("0").rstrip(".") + " %"
 
 
@@ -104,7 +104,7 @@ class PlacementExplanation(Struct, frozen=True):
 
     @property
     def last_pick(self) -> str | None:
-        """Last picked cluster."""
+        """Last picked cluster; None without picks."""
         return self.batches[-1][-1] if self.batches else None
 
 
@@ -282,9 +282,9 @@ def _list_rejections(request: PlacementRequest, binding_table: BindingTable, pos
     rejections: list[Rejection] = []
     for rule in FILTERS:
         if rule.rule in ignored_rules:
-            continue
+            continue  # its rejection would be due to the binding
         accepted = rule.module.find_eligible(request, member_list, binding_masks)
-        if not isinstance(accepted, CycleAbort) and not accepted >> position & 1:
+        if not isinstance(accepted, CycleAbort) and not accepted >> position & 1:  # an abort is no rejection
             reason = rule.module.explain_rejection(request, member_list, binding_masks, position)
             rejections.append(Rejection(member_list.members[position].name, rule.rule, reason))
     return tuple(rejections)
@@ -326,8 +326,8 @@ def _compute_preference(term: PreferredTerm, member_list: MemberList, position: 
     if not isinstance(value, Quantity) or not isinstance(extremes, PropertyExtremes):
         return PreferredTermScore(term.weight, points, property=sorter.name)  # no value here, or an unreadable one
     share = cluster_affinity.interpolate_score(value, extremes, sorter.sort_order)
-    valid_share = share if isinstance(share, float | int) else None
-    return PreferredTermScore(term.weight, points, valid_share, sorter.name, str(value))
+    valid_share = share if isinstance(share, float | int) else None  # a text is an error
+    return PreferredTermScore(term.weight, points, share=valid_share, property=sorter.name, value=str(value))
 
 
 def _explain_aborted_cycle(
@@ -344,7 +344,7 @@ def _explain_aborted_cycle(
         )
         for position, member in enumerate(binding_table.member_list.members)
     )
-    return PlacementExplanation(request.policy, snapshot, snapshot.number_of_clusters, rows, (), abort)
+    return PlacementExplanation(request.policy, snapshot, snapshot.number_of_clusters, rows, abort=abort)
 
 
 def _explain_pick_fixed_placement(
@@ -354,7 +354,7 @@ def _explain_pick_fixed_placement(
     cycle_result = scheduling_cycle.run_cycle(
         binding_table.by_cluster.values(), binding_table.member_list, request.policy, snapshot
     )
-    decisions_made = cycle_result.status.list_decisions() if cycle_result.status else ()
+    decisions_made = cycle_result.status.list_decisions() if cycle_result.status else ()  # None without names
     decisions_by_cluster = {decision.cluster: decision for decision in decisions_made}
     positions = binding_table.member_list.positions
     unknown_names = sorted(set(request.policy.cluster_names) - positions.keys())
@@ -367,8 +367,7 @@ def _explain_pick_fixed_placement(
             rejection = Rejection(name, "cluster_names", "the policy does not name this cluster")
             rows.append(ClusterExplanation(name, binding, is_picked=False, rejections=(rejection,)))
         elif decision.is_selected:
-            is_bound = name in bound
-            reason = decision.reason
+            is_bound, reason = name in bound, decision.reason
             rows.append(ClusterExplanation(name, binding, not is_bound, reported_reason=reason, is_bound=is_bound))
         else:
             rule = "cluster_eligibility" if name in positions else "cluster_names"  # ineligible, or not in the fleet
@@ -392,7 +391,7 @@ def describe_rejection(
 def _describe_term_mismatches(
     request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks, position: int
 ) -> Iterator[str]:
-    """Yield a text per required term with its mismatches; none of the terms matches a rejected member."""
+    """Yield a text per required term with its mismatches. The member is rejected, so no term matches it."""
     terms, member = request.policy.required_terms or (), member_list.members[position]
     for number, term in enumerate(terms, 1):
         # The mismatches of a term: labels first, properties only if all labels match.
@@ -428,7 +427,7 @@ def _format_expression_mismatch(requirement: Requirement, value: str | None) -> 
         return f"no label {key}"
     if requirement.operator == DOES_NOT_EXIST:
         return f"label {key} exists ({value})"
-    return f"label {key} is {value} (required: not in {values})"
+    return f"label {key} is {value} (required: not in {values})"  # NotIn
 
 
 def _format_property_mismatch(requirement: PropertyRequirement, member: Member) -> str:
@@ -448,7 +447,7 @@ def _format_property_mismatch(requirement: PropertyRequirement, member: Member) 
 def _describe_spread_rejection(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks, position: int
 ) -> Iterator[str]:
-    """Yield the picks per domain for a constraint that rejects the member."""
+    """Yield the picks per domain for the first constraint rejecting the member, if any."""
     verdict = topology_spread.evaluate_constraints(request, member_list, binding_masks)
     for constraint, members in verdict.rejected_by_constraint:
         if members >> position & 1:

@@ -252,16 +252,14 @@ def build_placement_status(
         text = f"Successfully created or updated ClusterResourcePlacementStatus in namespace '{status_namespace}'"
         first_conditions.append(Condition(f"{prefix}StatusSynced", TRUE, "StatusSyncSucceeded", text))
     not_started = ClusterProgress(rollout_started=UNKNOWN)
-    states = [progress.get(binding.cluster, not_started) for binding in scheduling.selected_bindings]
+    progresses = [progress.get(binding.cluster, not_started) for binding in scheduling.selected_bindings]
     selected_clusters = [binding.cluster for binding in scheduling.selected_bindings]
-    external_condition = _build_external_condition(selected_clusters, states, prefix) if is_external else None
-    if external_condition is not None:
-        conditions: tuple[Condition, ...] = (*first_conditions, external_condition)
-    else:
-        conditions = (*first_conditions, *_build_placement_conditions(states, prefix))
+    external_condition = _build_external_condition(selected_clusters, progresses, prefix) if is_external else None
+    further = _build_placement_conditions(progresses, prefix) if external_condition is None else [external_condition]
+    conditions = (*first_conditions, *further)
     clusters = [
-        _build_cluster_status(decision.cluster, decision.reason, state, is_external=is_external)
-        for decision, state in zip(scheduling.list_decisions(), states, strict=False)
+        _build_cluster_status(decision.cluster, decision.reason, item, is_external=is_external)
+        for decision, item in zip(scheduling.list_decisions(), progresses, strict=False)  # selected ones come first
     ]
     return PlacementStatus(conditions, (*clusters, *_build_unfilled_statuses(scheduling, policy, number)))
 
@@ -269,16 +267,16 @@ def build_placement_status(
 def _build_placement_conditions(progresses: Sequence[ClusterProgress], prefix: str) -> Iterable[Condition]:
     """Yield the conditions of the placement up to the first step that is not True everywhere."""
     if not progresses:
-        return
+        return  # no cluster is picked
     for name in list_step_names(progresses[0]):
-        states = [getattr(progress, name) for progress in progresses]
-        status = next(status for status in (FALSE, UNKNOWN, TRUE) if status in states)  # the worst of the clusters'
+        statuses = [getattr(progress, name) for progress in progresses]
+        status = next(status for status in (FALSE, UNKNOWN, TRUE) if status in statuses)  # the worst of the clusters'
         step = _STEP_TEXTS[name]
         reason, text = step.placement[status]
         has_no_overrides = not any(progress.has_overrides for progress in progresses)
         if name == "overridden" and status == TRUE and has_no_overrides:
             reason, text = "NoOverrideSpecified", NO_OVERRIDES
-        yield Condition(f"{prefix}{step.type}", status, reason, text.format(states.count(status)))
+        yield Condition(f"{prefix}{step.type}", status, reason, text.format(statuses.count(status)))
         if status != TRUE:  # later steps have not begun
             return
 
@@ -287,7 +285,7 @@ def _build_external_condition(
     clusters: Sequence[str], progresses: Sequence[ClusterProgress], prefix: str
 ) -> Condition | None:
     """Build the condition of a placement with staged runs, if its clusters have different resource snapshots, or none,
-    or the rollout of one is unknown; else None: the usual conditions apply.
+    or the rollout of one is unknown; else, or without picked clusters, None: the usual conditions apply.
     """
     versions = {progress.resource_snapshot for progress in progresses}
     unknown_clusters = [
@@ -297,10 +295,11 @@ def _build_external_condition(
     if not progresses or (has_one_version and not unknown_clusters):
         return None
     start = "Rollout is controlled by an external controller and"
-    text = f"{start} different resource snapshot versions are observed across clusters"
     if has_one_version:
         text = f"{start} cluster {unknown_clusters[0]} is in RolloutStarted Unknown state"
-    if versions == {None}:
+    elif len(versions) > 1:
+        text = f"{start} different resource snapshot versions are observed across clusters"
+    else:  # none at all
         runs = "ClusterStagedUpdateRun" if prefix == CLUSTER_SCOPED else "StagedUpdateRun"
         text = (
             f"{start} no resource snapshot name is observed across clusters. To determine rollout status,"
@@ -342,7 +341,7 @@ def _build_unfilled_statuses(
 ) -> Iterable[ClusterStatus]:
     """Yield a status without a name for each missing cluster of a PickN or PickFixed, with a rejection reason."""
     effective = policy or Policy()
-    requested_count = 0
+    requested_count = 0  # of a PickAll
     if effective.placement_type is PlacementType.PICK_N:
         requested_count = number or 0
     if effective.placement_type is PlacementType.PICK_FIXED:
@@ -359,10 +358,9 @@ def build_placement_status_2023(
     if scheduling is None:
         text = "Scheduling has not completed"
         return PlacementStatus((Condition(f"{CLUSTER_SCOPED}Scheduled", UNKNOWN, "SchedulePending", text),), ())
-    is_fulfilled = scheduling.is_fulfilled
     text = (
         "found all the clusters needed as specified by the scheduling policy"
-        if is_fulfilled
+        if scheduling.is_fulfilled
         else "could not find all the clusters needed as specified by the scheduling policy"
     )
     scheduled = Condition(f"{CLUSTER_SCOPED}Scheduled", scheduling.condition.status, scheduling.condition.reason, text)
@@ -385,7 +383,7 @@ def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding])
     selected = tuple(by_cluster[name] for name in status_by_cluster if name in by_cluster)
     progress = {name: _read_progress_of_status(item) for name, item in status_by_cluster.items()}
     older = build_placement_status_2023(SchedulingStatus(status.conditions[0], selected, ()), progress)
-    clusters = tuple(replace(cluster, observed_resource_index=None) for cluster in older.clusters)  # added later
+    clusters = tuple(replace(cluster, observed_resource_index=None) for cluster in older.clusters)  # a newer field
     return replace(older, clusters=clusters)
 
 

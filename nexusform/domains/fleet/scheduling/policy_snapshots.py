@@ -18,7 +18,7 @@ def build_next_snapshot(previous: PolicySnapshot | None, policy: Policy | None) 
     number = policy.number_of_clusters if policy else None
     if previous is None:
         return PolicySnapshot(0, digest, number)
-    return PolicySnapshot(previous.index + (previous.hash != digest), digest, number)
+    return PolicySnapshot(previous.index + (previous.hash != digest), digest, number)  # index + 1 if changed
 
 
 def compute_policy_hash(policy: Policy | None) -> str:
@@ -38,7 +38,7 @@ def build_policy_document(policy: Policy) -> dict[str, Any]:
 
 
 def _build_policy(policy: Policy) -> dict[str, Any]:
-    """Return the policy as in the API, without its number of clusters."""
+    """Return the policy as in the API, without empty fields and its number of clusters (no part of the hash)."""
     required = None
     if policy.required_terms is not None:
         required = {"clusterSelectorTerms": [_build_term(term) for term in policy.required_terms]}

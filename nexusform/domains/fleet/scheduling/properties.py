@@ -135,7 +135,7 @@ def _parse_requirements(requirements: Iterable[PropertyRequirement]) -> Iterable
     """Yield operator and value of each well-formed requirement."""
     for requirement in requirements:
         if len(requirement.values) != 1 or requirement.operator not in COMPARISONS:
-            continue
+            continue  # malformed, reported by another check
         value = read_quantity(requirement.values[0])
         if value is not None:
             yield requirement.operator, value

@@ -194,8 +194,10 @@ class _WaveState(Struct, frozen=True):
     is_trackable: bool
 
 
-def _group_pending_clusters(by_cluster: dict[str, Binding], resources: int, outdated: set[str]) -> _PendingClusters:
-    """Return the clusters to delete, to update and to bind, in name order."""
+def _group_pending_clusters(by_cluster: dict[str, Binding], latest: int, outdated: set[str]) -> _PendingClusters:
+    """Return the clusters to delete (unscheduled), update (bound, but `outdated` or without the `latest` resource
+    snapshot) and bind, in name order.
+    """
     delete: list[str] = []
     update: list[str] = []
     bind: list[str] = []
@@ -204,7 +206,7 @@ def _group_pending_clusters(by_cluster: dict[str, Binding], resources: int, outd
             delete.append(cluster)
         elif binding.state is BindingState.SCHEDULED:
             bind.append(cluster)
-        elif binding.resource_snapshot != resources or cluster in outdated:
+        elif binding.resource_snapshot != latest or cluster in outdated:
             update.append(cluster)
     return delete, update, bind
 
@@ -212,7 +214,7 @@ def _group_pending_clusters(by_cluster: dict[str, Binding], resources: int, outd
 def _build_next_wave(
     by_cluster: dict[str, Binding], pending: _PendingClusters, strategy: RollingUpdate, target: int, state: _WaveState
 ) -> RolloutWave:
-    """Build the next wave within the budgets for removals and additions."""
+    """Build the next wave within the budgets for removals and additions; `target` is the number of wanted clusters."""
     delete, update, bind = pending
     running = [cluster for cluster, binding in by_cluster.items() if binding.has_resources]
     started = [cluster for cluster, binding in by_cluster.items() if binding.state is not BindingState.SCHEDULED]
@@ -225,5 +227,6 @@ def _build_next_wave(
     deleted = delete[:removal_budget]
     updated = (*failed, *working[: removal_budget - len(deleted)])
     bound = bind[: max(0, budget.max_additions)]
+    # Objects without a visible availability count as ready after a time.
     wait_seconds = strategy.unavailable_period_seconds if not state.is_trackable and (updated or bound) else 0
     return RolloutWave(tuple(deleted), tuple(sorted(updated)), tuple(bound), wait_seconds)

@@ -59,7 +59,7 @@ class MemberRanking(Struct, frozen=True):
     binding_masks: BindingMasks
 
     def iterate_best_first(self, candidates: Mask) -> Iterator[ScoredMember]:
-        """Yield candidates in picking order."""
+        """Yield candidates in picking order: by spread score, affinity score, an obsolete binding, and larger name."""
         for spread, spread_members in self.members_by_spread:
             remaining = spread_members & candidates
             for affinity, affinity_members in self.members_by_affinity:
@@ -75,7 +75,7 @@ class MemberRanking(Struct, frozen=True):
 def rank_members(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks, candidates: Mask
 ) -> MemberRanking | CycleAbort:
-    """Score the candidates of a PickN policy."""
+    """Score the candidates of a PickN policy; an unreadable property stops the cycle."""
     abort = cluster_affinity.check_property_sorters(request, member_list)
     if abort is not None:
         return abort
@@ -146,7 +146,7 @@ def _apply_filters(
     member_list: MemberList,
     binding_masks: BindingMasks,
 ) -> FilterResult | CycleAbort:
-    """Return the result extended by these filters."""
+    """Return the result extended by these filters, or the abort of the first one unable to decide."""
     eligible, rejected_by_rule = start.eligible, list(start.rejected_by_rule)
     for rule in rules:
         accepted = rule.module.find_eligible(request, member_list, binding_masks)
@@ -211,12 +211,12 @@ def run_scheduling_cycles(
         outcome = step(request, binding_table, snapshot)
         cycles += 1
     return CycleResult(
-        binding_table.list_bindings(),
-        tuple(binding_table.changes),
-        outcome.status,
-        outcome.needs_requeue,
-        outcome.abort,
-        cycles,
+        bindings=binding_table.list_bindings(),
+        changes=tuple(binding_table.changes),
+        status=outcome.status,
+        needs_requeue=outcome.needs_requeue,
+        abort=outcome.abort,
+        cycles=cycles,
     )
 
 
@@ -226,7 +226,7 @@ def _pick_all(request: PlacementRequest, binding_table: BindingTable, _snapshot:
     if isinstance(filter_result, CycleAbort):
         return _CycleOutcome(abort=filter_result)
     existing = _list_bindings(binding_table, binding_table.scheduled, binding_table.bound)
-    picks = [ScoredMember(position, 0, 0) for position in iterate_ascending(filter_result.eligible)]
+    picks = [ScoredMember(position, 0, 0) for position in iterate_ascending(filter_result.eligible)]  # not bound yet
     picked = _bind_picked_clusters(binding_table, picks, filter_result.eligible)
     if isinstance(picked, CycleAbort):
         return _CycleOutcome(abort=picked)
@@ -256,10 +256,9 @@ def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapsho
             ineligible.append(Decision(name, False, text))
         else:
             valid_positions.append(position)
-    targets = build_mask(valid_positions)
-    is_bound = binding_table.current
-    picks = [ScoredMember(position, 0, 0) for position in valid_positions if not is_bound >> position & 1]
-    result = _bind_picked_clusters(binding_table, picks, targets, has_scores=False)
+    bound_mask = binding_table.current  # one bit per position
+    picks = [ScoredMember(position, 0, 0) for position in valid_positions if not bound_mask >> position & 1]
+    result = _bind_picked_clusters(binding_table, picks, targets=build_mask(valid_positions), has_scores=False)
     if isinstance(result, CycleAbort):
         return _CycleOutcome(abort=result)
     selected = tuple(map(binding_table.get_binding, valid_positions))
@@ -274,7 +273,7 @@ def _pick_n(request: PlacementRequest, binding_table: BindingTable, snapshot: Po
         number = snapshot.number_of_clusters
     else:
         eligible = cluster_eligibility.find_eligible(request, binding_table.member_list, binding_table.masks)
-        number = (eligible | binding_table.current).bit_count()
+        number = (eligible | binding_table.current).bit_count()  # masks with a bit for each member
     current_count = binding_table.current.bit_count()  # under the present policy
     if number < current_count or (number == current_count and binding_table.obsolete):
         # Release obsolete bindings (of earlier policies), then the surplus: scheduled before bound, low scores first.
@@ -297,7 +296,7 @@ def _pick_n(request: PlacementRequest, binding_table: BindingTable, snapshot: Po
         for binding in leaving:
             binding_table.release_member(binding_table.member_list.positions[binding.cluster], ChangeCause.DOWNSCALE)
         return _CycleOutcome(_build_status(number, (*scheduled, *bound), ()))
-    if number == current_count:
+    if number == current_count:  # nothing to do
         selected = _list_bindings(binding_table, binding_table.bound, binding_table.scheduled)
         return _CycleOutcome(_build_status(number, selected, ()))
     return _pick_missing_clusters(request, binding_table, number, number - current_count)
@@ -319,21 +318,22 @@ def _pick_missing_clusters(
     request: PlacementRequest, binding_table: BindingTable, number: int, missing_count: int
 ) -> _CycleOutcome:
     """Pick one batch: a single cluster with spread constraints (each pick changes the next), else all missing ones."""
-    limit = min(1, missing_count) if request.policy.spread_constraints else missing_count
+    limit = 1 if request.policy.spread_constraints else missing_count
     filter_result = filter_members(request, binding_table.member_list, binding_table.masks)
     if isinstance(filter_result, CycleAbort):
         return _CycleOutcome(abort=filter_result)
     ranking = rank_members(request, binding_table.member_list, binding_table.masks, filter_result.eligible)
     if isinstance(ranking, CycleAbort):
         return _CycleOutcome(abort=ranking)
-    kept_groups = (binding_table.scheduled, binding_table.bound)
+    kept_groups = (binding_table.scheduled, binding_table.bound)  # without the picks bound below
     picks = list(islice(ranking.iterate_best_first(filter_result.eligible), limit))
     picked_members = build_mask(scored.position for scored in picks)
+    # Evaluated before the picks change the masks.
     rejected = list(islice(_build_rejections(filter_result, request, binding_table), decisions.MAX_UNSELECTED))
     picked_bindings = _bind_picked_clusters(binding_table, picks, picked_members)
     if isinstance(picked_bindings, CycleAbort):
         return _CycleOutcome(abort=picked_bindings)
-    if missing_count > limit and len(picked_bindings) == limit:  # the next cycle picks the next batch
+    if missing_count > limit and len(picked_bindings) == limit:  # a full batch: the next cycle picks the next one
         return _CycleOutcome(needs_requeue=True)
     selected = (*picked_bindings, *_list_bindings(binding_table, *kept_groups))
     # The eligible members that were not picked, best first.
@@ -355,7 +355,7 @@ def _build_status(number: int, selected: tuple[Binding, ...], unselected: tuple[
 def _bind_picked_clusters(
     binding_table: BindingTable, picks: list[ScoredMember], targets: Mask, *, has_scores: bool = True
 ) -> tuple[Binding, ...] | CycleAbort:
-    """Bind the picks, release obsolete bindings elsewhere, and return the bindings, new ones first. An
+    """Bind the picks, release obsolete bindings outside `targets`, and return the picks' bindings, new ones first. An
     unrecoverable binding stops the cycle before any change.
     """
     for pick in picks:
@@ -367,7 +367,7 @@ def _bind_picked_clusters(
     for pick in picks:
         scores = (pick.affinity, pick.topology_spread) if has_scores else (None, None)
         change = binding_table.bind_member(pick.position, *scores)
-        updated.get(change, created).append(binding_table.get_binding(pick.position))
+        updated.get(change, created).append(binding_table.get_binding(pick.position))  # new ones are no key
     for position in iterate_ascending(binding_table.obsolete & ~targets):
         binding_table.release_member(position, ChangeCause.POLICY)
     updated_bindings = chain.from_iterable(sorted(group, key=lambda b: b.cluster) for group in updated.values())

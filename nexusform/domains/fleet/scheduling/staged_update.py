@@ -118,13 +118,13 @@ def initialize_staged_run(
     plans = _assign_clusters_to_stages(tuple(stages), picked_clusters, by_name)
     if isinstance(plans, RunProblem):
         return plans
-    return StagedRunPlan(snapshot.index, len(picked_clusters), plans, deletes)
+    return StagedRunPlan(snapshot.index, cluster_count=len(picked_clusters), stages=plans, deletes=deletes)
 
 
 def _assign_clusters_to_stages(
     stages: tuple[Stage, ...], picked_clusters: list[str], members: Mapping[str, Member]
 ) -> tuple[UpdateStagePlan, ...] | RunProblem:
-    """Return the stages with their ordered clusters; every picked cluster must be in exactly one stage."""
+    """Return the stages with their ordered clusters; a problem unless every picked cluster is in exactly one stage."""
     assigned: set[str] = set()
     plans: list[UpdateStagePlan] = []
     for stage in stages:
@@ -213,7 +213,7 @@ def list_run_steps(plan: StagedRunPlan, run: str, failing: frozenset[str] = froz
     steps: list[RunStep] = []
     for stage in plan.stages:
         if not stage.clusters:
-            continue
+            continue  # skipped with its tasks
         steps += _build_task_steps(stage.before, stage.name, f"{run}-before-{stage.name}")
         # The clusters of a stage in start order; last those without a free slot.
         started_count, free_slots = 0, stage.concurrency
@@ -231,7 +231,7 @@ def list_run_steps(plan: StagedRunPlan, run: str, failing: frozenset[str] = froz
 
 
 def _build_task_steps(tasks: tuple[UpdateStageTask, ...], stage: str, approval: str) -> list[RunStep]:
-    """Return the steps of the tasks before or after a stage."""
+    """Return the steps of the tasks before or after a stage; `approval` is the name of its approval request."""
     return [
         RunStep(RunStepKind.APPROVAL, stage, task=approval)
         if task.type == APPROVAL

@@ -148,7 +148,7 @@ def find_member_changes(old_members: Iterable[Member], new_members: Iterable[Mem
     changes: list[MemberChange] = []
     for name in sorted({*old_by_name, *new_by_name}):
         old_member, new_member = old_by_name.get(name), new_by_name.get(name)
-        trigger = None if old_member is new_member else find_queue_trigger(old_member, new_member)
+        trigger = None if old_member is new_member else find_queue_trigger(old_member, new_member)  # None: no queuing
         if trigger is not None:
             changes.append(MemberChange(name, trigger))
     return tuple(changes)

@@ -53,8 +53,8 @@ def parse_manifest(manifest: str, kind: str, schema: BlockSchema, *, lenient: bo
 def build_line_problems(findings: Iterable[Problem], argument: str) -> list[Problem]:
     """Return findings in an argument's text as problems: errors one by one, warnings grouped by kind with all lines."""
     errors: list[Problem] = []
-    grouped: dict[str, list[str]] = {}
-    first_lines: dict[str, int] = {}
+    grouped: dict[str, list[str]] = {}  # texts of warnings by kind
+    first_lines: dict[str, int] = {}  # of warnings by kind
     for finding in findings:
         line = f":{finding.line}" if finding.line else ""
         detail = finding.detail if finding.detail.endswith((".", "?")) else f"{finding.detail}."
@@ -113,7 +113,7 @@ def read_label_selector(values: Values | None) -> LabelSelector | None:
 def read_selector_term(values: Values) -> ClusterSelectorTerm:
     """Return a cluster selector term or a preference."""
     properties = values.get("property_selector")
-    sorter = values.get("property_sorter") or values.get("metric_sorter")  # read as the former
+    sorter = values.get("property_sorter") or values.get("metric_sorter")  # its old name
     requirements = tuple(
         PropertyRequirement(read_text(e, "name"), read_text(e, "operator"), _read_texts(e, "values"))
         for e in get_list(properties, "match_expression")
@@ -156,15 +156,14 @@ def read_policy(values: Values | None) -> Policy | None:
         return None
     affinity = get_mapping(values, "affinity", "cluster_affinity")
     required_block = affinity.get("required_during_scheduling_ignored_during_execution")
+    required_terms = tuple(map(read_selector_term, get_list(required_block, "cluster_selector_term")))
     preferred_blocks = get_list(affinity, "preferred_during_scheduling_ignored_during_execution")
     number = values.get("number_of_clusters")
     return Policy(
         placement_type=PlacementType(get_or_default(values, "placement_type", PlacementType.PICK_ALL)),
         number_of_clusters=None if number is None else int(number),
         cluster_names=_read_texts(values, "cluster_names"),
-        required_terms=None
-        if required_block is None
-        else tuple(read_selector_term(term) for term in get_list(required_block, "cluster_selector_term")),
+        required_terms=None if required_block is None else required_terms,
         preferred_terms=tuple(
             PreferredTerm(int(get_or_default(term, "weight", 0)), read_selector_term(get_mapping(term, "preference")))
             for term in preferred_blocks
@@ -244,13 +243,13 @@ def check_integers_or_percentages(values: Values | None, names: Iterable[str], p
     for name in names:
         value = get_value_at_path(values, name)
         amount = parse_int_or_percent(str(value)) if value is not None else None
-        if isinstance(amount, str):
+        if isinstance(amount, str):  # an error message
             problems.append(build_error((*path, name), amount))
     return problems
 
 
 def parse_json(text: str | None) -> Any:
-    """Return the value of a JSON text, else the text itself."""
+    """Return the value of a JSON text (None stays None), else the text itself."""
     if text is None:
         return None
     try:

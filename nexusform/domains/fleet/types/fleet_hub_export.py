@@ -144,7 +144,7 @@ def read_export(attributes: Mapping[str, Any], context: ReadContext) -> DataResu
     if argument is None:
         return DataResult({}, reader.problems)
     answer = build_hub_attributes(reader, argument, attributes)
-    identity = {"id": build_id(attributes)} if answer.attributes else {}
+    identity = {"id": build_id(attributes)} if answer.attributes else {}  # no attributes after errors
     return replace(answer, attributes={**identity, **answer.attributes})
 
 
@@ -164,7 +164,7 @@ def build_hub_attributes(
     # The managing tools by kind and name of their objects.
     titles = {manifest.title: find_external_manager(manifest) for manifest in reader.manifests}
     managers = {title: manager for title, manager in sorted(titles.items()) if manager}
-    problems = [*reader.problems, *_find_export_warnings(placements, managers, argument)]
+    problems = [*reader.problems, *_find_export_problems(placements, managers, argument)]
     if expects_members and placements and MEMBER not in {item.kind for item in manifests}:
         text = (
             "No MemberCluster was captured. Clusters that are not in the configuration count as "
@@ -195,7 +195,7 @@ def _select_user_objects(manifests: list[Manifest], placements: Mapping[str, Obs
         user_objects += placement.snapshots[-1].objects if placement.snapshots else ()
     return [
         manifest
-        if is_fleet_group(manifest.group) and manifest.kind == MEMBER
+        if is_fleet_group(manifest.group) and manifest.kind == MEMBER  # read with its status
         else replace(manifest, body=remove_server_fields(manifest.body))
         for manifest in user_objects
     ]
@@ -206,13 +206,13 @@ def _build_placement(
 ) -> dict[str, Any]:
     """Return a placement as a value of the data source. `overrides` are all override snapshots by name."""
     body = remove_server_fields(placement.manifest.body)
-    kind = _TYPES[placement.manifest.kind]
+    resource_type = _TYPES[placement.manifest.kind]
     index = placement.policy_index
     if index is None:  # no policy snapshot was captured: the newest one named by bindings
         index = max((item.policy_snapshot or 0 for item in placement.bindings.values()), default=0)
     used_names = set(chain.from_iterable(item.overrides for item in placement.bindings.values()))
     return {
-        "type": kind.name,
+        "type": resource_type.name,
         "manifest": json.dumps(body, ensure_ascii=False, indent=2),
         "bindings": {cluster: _BINDING_FORM(item) for cluster, item in sorted(placement.bindings.items())},
         "policy_snapshot": {
@@ -234,14 +234,14 @@ def build_placement_attributes(manifests: list[Manifest], key: str) -> dict[str,
     placement = read_placements(manifests).get(key)
     if placement is None:
         return {}
-    attributes = _build_placement(placement, read_evictions(manifests), {})
+    attributes = _build_placement(placement, read_evictions(manifests), overrides={})
     selected_objects = list_mappings(placement.manifest.body, "status", "selectedResources")
     names = ("group", "version", "kind", "namespace", "name")
     return {
         "policy_snapshot": attributes["policy_snapshot"],
         "selected_resources": [{name: get_text(item, name) for name in names} for item in selected_objects],
         "evictions": attributes["evictions"],
-        "workloads": {},
+        "workloads": {},  # predicted by plans only
         **build_status_attributes(placement.manifest),
     }
 
@@ -316,7 +316,7 @@ def _read_run_stages(run: ObservedRun) -> tuple[Stage, ...] | None:
     if run.strategy is None:
         return None
     resource_type, kind = FLEET_CLUSTER_STAGED_UPDATE_STRATEGY, "ClusterStagedUpdateStrategy"
-    metadata = {"name": "strategy"}
+    metadata = {"name": "strategy"}  # any name: only the stages are read
     if run.namespace:
         resource_type, kind = FLEET_STAGED_UPDATE_STRATEGY, "StagedUpdateStrategy"
         metadata["namespace"] = run.namespace
@@ -369,7 +369,7 @@ def _read_override_snapshots(manifests: Iterable[Manifest]) -> dict[str, str]:
         kind = _OVERRIDE_SNAPSHOTS.get(manifest.kind) if is_fleet_group(manifest.group) else None
         spec = manifest.body.get("spec")
         if kind is None or not isinstance(spec, Mapping):
-            continue
+            continue  # no override snapshot, or an unreadable one
         names = {"name": manifest.labels.get(_PARENT_LABEL) or manifest.name, "namespace": manifest.namespace}
         metadata = {name: value for name, value in names.items() if value}
         body = {"apiVersion": manifest.body.get("apiVersion"), "kind": kind, "metadata": metadata}
@@ -412,10 +412,10 @@ def _read_conditions(status: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{name: get_text(item, name) for name in names} for item in list_mappings(status, "conditions")]
 
 
-def _find_export_warnings(
+def _find_export_problems(
     placements: Mapping[str, ObservedPlacement], managers: Mapping[str, str], argument: Path
 ) -> list[Problem]:
-    """Return problems about uncaptured objects and other managers."""
+    """Return an error about uncaptured bindings, and a warning about objects with other managers."""
     problems = []
     uncaptured = [
         key

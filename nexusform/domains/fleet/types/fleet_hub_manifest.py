@@ -110,8 +110,9 @@ _VERSION: Final = "yaml_body_wo_version"
 
 
 def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the names and labels of a write-only body as yaml_body, and problems without its text; {} for a body in
-    yaml_body. After problems, or with an unknown body, yaml_body is unknown.
+    """Return yaml_body as computed from a write-only body (names and labels of its objects), and problems without the
+    text of the body; {} if the configuration sets yaml_body, or only a version. After other problems, or with an
+    unknown body, yaml_body is unknown.
     """
     body, secret, version = (attributes.get(name) for name in (_TEXT, _WRITE_ONLY, _VERSION))
     if secret is None:
@@ -130,7 +131,7 @@ def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any]
     findings = [*_filter_errors(reading.findings), *_validate_objects(secret)]
     problems = [_build_write_only_problem(finding.id, finding.line) for finding in findings]
     for manifest in reading.manifests:
-        group = manifest.group
+        group = manifest.group  # "" for the core API
         # Custom resources have a group with a domain, but not of Kubernetes or the fleet.
         is_custom = "." in group and not group.endswith("k8s.io") and not is_fleet_group(group)
         if not (is_custom or (not group and manifest.kind in ("Secret", "ConfigMap"))):
@@ -188,10 +189,10 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     reading = _read_manifests(attributes)
     body = attributes.get("yaml_body")
     findings = list(reading.findings)
-    if isinstance(body, str) and attributes.get(_VERSION) is None:
+    if isinstance(body, str) and attributes.get(_VERSION) is None:  # no write-only body, validated as it is read
         findings += _validate_objects(body)
     for manifest in reading.manifests:
-        findings += _check_fleet_objects(manifest)
+        findings += _check_fleet_object(manifest)
     problems = build_line_problems(findings, "yaml_body")
     lines_by_key: dict[tuple[str, str, str, str], int] = {}
     for manifest in reading.manifests:
@@ -203,8 +204,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def _check_fleet_objects(manifest: Manifest) -> Iterator[Problem]:
-    """Yield errors for fleet objects, without an effect here, and for invalid envelopes."""
+def _check_fleet_object(manifest: Manifest) -> Iterator[Problem]:
+    """Yield an error for a fleet object (it has no effect here), or the problems of an envelope; nothing for others."""
     if is_envelope(manifest):
         yield from list_envelope_problems(manifest)
         return
@@ -219,7 +220,7 @@ def _check_fleet_objects(manifest: Manifest) -> Iterator[Problem]:
 
 
 def find_secret_paths(attributes: Mapping[str, Any]) -> tuple[Path, ...]:
-    """Return the path of the text if it contains a Secret, also in an envelope."""
+    """Return the path of yaml_body if it contains a Secret with data, also in an envelope; else ()."""
     if "Secret" not in str(attributes.get("yaml_body")):
         return ()  # most texts need no parsing
     parts: list[Any] = [manifest.body for manifest in _read_manifests(attributes).manifests]

@@ -61,7 +61,7 @@ class FleetKind(Struct, frozen=True):
         document = self.read_document(attributes)
         if document is None:
             return {}
-        names = {"name": document.name or None}
+        names = {"name": document.name or None}  # None: missing in the manifest
         if self.is_namespaced:
             names["namespace"] = document.namespace or "default"
         return names
@@ -75,7 +75,7 @@ class FleetKind(Struct, frozen=True):
     def collect_problems(self, attributes: Values, findings: Iterable[Problem]) -> list[Problem]:
         """Return all problems: of the manifest, of names, and the findings about its arguments."""
         if attributes.get("manifest") is UNKNOWN:
-            return []
+            return []  # checked once it is known
         if attributes.get("lenient") is True:  # "..." may stand for the selectors
             findings = [finding for finding in findings if finding.path != NO_SELECTOR]
         document = self.read_document(attributes)
@@ -95,7 +95,7 @@ class FleetKind(Struct, frozen=True):
         """Return the problems of name and namespace, at their place in the manifest if they are there."""
         problems = []
         name = attributes.get("name")
-        if isinstance(name, str):
+        if isinstance(name, str):  # not missing or unknown
             problems += _locate_name_problems("name", check_name(name), document)
         namespace = attributes.get("namespace")
         if self.is_namespaced and namespace is None:
@@ -117,7 +117,7 @@ class FleetKind(Struct, frozen=True):
         set_names = [
             name
             for name, attribute in self.spec.attributes.items()
-            if attributes.get(name) not in (None, attribute.default, [])
+            if attributes.get(name) not in (None, attribute.default, [])  # else not configured
         ]
         set_names += [name for name in self.spec.blocks if attributes.get(name)]
         for name in set_names:
@@ -145,7 +145,8 @@ def build_fleet_type(
     goes_beside: tuple[str, ...] = (),
 ) -> ResourceType:
     """Build a resource type of the fleet API. `read(attributes, arguments)` returns its object,
-    `findings(object, arguments)` its problems; `values` are attributes outside the manifest.
+    `findings(object, arguments)` its problems; `values` are attributes outside the manifest, `goes_beside` the
+    `concurrent_types`.
     """
     schema = BlockSchema(
         {

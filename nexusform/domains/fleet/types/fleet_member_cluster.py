@@ -110,8 +110,8 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 def build_member(attributes: Mapping[str, Any]) -> FleetMember:
     """Return the configured member."""
     name = read_text(attributes, "name")
-    azure = {label: attributes.get(argument) for argument, label in _AZURE.items()}
-    labels = convert_text_map(get_mapping(attributes, "labels")) | _remove_nulls(azure) | {MEMBER_LABEL: name}
+    azure_labels = _remove_nulls({label: attributes.get(argument) for argument, label in _AZURE.items()})
+    labels = convert_text_map(get_mapping(attributes, "labels")) | azure_labels | {MEMBER_LABEL: name}
     cost = get_mapping(attributes, "cost")
     costs = {CPU_COST: cost.get("per_cpu_core"), MEMORY_COST: cost.get("per_gb_memory")}
     properties = convert_text_map(get_mapping(attributes, "properties")) | _remove_nulls(costs)
@@ -144,7 +144,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return the problems beyond the schema: names, labels, taints, quantities, and conflicting arguments."""
     arguments = remove_unknown_values(attributes)
     configured = build_member(arguments)
-    own_labels = {key: value for key, value in configured.labels.items() if key != MEMBER_LABEL}  # without ours
+    # Without the label added by build_member.
+    own_labels = {key: value for key, value in configured.labels.items() if key != MEMBER_LABEL}
     member = Member(configured.name, own_labels, configured.taints)
     problems = build_problems(check_member(member) if configured.name else [])
     _, usage_problems = parse_resource_usage(*_read_usage_texts(arguments))

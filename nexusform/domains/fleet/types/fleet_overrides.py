@@ -172,7 +172,7 @@ def _check_cluster_term(term: Values, path: Path) -> Iterator[Problem]:
     for name in ("property_selector", "property_sorter", "metric_sorter"):
         if term.get(name) is not None:
             yield build_error((*path, name), "invalid clusterSelector: only labelSelector is supported")
-            return
+            return  # one error per term is enough
     if term.get("label_selector") is None:
         message = "labelSelector is required; omit the terms to select every cluster"
         yield build_error(path, f"invalid clusterSelector: {message}")

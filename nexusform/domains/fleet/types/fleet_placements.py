@@ -88,9 +88,9 @@ def _check_placement(placement: FleetObject, arguments: Values, *, is_namespaced
             yield problem.prepend_path("policy")
         yield from _check_integer_fields(arguments)
         # The scheduler ignores an empty affinity block, but the API rejects it.
-        is_empty = placement.policy.required_terms is None and not placement.policy.preferred_terms
-        is_configured = get_mapping(arguments, "policy").get("affinity") is not None
-        if placement.policy.placement_type is PlacementType.PICK_FIXED and is_empty and is_configured:
+        has_terms = placement.policy.required_terms is not None or placement.policy.preferred_terms
+        has_affinity_block = get_mapping(arguments, "policy").get("affinity") is not None
+        if placement.policy.placement_type is PlacementType.PICK_FIXED and has_affinity_block and not has_terms:
             text = "affinity must be nil for policy type PickFixed, only valid for PickAll and PickN"
             yield build_error(("policy", "affinity"), text)
     if not placement.selectors:
@@ -116,7 +116,7 @@ def _check_strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Pro
     path = ("strategy", "rolling_update")
     yield from check_integers_or_percentages(rolling_update, ("max_unavailable", "max_surge"), path)
     if rolling_update is None:
-        return
+        return  # the defaults are valid
     configured = placement.rolling_update
     problems = check_rolling_update(
         configured.max_unavailable,
@@ -129,9 +129,9 @@ def _check_strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Pro
 
 
 def _check_selector_scopes(placement: FleetPlacement, *, is_namespaced: bool) -> Iterator[Problem]:
-    """Yield errors for kinds of the wrong scope. Custom resources pass because their scope is unknown."""
+    """Yield errors for kinds with another scope than the placement. Custom resources pass: their scope is unknown."""
     selects_content = any(item.scope == WITH_SELECTED and item.is_namespace for item in placement.selectors)
-    if selects_content and not is_namespaced:  # the other selectors are about objects in the namespace
+    if selects_content and not is_namespaced:  # the other selectors are for objects in the selected namespace
         return
     invalid_kinds, scope = (_CLUSTER_KINDS, "a cluster") if is_namespaced else (_NAMESPACED_KINDS, "not a cluster")
     for i, selector in enumerate(placement.selectors):

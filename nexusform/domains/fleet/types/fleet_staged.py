@@ -116,7 +116,7 @@ _APPROVED: Final = make_placement_argument(
 
 
 def _read_approval(attributes: Values, arguments: Values, fleet: FleetKind) -> FleetApprovalRequest:
-    """Return an approval request: approved by its argument, or else by its manifest's condition, or without one."""
+    """Return an approval request. It is approved by its argument, else by its manifest's condition, else always."""
     document, is_approved = fleet.read_document(attributes), attributes.get("approved")
     if not isinstance(is_approved, bool):
         is_approved = document is None or document.has_condition("Approved")
@@ -223,7 +223,7 @@ def _check_strategy(strategy: FleetObject, arguments: Values) -> Iterator[Proble
             for k, task in enumerate(get_list(block, kind)):
                 wait_time = task.get("wait_time")
                 seconds = parse_duration(wait_time) if wait_time is not None else None
-                if isinstance(seconds, str):
+                if isinstance(seconds, str):  # an error message
                     errors.append(build_error((*path, kind, k, "wait_time"), seconds))
     yield from errors
     if not strategy.stages:

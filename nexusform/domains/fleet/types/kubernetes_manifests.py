@@ -148,7 +148,7 @@ class ManifestReader:
             self.problems.append(Problem(path, finding.id, f"{location}: {finding.detail}", finding.severity))
 
     def _check_manifest(self, manifest: Manifest) -> Iterable[Problem]:
-        """Return the problems of one object: by its Kubernetes schema, by the fleet's API, or as an envelope."""
+        """Return the problems of an object: by its Kubernetes schema, the fleet's API, or as an envelope of others."""
         if is_envelope(manifest) or not is_fleet_group(manifest.group):
             from nexusform.domains.pods.importers.kubernetes_schemas import list_schema_problems
 
@@ -205,13 +205,13 @@ def read_files(
         reader.problems.append(Problem(("directory",), "unreadable-file", str(problem)))
         return None
     reader.problems += list_dump_errors(directory, context)
+    argument: Path = ("directory",) if directory is not None else ("files",)
     for index, name in enumerate(names):
-        path: Path = ("directory",) if directory is not None else ("files", index)
+        path = argument if directory is not None else (*argument, index)
         try:
             reader.add_file(name, context.files.read(name), path)
         except FileProblem as problem:
             reader.problems.append(Problem(path, "unreadable-file", str(problem)))
-    argument: Path = ("directory",) if directory is not None else ("files",)
     if not reader.manifests and not reader.problems:
         text = f"No object found in {build_id(attributes)}{empty_reason}"
         reader.problems.append(Problem(argument, INVALID, text))

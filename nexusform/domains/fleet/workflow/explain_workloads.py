@@ -83,6 +83,7 @@ def _build_reasons(
     result: PlanResult, placements: Iterable[PlacementPlan], member_list: MemberList, clusters: Sequence[str]
 ) -> list[PlacementReason]:
     """Build the reasons of these placements, cluster by cluster; the cluster "" means all."""
+    # The objects of a placement may contain sensitive values then.
     is_sensitive = any(
         c.sensitive_after for c in result.plan.changes if c.address.type in (MANIFEST_TYPE, *OVERRIDE_TYPES)
     )
@@ -145,7 +146,7 @@ def explain_pods(
 def describe_unknown_nodes(result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern) -> str:
     """Return a sentence about picked members without predicted pods; "" without any."""
     members = dict(fleet.pods.members)  # cluster ids by member
-    for change in result.plan.changes:
+    for change in result.plan.changes:  # members of this plan
         cluster_id = get_value_at_path(change.after, "kubernetes_cluster_id")
         if change.address.type == "fleet_member_cluster" and cluster_id:
             members[str(get_value_at_path(change.after, "name"))] = str(cluster_id)

@@ -57,8 +57,8 @@ def build_placement_reason(
 ) -> PlacementReason:
     """Build the reason of a placement at one cluster, or ("") all, from its rows; sensitive objects are omitted."""
     bindings = index_by_cluster(select_scheduled_bindings(placement.bindings))
-    private = placement.spec.instance.prior_note
-    origins = {name: find_placement_origin(private, name) for name in bindings}  # (trigger, serial)
+    note = placement.spec.instance.prior_note
+    origins = {name: find_placement_origin(note, name) for name in bindings}  # (trigger, state serial), None if unknown
     arguments = placement.build_scheduling_arguments(member_list)
     reason = PlacementReason(
         placement.spec.instance.address,
@@ -78,8 +78,8 @@ def build_placement_reason(
     failures = {
         name: rendered.failure for name, (_, rendered) in resources.items() if rendered is not None and rendered.failure
     }
-    objects, rendered = resources.get(cluster, ((), None))
-    if rendered is None:
+    objects, rendered = resources.get(cluster, ((), None))  # "" (all clusters) is no key
+    if rendered is None:  # a report on all clusters, or on an unknown one
         return replace(reason, failures=failures)
     hub_objects, cluster_objects = tuple(expand_envelopes(objects)), tuple(expand_envelopes(rendered.manifests))
     return replace(reason, objects=hub_objects, rendered=cluster_objects, failures=failures)

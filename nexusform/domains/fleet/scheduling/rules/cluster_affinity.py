@@ -16,7 +16,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PreferredTerm,
     PropertyRequirement,
 )
-from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList, iterate_ascending
+from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList, build_mask, iterate_ascending
 from nexusform.domains.fleet.scheduling.properties import (
     COMPARISONS,
     PropertyExtremes,
@@ -50,40 +50,35 @@ def explain_rejection(
 def _match_terms(terms: tuple[ClusterSelectorTerm, ...], member_list: MemberList) -> Mask | CycleAbort:
     """Return the members with a matching term; with unreadable values, the abort of the first such member."""
     matched: Mask = 0
-    aborts: list[tuple[int, CycleAbort]] = []
-    aborted: Mask = 0
+    aborts: dict[int, CycleAbort] = {}  # by position
     for term in terms:
-        term_members, unreadable = _match_term(term, member_list, member_list.all_members & ~matched & ~aborted)
+        undecided = member_list.all_members & ~matched & ~build_mask(aborts)
+        term_members, unreadable = _match_term(term, member_list, undecided)
         matched |= term_members
-        for position, abort in unreadable:
-            aborted |= 1 << position
-            aborts.append((position, abort))
-    if not aborts:
-        return matched
-    _, first_abort = min(aborts, key=lambda pair: pair[0])  # by position
-    return first_abort
+        aborts |= unreadable
+    return aborts[min(aborts)] if aborts else matched
 
 
 def _match_term(
     term: ClusterSelectorTerm, member_list: MemberList, candidates: Mask
-) -> tuple[Mask, list[tuple[int, CycleAbort]]]:
+) -> tuple[Mask, dict[int, CycleAbort]]:
     """Return the members of `candidates` that match a term, and by position errors of unreadable values."""
     selected_members = member_list.select_by_labels(term.label_selector)
     if isinstance(selected_members, str):
         # An invalid selector stops the scheduler at the first member evaluated.
-        first_positions = list(islice(iterate_ascending(candidates), 1))
-        return 0, [(position, _build_abort(member_list, position, selected_members)) for position in first_positions]
+        first_positions = islice(iterate_ascending(candidates), 1)
+        return 0, {position: _build_abort(member_list, position, selected_members) for position in first_positions}
     candidates &= selected_members
-    unreadable: list[tuple[int, CycleAbort]] = []
+    unreadable: dict[int, CycleAbort] = {}
     for requirement in term.property_selector or ():
         matching, failing = member_list.get_cached(
             ("meets", requirement), partial(_find_matching_members, requirement, member_list)
         )
-        unreadable += [
-            (position, _build_abort(member_list, position, message))
+        unreadable |= {
+            position: _build_abort(member_list, position, message)
             for position, message in failing.items()
             if candidates >> position & 1
-        ]
+        }
         candidates &= matching
     return candidates, unreadable
 
@@ -93,7 +88,7 @@ def _build_abort(member_list: MemberList, position: int, message: str) -> CycleA
 
 
 def _find_matching_members(requirement: PropertyRequirement, member_list: MemberList) -> tuple[Mask, dict[int, str]]:
-    """Compare every member with a requirement; return the matching ones and errors by position."""
+    """Compare every member with a requirement; return the mask of matching ones, and errors by position."""
     bound = _parse_requirement_quantity(requirement)
     compare = COMPARISONS.get(requirement.operator)
     matching: Mask = 0
@@ -129,7 +124,7 @@ def check_property_sorters(request: PlacementRequest, member_list: MemberList) -
         sorter = term.preference.property_sorter
         extremes = find_property_extremes(member_list, sorter.name) if sorter else None
         if isinstance(extremes, UnreadablePropertyError):
-            return CycleAbort("", f"failed to prepare plugin state: {extremes.message}")
+            return CycleAbort("", f"failed to prepare plugin state: {extremes.message}")  # "": at no single cluster
     return None
 
 
@@ -146,11 +141,9 @@ def _score_terms(terms: tuple[PreferredTerm, ...], member_list: MemberList) -> t
     for term in terms:
         column, failures = member_list.get_cached(("preference", term), partial(_score_term, term, member_list))
         columns.append(column)
-        failing = {**failures, **failing}
+        failing = {**failures, **failing}  # the error of the first term wins
     if not columns:
         return (0,) * len(member_list.members), {}
-    if len(columns) == 1:
-        return columns[0], failing
     return tuple(map(sum, zip(*columns, strict=True))), failing
 
 
@@ -180,7 +173,7 @@ def _score_term(term: PreferredTerm, member_list: MemberList) -> tuple[tuple[int
 
 
 def interpolate_score(value: Quantity, extremes: PropertyExtremes, sort_order: str) -> float | str | None:
-    """Interpolate the share of a term's weight, 0..1; None if all clusters are equal, a text on failure.
+    """Interpolate the share of a term's weight, 0..1; None if no or equal values in the fleet, a text on failure.
     Computed in doubles like KubeFleet, since rounding is visible.
     """
     minimum, maximum = extremes.minimum, extremes.maximum
