@@ -74,6 +74,7 @@ def _is_existing_finding(diagnostic: Diagnostic, actions: _PlanActions, existing
     if diagnostic.address in existing_addresses:
         return True
     cause = _CAUSE_OF.get(diagnostic.id, "")  # "": caused by this plan
+    # There was a state before, and this plan does nothing to cause such a finding.
     return actions.has_predecessor and bool(cause) and not _CAUSES[cause](actions, diagnostic.address)
 
 

@@ -175,8 +175,8 @@ def add_capacity_waits(
         waits.setdefault(step, set()).update(updates)
     for step, previous in _find_placement_order(graph, objects, sites):
         if previous not in graph.drafts[step].waits | waits.setdefault(step, set()):
-            waits[step].add(previous)  # unlike other waits, a failure there does not skip this step
-            graph.drafts[step].order_only.add(previous)
+            waits[step].add(previous)
+            graph.drafts[step].order_only.add(previous)  # unlike other waits, a failure there does not skip this step
     for step, awaited in waits.items():
         graph.drafts[step].waits |= awaited
     remove_cyclic_waits(graph, waits)

@@ -165,7 +165,7 @@ def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
         step = steps[0]  # its create or update; the delete of a removed object
         awaited_steps = set(chain.from_iterable(map(graph.list_steps, awaited_addresses))) - {step}
         if awaited_steps:
-            gate_name = ("ordered", ",".join(map(str, sorted(awaited_steps))))
+            gate_name = ("ordered", ",".join(map(str, sorted(awaited_steps))))  # a gate stands for many steps
             ordered_waits[step] = set(graph.get_gate(gate_name, sorted(awaited_steps))) - graph.drafts[step].waits
             graph.add_waits(step, ordered_waits[step])
     remove_cyclic_waits(graph, ordered_waits)
@@ -324,7 +324,7 @@ class _ObjectIndex:
         self, objects: Mapping[Address, Values], references: Mapping[str, Sequence[tuple[str, ObjectReference]]]
     ) -> None:
         self._references = references
-        self._named: dict[tuple[str, str], dict[Hashable, Address]] = {}
+        self._named: dict[tuple[str, str], dict[Hashable, Address]] = {}  # (type, naming attribute) -> name -> object
         fields_by_attribute: dict[str, dict[str, tuple[str, ...]]] = {}  # type -> naming attribute -> fields
         for _, reference in chain.from_iterable(references.values()):
             for kind in reference.types:

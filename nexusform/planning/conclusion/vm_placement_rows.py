@@ -187,7 +187,7 @@ def _collect_deciding_scores(explanation: DecisionExplanation | None) -> dict[st
 
 
 def collect_explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]:
-    """Return the explanations of the locations of VMs, as far as requested."""
+    """Return the recorded explanations of the locations of VMs: none for objects not to explain."""
     explained_vms = []
     for vms in objects:
         names = vms.requested_names if vms.placements.explanations else {}

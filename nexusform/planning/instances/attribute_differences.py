@@ -157,7 +157,7 @@ def _list_scalar_elements(kind: Type, value: Any) -> Collection[Any]:
 
 
 def _list_nested_block_bodies(block: NestedBlock, value: Any) -> Iterable[tuple[Path, Mapping[str, Any]]]:
-    """Return the bodies of a nested block, each with its path below the name of the block; none for other values."""
+    """Return (path below the block's name, body) of each nested block; [] for other values (null, unknown, a set)."""
     if isinstance(value, dict):
         if block.nesting is Nesting.SINGLE:
             return [((), value)]

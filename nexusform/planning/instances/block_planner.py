@@ -162,6 +162,7 @@ class BlockPlanner:
             if not self.selection.has(address):
                 yield self.build_unchanged(address)
                 continue
+            # An instance with only deposed objects has no reason of its own.
             is_without_module = address.module not in modules and self.prior.get_object(address) is not None
             reason = "delete_because_no_module" if is_without_module else _find_deletion_reason(block, address.key)
             yield self.build_removed_instance(address, reason, block)

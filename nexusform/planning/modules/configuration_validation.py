@@ -152,7 +152,7 @@ class _ModuleValidator(Struct, frozen=True):
 
 
 def _iterate_module_level_conditions(module: Module) -> Iterator[Condition]:
-    """Yield the conditions of a module that do not depend on an instance."""
+    """Yield the conditions of a module to check without instances: not those of blocks with count or for_each."""
     for variable in module.variables.values():
         yield from variable.validations
     for output in module.outputs.values():

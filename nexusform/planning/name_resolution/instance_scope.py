@@ -232,7 +232,7 @@ def _resolve_count_index_reference(scope: InstanceScope, traversal: Traversal) -
 
 
 def _resolve_each_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    """Resolve each.key or each.value; unknown outside of a block with for_each."""
+    """Resolve each.key or each.value (one step after `each`); unknown outside of a block with for_each."""
     name, repetition = _get_first_name(traversal), scope.repetition
     if name == "key" and isinstance(repetition.key, str):
         return build_string(repetition.key), 1, []

@@ -88,8 +88,8 @@ class Evaluation:
         self._cache: MutableMapping[tuple[ModulePath, str, str], Value] = {} if cache is None else cache
         # Values that the validation of their variable rejects; everything else reads them as unknown.
         self.rejected_values: dict[tuple[ModulePath, str], Value] = {}
-        self._modules: dict[tuple[str, ...], list[ModuleInstance]] = {(): [self.root]}
-        self._module_shapes: dict[tuple[ModulePath, str], BlockExpansion] = {}
+        self._modules: dict[tuple[str, ...], list[ModuleInstance]] = {(): [self.root]}  # by path without keys
+        self._module_shapes: dict[tuple[ModulePath, str], BlockExpansion] = {}  # by parent and name of the call
         self._by_path: dict[ModulePath, ModuleInstance] = {ROOT_MODULE: self.root}
         self._depth = 0
 
@@ -339,6 +339,7 @@ class Evaluation:
         key = (instance.path, block.mode, block.type, block.name)
         view = self.resources.get(key)
         if view is None:
+            # A resource not planned yet is unknown ("").
             view = self._read_data_block(instance, block) if block.mode == "data" else ResourceView("")
             self.resources[key] = view
         return view

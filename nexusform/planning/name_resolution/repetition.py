@@ -180,7 +180,7 @@ class InstanceView(Struct):
                 self._value = build_unknown(kind)
                 return self._value
             values, sensitive = dict(self.attributes), list(self.sensitive)
-            if self.present is not None:
+            if self.present is not None:  # the type adds attributes derived from those in state
                 for name in self.attributes:
                     values[name], paths = self._get_attribute_with_sensitive_paths(self.attributes, name)
                     sensitive += [(name, *path) for path in paths]
@@ -238,7 +238,7 @@ class ResourceView(Struct):
             if self.shape == LIST:
                 keys = sorted(self.items, key=compute_key_sort_key)
                 self._value = build_tuple([self.items[key].get_value() for key in keys])
-            elif self.shape == DISABLED:
+            elif self.shape == DISABLED:  # by enabled = false
                 self._value = NULL
             else:
                 self._value = build_object({str(key): item.get_value() for key, item in self.items.items()})

@@ -84,11 +84,11 @@ class MoveStatement(Struct, frozen=True):
         return self._build_endpoint(self.target)
 
     def _build_endpoint(self, pattern: AddressPattern) -> MoveEndpoint:
-        """Build the endpoint of a source or target, with its path from the root module."""
+        """Build the endpoint of a source or target, with its path from the root module; ANY means every key."""
         prefix = tuple((name, ANY) for name in self.module)
         steps: EndpointPath = tuple((step.name, step.key) for step in pattern.module)
         if pattern.type:
-            key = ANY if self.is_for_all_instances else pattern.key
+            key = ANY if self.is_for_all_instances else pattern.key  # without keys at both ends all instances move
             return MoveEndpoint((*prefix, *steps), get_resource_name(pattern), key)
         if self.is_for_all_instances:
             moved_module = pattern.module[-1].name
@@ -129,7 +129,7 @@ def list_move_statements(configuration: Configuration) -> list[MoveStatement]:
 
 
 def order_move_statements(statements: Sequence[MoveStatement]) -> list[MoveStatement]:
-    """Return the statements in order of application; none if they form a cycle."""
+    """Return the statements in order of application; [] if they form a cycle, an error reported by the checks."""
     needs = _index_earlier_statements(statements)
     position = {index: index for index in needs}
     if find_cycles(needs, position):

@@ -162,11 +162,11 @@ def _iterate_requested_imports(
 
 
 def _evaluate_import_id(block: ImportBlock, scope: InstanceScope, problems: list[Diagnostic]) -> str | None:
-    """Return the id requested by an import block; None if invalid, with an error in `problems`."""
+    """Return the id requested by an import block; None if invalid, with an error in `problems` or the evaluation."""
     value = scope.names.evaluate_expression(block.id, scope)
     if value is None:  # its errors are diagnostics of the evaluation
         return None
-    plain = convert_to_plain(value)[0]
+    plain, *_ = convert_to_plain(value)
     if not value.is_known:
         problems.append(_build_unknown_argument_error("invalid-import-id-argument", "id", block.id))
     elif value.has_marks:

@@ -160,13 +160,9 @@ def _parse_replace_options(
         address, vm = split_object_address(text)
         for pattern in _parse_patterns("-replace", [address], order, problems):
             if not pattern.type:
-                problems.append(
-                    build_error(
-                        "invalid-address-in-option",
-                        f'"{text}" names a module; name a resource in it.',
-                        headline="Invalid -replace address",
-                    )
-                )
+                detail = f'"{text}" names a module; name a resource in it.'
+                headline = "Invalid -replace address"
+                problems.append(build_error("invalid-address-in-option", detail, headline=headline))
             elif vm:
                 vms.append((pattern, vm))
             else:
@@ -225,7 +221,7 @@ def _parse_patterns(
         try:
             patterns.append(parse_pattern(text))
         except AddressProblem as problem:
-            candidates = [str(block.address) for block in order.blocks if block.address.name == text]
+            candidates = [str(block.address) for block in order.blocks if block.address.name == text]  # without type
             hint = f" Did you mean {format_first_items(candidates, _MAXIMUM_NAMED)}?" if candidates else ""
             headline = f"Invalid {option} address"
             problems.append(build_error("invalid-address-in-option", f"{problem}{hint}", headline=headline))

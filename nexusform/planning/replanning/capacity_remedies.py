@@ -273,7 +273,7 @@ def _format_certain_count(
 def _build_count_remedy(
     pools: dict[tuple[Address, str], PoolShortage], counts: dict[tuple[Address, str], int]
 ) -> Remedy:
-    """Build the remedy of fewer VMs: pools and their counts, both by address and pool name."""
+    """Build the remedy of fewer VMs: `counts` are those with capacity. Both are keyed by address and pool name."""
     texts, data = [], []
     for key, unplaced in pools.items():
         prefix = "" if len(pools) == 1 else f"{unplaced.cluster}/{unplaced.pool.pool}: "
@@ -472,13 +472,13 @@ def _try_other_hint_scope(shortage: _PlanShortage, trial: TrialPlanner, hints: S
 def _try_hint_argument(
     shortage: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint], argument: str, value: str
 ) -> Iterator[Remedy]:
-    """Try another value of one argument of the hints; VMs with changed hints are re-created."""
+    """Try another value of one argument of the hints; yield it if the plan has no errors. It re-creates their VMs."""
     edits = [ArgumentAdjustment(hint.address, ("placement_hint", hint.index, argument), value) for hint in hints]
     outcome = trial(edits)
     if outcome.plan.errored:
         return
     owners = list(dict.fromkeys(str(hint.address) for hint in hints))
-    moved_count = count_moved_vms(outcome.plan, "cluster_replaced", "requested")
+    moved_count = count_moved_vms(outcome.plan, "cluster_replaced", "requested")  # reasons of a move
     cost = f" It re-places {format_count(moved_count, 'existing VM')}." if moved_count else ""
     subject = f"the placement_hint of {' and '.join(owners)}"
     text = f'{argument} = "{value}" in {subject}: {_format_fit(shortage.pools)}.{cost}{format_certainty_note(outcome)}'

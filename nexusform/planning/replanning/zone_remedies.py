@@ -306,7 +306,7 @@ def _assign_zones(
 
 
 def _build_adjustments(zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones]) -> list[ArgumentAdjustment]:
-    """Build the adjustments of the pools: the zones of their group, within the configured ones unless rewritten."""
+    """Build the adjustments of the pools: the zones of their group; without `is_rewritten` only those configured."""
     adjustments: dict[tuple[str, str], ArgumentAdjustment] = {}  # by address and pool name
     for zone_group, selected_zones in zip(zone_groups, zones, strict=True):
         for member in zone_group.members:

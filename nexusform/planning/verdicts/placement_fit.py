@@ -73,8 +73,8 @@ class PlacementFitFailures(Struct, frozen=True):
 def collect_fit_failures(
     objects: Iterable[VmObject], outside_targets: Sequence[str] = (), forgotten_hosts: Sequence[str] = ()
 ) -> PlacementFitFailures:
-    """Return one error per pool without enough capacity, and a warning for each pinned VM rejected by the rule.
-    `outside_targets` are the racks and machines outside the selection, `forgotten_hosts` those forgotten by the plan.
+    """Return one error per pool without enough capacity, and a warning for each pinned VM rejected by a placement rule.
+    `outside_targets` are racks and machines outside the selection, `forgotten_hosts` those not managed after the plan.
     """
     hint = _format_outside_targets(outside_targets) + _format_forgotten_hosts(forgotten_hosts)
     diagnostics: list[Diagnostic] = []
@@ -86,7 +86,7 @@ def collect_fit_failures(
             if failures:
                 shortage = _build_unplaced_pool(vms, pool)
                 unplaced.append(shortage)
-                diagnostics.append(_build_capacity_error(vms, shortage, failures[0], hint))
+                diagnostics.append(_build_capacity_error(vms, shortage, failures[0], hint))  # the first VM's reason
     return PlacementFitFailures(tuple(diagnostics), tuple(unplaced))
 
 

@@ -344,8 +344,8 @@ def _build_violation(
 
 def _is_packed(violating_member: GroupMember, ordered_members: Sequence[GroupMember], location: Location) -> bool:
     """Return whether the member is an extra-large VM packed by this plan onto a machine with one of another cluster."""
-    _, _, machine = location
-    pool, is_placed = violating_member.pool, violating_member.token is not None
+    _, _, machine = location  # "" if the rule is about racks or sites
+    pool, is_placed = violating_member.pool, violating_member.token is not None  # by this plan
     if not (machine and is_placed and pool.sku.extra_large) or pool.pinned_machine:
         return False
     before = [member for member in ordered_members if member.rank <= violating_member.rank]

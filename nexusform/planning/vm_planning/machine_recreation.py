@@ -149,11 +149,11 @@ def _list_observed_unmanaged_vms(instance: Instance) -> list[tuple[str, Occupied
 
 def _iterate_machines(inventory: PlanInventory) -> Iterator[_MachineRecord]:
     """Yield every machine; one with its own resource after its rack's machine in that slot."""
-    sites: dict[str, str] = {}
+    site_by_rack: dict[str, str] = {}
     for address, rack in inventory.racks.items():
-        sites[rack.id] = rack.site_id
+        site_by_rack[rack.id] = rack.site_id
         for machine in rack.machines:
             yield _MachineRecord(rack.site_id, machine.name, (rack.id, machine.slot), address)
     for address, offer in inventory.machines.items():
         slot = (offer.rack_id, offer.machine.slot)
-        yield _MachineRecord(sites.get(offer.rack_id, ""), offer.machine.name, slot, address)
+        yield _MachineRecord(site_by_rack.get(offer.rack_id, ""), offer.machine.name, slot, address)

@@ -231,7 +231,7 @@ def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
 
 
 def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Address, Instance]) -> Diagnostic:
-    """Build the error for two descriptions of one machine or slot, at the second if it is a block."""
+    """Build the error for two descriptions of one machine or slot, at the second if it is a block of the plan."""
     if clash.attribute == "name":
         detail = (
             f'The machine "{clash.name}" exists twice on site {clash.site_id}: {clash.first} and '
@@ -240,8 +240,8 @@ def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Ad
         )
     else:
         detail = f"{clash.first} and {clash.second} describe the same slot of one rack. Change one of the slots."
-    by_text = {str(address): instance for address, instance in instances.items()}
-    second = by_text.get(clash.second)
+    instances_by_text = {str(address): instance for address, instance in instances.items()}
+    second = instances_by_text.get(clash.second)
     if second is None:
         return build_error("duplicate-machine", detail)
     at_argument = second.type.kind is PlanningKind.MACHINE  # racks have no machine names

@@ -163,7 +163,7 @@ class _VmPlanner:
                 yield self.blocks.build_unchanged(address)
 
     def add_prior_vms(self, instances: Iterable[Instance]) -> None:
-        """Reserve the capacity of all prior VMs, then of unmanaged VMs."""
+        """Build the VMs of the instances, and reserve the capacity of those in state, then of VMs managed elsewhere."""
         for instance in instances:
             recorded = self.blocks.prior.get_recorded_object(instance.address)
             self.objects[instance.address] = vm_placement_steps.build_vm_object(instance, self.context, recorded)
@@ -225,7 +225,7 @@ class _VmPlanner:
         objects = self._list_vm_objects(instances)
         for vms in objects:
             vm_placement_steps.release_vm_capacity(vms)
-        self.context.start_recording()
+        self.context.start_recording()  # the placements are repeated with samples
         objects_to_place = [vms for vms in objects if vms.request.actions.recreations]
         objects_to_place.sort(key=lambda vms: vms.instance.prior_creation)
         for vms in objects_to_place:
@@ -236,13 +236,13 @@ class _VmPlanner:
             self.context.hints.add_objects([vms])
 
     def _update_hint_targets(self, vms: VmObject) -> None:
-        """Compute the demand of an object with hints again, with the current locations of their targets."""
+        """Compute the demand of an object with hints again, with the current locations of the VMs named by hints."""
         instance, family = vms.instance, vms.instance.type.vms
         arguments = get_mapping(instance.config)
         has_hints = any(pool.hints for pool in vms.pools) or "placement_hint" in arguments
         if has_hints and family is not None:
             demand, _ = family.build_demand(arguments, self.context.current_context, instance.address)
-            vms.request = replace(vms.request, demand=demand or vms.request.demand)
+            vms.request = replace(vms.request, demand=demand or vms.request.demand)  # None: invalid, reported before
 
     # --- pass two: new VMs ---
 
@@ -366,7 +366,8 @@ def _build_remaining_sites(blocks: BlockPlanner) -> Mapping[str, SitePlan]:
         (instance.address, instance.before) for instance in blocks.instances.values() if not instance.is_removed
     ]
     objects = [(address, attributes) for address, attributes in remaining if attributes is not None]
-    return build_sites(build_inventory(objects, blocks.request.registries.resource_types))[0]
+    sites, _ = build_sites(build_inventory(objects, blocks.request.registries.resource_types))
+    return sites
 
 
 def _select_instances_to_destroy(selection: Selection, prior: PriorState) -> AbstractSet[Address]:

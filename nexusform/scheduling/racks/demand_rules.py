@@ -53,10 +53,10 @@ def prepare_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) 
 
 
 def prepare_packed_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) -> PackedSortKeys:
-    """Open the keys for a demand and pack them into one whole number: numbers compare like the keys."""
+    """Build the figures of each key for a demand and pack them into one whole number: numbers compare like the keys."""
     columns: list[Figures] = []
     shifts: list[int] = []  # how far each figure moves up for the next one
-    active_keys = 0
+    active_keys = 0  # bits, the lowest for the last key
     dependence = KeyDependence.NONE
     for key in keys:
         figures = key.build_figures(usage, demand)

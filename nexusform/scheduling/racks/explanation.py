@@ -177,7 +177,7 @@ _Ranking = tuple[tuple["RankedCandidate", ...], tuple["RankedCandidate", ...]]
 
 
 def _rank_by_keys(ledger: Ledger, demand: Demand, candidates: list[int], spread: RackSpread, seed: int) -> _Ranking:
-    """Rank the racks, and the machines of the best one."""
+    """Return the racks of the candidate machines, and those of the best rack, each ranked from best to worst."""
     site = ledger.site
     usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
     rack_numbers = dict.fromkeys(site.rack_by_machine[machine] for machine in candidates)
@@ -361,7 +361,7 @@ class _PossibleCapacities:
         self._remaining = {machine: list(capacities) for machine, capacities in self._all.items()}
 
     def apply_filter(self, rule: Filter, find_rejection: RejectionCheck, demand: Demand) -> None:
-        """Apply one more filter: a capacity filter to each possible capacity, another one to the machine."""
+        """Apply one more filter: to each possible capacity of a machine, or to the machine. Rejected ones keep []."""
         check_capacity = rule.build_check(demand.sku) if isinstance(rule, CapacityFilter) else None
         for machine, capacities in self._remaining.items():
             if check_capacity is not None:

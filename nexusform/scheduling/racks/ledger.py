@@ -123,7 +123,7 @@ class Ledger:
             self._starts = [*self._starts, self._first]
             self._first += len(self.records)
             self.records, self.numbers = [], []
-        self._own = set()
+        self._own = set()  # from now on both copy counts before a change
         ledger = Ledger.__new__(Ledger)
         ledger.site = self.site
         ledger.capacities = self.capacities.copy()
@@ -144,7 +144,7 @@ class Ledger:
         return ledger
 
     def get_cluster_counts(self, owner: str) -> OwnerVmCounts:
-        """Return the cluster's counts, safe to write."""
+        """Return the cluster's counts to change: a copy if they were shared with another ledger."""
         tally = self.clusters.get(owner)
         if tally is None or id(tally) not in self._own:
             tally = self.clusters[owner] = tally.copy() if tally else OwnerVmCounts.create_empty()
@@ -152,7 +152,7 @@ class Ledger:
         return tally
 
     def get_pool_counts(self, owner: str, pool: str) -> OwnerVmCounts:
-        """Return the pool's counts, safe to write."""
+        """Return the pool's counts to change: a copy if they were shared with another ledger."""
         key = (owner, pool)
         tally = self.pools.get(key)
         if tally is None or id(tally) not in self._own:
@@ -231,14 +231,14 @@ class Ledger:
             self._removed.add(handle)
         self.count(record, -1)
         if record.cells == UNKNOWN_CELLS:
-            # Release the cells assumed by the chosen split.
+            # Release the cells assumed by the chosen split (possible assignment of such VMs to NUMA cells).
             site, machine = self.site, record.machine
             unknown_vms = self.unknown_cells[machine]
             del unknown_vms.shapes[handle]
             if not unknown_vms.shapes:  # the last one
                 self.capacities[machine] = unknown_vms.known_capacity
                 del self.unknown_cells[machine]
-            elif unknown_vms.cells is None:  # now there may be a split
+            elif unknown_vms.cells is None:  # there was no possible split; now there may be one
                 unknown_vms.is_stale = True
             else:
                 share = site.shapes[record.shape].share.cells_share
@@ -349,7 +349,7 @@ class Ledger:
 
     def list_vms(self) -> Iterator[tuple[int, VmRecord]]:
         """Yield every VM with its handle, in the order of addition."""
-        layers = [*self._layers, (self.records, self.numbers)]
+        layers = [*self._layers, (self.records, self.numbers)]  # those shared with copies, then its own
         for start, (records, numbers) in zip([*self._starts, self._first], layers, strict=True):
             for index, packed in enumerate(records):
                 if packed != REMOVED and start + index not in self._removed:

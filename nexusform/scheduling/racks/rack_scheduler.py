@@ -360,9 +360,7 @@ class RackScheduler:
         self._choose_missing_splits()
         for vm in self.list_vms():
             unknown_vms = self._ledger.unknown_cells.get(self._site.machine_index[vm.placement.machine])
-            cells = (
-                unknown_vms.cells.get(vm.handle) if unknown_vms is not None and unknown_vms.cells is not None else None
-            )
+            cells = unknown_vms.cells.get(vm.handle) if unknown_vms is not None and unknown_vms.cells else None
             yield vm if cells is None else replace(vm, placement=replace(vm.placement, cells=cells))
 
     def list_vms(self) -> Iterator[ScheduledVm]:

@@ -198,10 +198,10 @@ class SiteTables(NumberedSite):
         self.pools: list[PoolKey] = []
         self._pool_ids: dict[PoolKey, int] = {}
         self._shape_by_sku: dict[VmSku, VmShape] = {}
-        # By identity, because hashing a SKU costs as much as placing a VM. The entry holds the SKU to keep
-        # the id valid.
+        # By identity: hashing a SKU costs as much as placing a VM. The entry holds the SKU to keep the id valid.
         self._shape_by_id: dict[int, tuple[VmSku, VmShape]] = {}
         self._placements: dict[int, Placement] = {}
+        # By free capacity (its number) and the shares of the VMs in unknown cells.
         self._split_capacities: dict[tuple[int, tuple[Share, ...]], SplitCapacities] = {}
 
     def get_shape(self, sku: VmSku) -> VmShape:

@@ -249,7 +249,7 @@ def _build_result_without_task(job: _ApplyJob, site: PlannedSite) -> SiteResult:
     """Return the result of a site without a task in this run: from an earlier run, or skipped."""
     if not job.progress.is_finished(site.wave):
         return SiteResult(site.name, SiteStatus.SKIPPED, "Its wave was not started.")
-    if site.result.status is SiteStatus.PLANNED:
+    if site.result.status is SiteStatus.PLANNED:  # an earlier run applied it
         return replace(site.result, status=SiteStatus.APPLIED)
     return site.result  # unchanged or rejected
 

@@ -242,7 +242,7 @@ def _parse_manifest(path: str, name: str, content: bytes) -> FleetPlan:
 
 
 def _verify_part_digests(path: str, content: _PlanFileContent) -> list[Diagnostic]:
-    """Check the parts of a plan against its digests."""
+    """Check the parts of a plan against its digests; return the error of the first difference, or []."""
     if compute_fleet_digest(content.plan.sites, content.plan.waves) != content.plan.digest:
         return [_build_damaged_file_problem(path, "Its sites do not match its digest.")]
     for site in content.plan.sites:

@@ -94,13 +94,13 @@ class FleetTaskWorker:
         with self._lock:
             self._heartbeats[task.fleet.session] = monotonic()
             os.chdir(task.fleet.root)
-            definition, problems = self._load_definition(task.fleet)
+            definition, problems = self._load_definition(task.fleet)  # fills self._entries, sites by name
             if definition is None:
                 return build_rejected_result(task.site, problems)
             site = self._entries.get(task.site)
             if site is None:
                 return SiteResult(task.site, SiteStatus.REJECTED, _UNDECLARED_MESSAGE)
-            if definition.digest != task.fleet.definition_digest:
+            if definition.digest != task.fleet.definition_digest:  # edited since the run started
                 return SiteResult(task.site, SiteStatus.REJECTED, _CHANGED_MESSAGE)
             try:
                 os.chdir(site.source)  # as for `nexusform plan`: paths are relative to the root module
@@ -255,7 +255,7 @@ def _make_paths_relative_to_fleet(result: SiteResult, source: str, root: str) ->
     located_errors = [problem for problem in site_diagnostics if problem.severity == Severity.ERROR and problem.file]
     reason = _make_paths_in_text_relative(result.reason, source)
     if located_errors and result.reason.startswith(located_errors[0].summary):
-        # The reason has no location yet.
+        # The reason is the text of the first error, without its location.
         reason = f"{located_errors[0].file}:{located_errors[0].line}: {reason}"
     short_reason = reason.replace(f"{root}/", "")  # with absolute paths shortened
     return replace(result, diagnostics=site_diagnostics, reason=short_reason)

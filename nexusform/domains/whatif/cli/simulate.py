@@ -239,11 +239,9 @@ def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
 
         names = dict.fromkeys(arguments.cluster)
         selected = [require_lookup(find_kubernetes_cluster(snapshot, name)) for name in names]
-        return (
-            _build_upgrade_path_answer(selected, arguments.to, inputs)
-            if arguments.to
-            else _build_upgrade_answer(*selected[0], inputs)
-        )
+        if arguments.to:
+            return _build_upgrade_path_answer(selected, arguments.to, inputs)
+        return _build_upgrade_answer(*selected[0], inputs)  # without -to there is only one cluster
 
     return run_question(arguments.question, build_answer)
 

@@ -217,7 +217,7 @@ def _find_lost_pools(
 
 
 def _sample_shortage(site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]) -> SampledShortage | None:
-    """Count VMs without capacity over samples of NUMA cells, of a single pool for any split; None without samples."""
+    """Count missing VMs over samples of unknown NUMA cells, for a single pool exactly; None if nothing is sampled."""
     pools = list(_find_lost_pools(site, lost))
 
     def count_missing(sampled_scheduler: RackScheduler) -> list[int]:

@@ -418,7 +418,7 @@ def _build_drain_evictions(
     for cluster in drained:
         for placement in placements:
             bound_clusters = {binding.cluster for binding in placement.spec.prior_bindings}
-            if not placement.spec.configuration.namespace and cluster in bound_clusters:
+            if not placement.spec.configuration.namespace and cluster in bound_clusters:  # "": cluster-scoped
                 name = f"drain-eviction-{placement.key}-{cluster}"
                 yield placement.spec.instance, FleetEviction(name, placement.key, cluster)
 

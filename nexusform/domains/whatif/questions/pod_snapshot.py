@@ -61,14 +61,14 @@ class ClusterObservations(Struct, frozen=True):
             return observed
         other_pods = tuple(pod for pod in observed.existing_pods if pod.workload not in own_workloads)
         own_pods = tuple(pod for pod in observed.existing_pods if pod.workload in own_workloads)
-        return replace(observed, existing_pods=other_pods, replaced_pods=own_pods)
+        return replace(observed, existing_pods=other_pods, replaced_pods=own_pods)  # planned pods take their place
 
 
 NO_OBSERVATIONS: Final = ClusterObservations()
 
 
 def build_observations_after(plan: Plan, clusters: Mapping[str, KubectlSnapshot]) -> ClusterObservations:
-    """Return the observations for the snapshot after a plan."""
+    """Return the observations for the snapshot after a plan, and the names of the VMs removed or moved by it."""
     recreated: set[str] = set()
     for row in plan.placements:
         if row.kind == VM and row.action in (PlacementAction.REMOVE, PlacementAction.MOVE):
@@ -116,10 +116,10 @@ def build_observed_pods(
 
 def _build_other_workloads(pods: ClusterPods) -> Iterable[Workload]:
     """Build a workload for each controller without a manifest, from its pods."""
-    own_keys = {workload.key for workload in pods.workloads}
+    manifest_keys = {workload.key for workload in pods.workloads}
     pods_by_key: dict[str, list[ExistingPod]] = {}
     for pod in pods.existing:
-        if pod.workload not in own_keys:
+        if pod.workload not in manifest_keys:
             pods_by_key.setdefault(pod.workload, []).append(pod)
     for key, own_pods in pods_by_key.items():
         namespace, kind, name = key.split("/", 2)

@@ -332,7 +332,7 @@ def find_pods_without_resources(
 
 
 def _list_special_requests(pod: PodSpec) -> Iterable[Constraint]:
-    """List a pod's requests for resources missing on some nodes."""
+    """List the kinds of resources requested by a pod and missing on some nodes: hugepages and extended resources."""
     names = [name for name, amount in pod.requests.other_resources if amount]
     if any(name.startswith(HUGEPAGES) for name in names):
         yield Constraint.HUGEPAGES

@@ -414,8 +414,9 @@ def _compute_machine_costs(
     vm_cells: int,
     want: int,
 ) -> tuple[int, ...]:
-    """Compute lower bounds of the VMs to move off a machine for 0, 1 ... `want` VMs of the demand. Cells are (free
-    capacity, shares of movable VMs). A VM on `vm_cells` cells may free all of them, so costs are divided by these.
+    """Compute lower bounds of the VMs to move off a machine for 0, 1 ... `want` VMs of the demand, by number of VMs.
+    `cells` are (free capacity, shares of movable VMs), `share` is the demand's part in one cell. A VM on `vm_cells`
+    cells may free all of them, so costs are divided by these.
     """
     total = [0]  # by number of slots on the cells so far
     for free, movable in cells:

@@ -399,7 +399,7 @@ class RepackProgram:
         return self._program.add_row(("slots", rack, admitted, size))
 
     def _add_cell_capacity(self, capacity: CellPatterns) -> None:
-        """Add the columns of a capacity's patterns, and bound their number by the number of cells."""
+        """Add a column for each pattern of a capacity (slots of each size in one cell), in total at most its cells."""
         program = self._program
         row = self._get_cell_capacity_row(capacity)
         program.upper[row] = float(self._cell_counts[capacity])
@@ -495,9 +495,9 @@ def _count_leaving(subject: object, groups: Mapping[int, Group]) -> tuple[Counte
     match subject:
         case (_CellGroup(), CellChange() as option):
             return Counter(dict(option.leaving)), option.pods
-        case (RepackMachine() as host, *_):
+        case (RepackMachine() as host, *_):  # one of equal machines gives up all of its VMs in unknown cells
             sources = host.unknown_cell_vms
-        case (MovableVm() as moved, *_):
+        case (MovableVm() as moved, *_):  # one of equal VMs moves
             sources = (moved,)
     return Counter(groups[source.handle] for source in sources), sum(source.pods for source in sources)
 

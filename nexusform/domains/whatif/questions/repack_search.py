@@ -119,7 +119,7 @@ class _ProgramRefinement:
         self._context = context
         self._request = request
         self._time_budget = time_budget
-        self._is_fine = len(context.all_movable_vms) <= _MAX_FINE_VMS
+        self._is_fine = len(context.all_movable_vms) <= _MAX_FINE_VMS  # few enough to model the spread of every pool
         pools = frozenset(source.pool for source in context.all_movable_vms)
         self._tracked_pools = pools if self._is_fine else frozenset()
         self._single_machines: frozenset[str] = frozenset()

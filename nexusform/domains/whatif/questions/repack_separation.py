@@ -128,7 +128,7 @@ class _GroupResolver:
             self._pods += [(nodes[pod.node], pod.spec) for pod in existing if pod.node in nodes]
 
     def resolve_group(self, group: Mapping[str, Any]) -> SeparationRuleGroup:
-        """Resolve a group to its members."""
+        """Resolve a group (ids of clusters and pools, perhaps a selector of pods) to its pools and selected nodes."""
         pools: set[PoolKey] = set()
         for cluster in list_texts(group, "cluster_ids"):
             pools |= self._clusters.get(cluster, set())

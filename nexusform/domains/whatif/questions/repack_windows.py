@@ -549,14 +549,14 @@ def _count_target_hits(
 
 
 def _is_deterministic(context: RepackContext, base: RackScheduler, window: RepackWindow) -> bool:
-    """Return True if only the target is best for every VM of the window; then one run covers all samples."""
+    """Return True if only the planned target is best for every VM of the window: one run then covers all samples."""
     if base.is_sampled:  # unknown cells differ from sample to sample
         return False
     scheduler = base.copy()
     for step in window.steps:
         demand = build_pool_demand(context.pools[step.source.pool], step.source.vm)
         ranking = scheduler.rank_machines(demand)
-        own_machine = {step.source.vm.placement.machine}  # the last choice
+        own_machine = {step.source.vm.placement.machine}  # the VM leaves it, so it is only the last choice
         best = ranking.find_best_excluding(own_machine).in_some_splits or ranking.find_best_excluding().in_some_splits
         placement = scheduler.try_place(demand)
         if best != {step.target.machine} or placement is None or placement[1].machine != step.target.machine:

@@ -71,7 +71,7 @@ class RequestedUpgradeOptions(Struct, frozen=True):
     drain: bool = True
 
     def resolve_for_site(self, site: SiteSnapshot) -> UpgradeOptions:
-        """Resolve the options of a site: requested, else the site's, else all at once."""
+        """Resolve the options of a site: each as requested, else the site's, else whole racks one after another."""
         site_strategy = site.update_strategy
         if site_strategy is None:  # the site does not state one
             strategy = self.strategy or UpgradeStrategy.RACK
@@ -139,7 +139,7 @@ class PoolUpgradeVerdict(Struct, frozen=True):
 
     @property
     def outcome(self) -> PoolOutcome:
-        """Result for the pool. A plain VM is never lost: a wave interrupts it."""
+        """Result for the pool. A VM outside of clusters is never lost: a wave interrupts it."""
         if self.lost_in_waves:
             return PoolOutcome.LOST
         if not self.waves:
@@ -226,7 +226,7 @@ def _predict_stop(site: SiteSnapshot, options: UpgradeOptions, waves: Iterable[U
             for machine in machines
             if (reason := find_health_reasons(machine.unschedulable_reason))
         ]
-        if max_failed is not None and len(unhealthy) > max_failed:
+        if max_failed is not None and len(unhealthy) > max_failed:  # None: the site states no threshold
             return UpgradeStop(rack, tuple(unhealthy), len(machines), max_failed, number)
     return None
 

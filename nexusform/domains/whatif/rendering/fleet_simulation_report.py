@@ -71,7 +71,7 @@ def _describe_findings(simulation: FleetSimulation) -> Iterator[str]:
 
 
 def _build_notes(simulation: FleetSimulation) -> Iterator[str]:
-    """Build sentences about warnings and staged runs."""
+    """Build sentences about warnings, and about placements waiting for a staged update run (strategy External)."""
     for warning in simulation.warnings:
         prefix = enclose("", warning.address, ": ")
         yield f"{prefix}{' '.join(warning.detail.split())}"

@@ -281,11 +281,10 @@ def _read_observed_nodes(
     }
     warnings = []
     for problem in evaluation.diagnostics:
-        if problem.severity is Severity.ERROR:
-            detail = f"{problem.detail} Pods on its nodes are not counted."
-            warnings.append(
-                build_warning(
-                    "nodes-not-counted", detail, problem.subject, address=problem.address, block=problem.block
-                )
-            )
+        if problem.severity is not Severity.ERROR:
+            continue  # a warning about nodes does not keep them from being read
+        detail = f"{problem.detail} Pods on its nodes are not counted."
+        warnings.append(
+            build_warning("nodes-not-counted", detail, problem.subject, address=problem.address, block=problem.block)
+        )
     return observed, warnings
