@@ -91,7 +91,7 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
 
         plan = mark_existing_findings(plan)
     if any(row.is_insufficient for row in other_capacity):
-        plan = replace(plan, diagnostics=(*plan.diagnostics, *check_shortages(plan)))
+        plan = replace(plan, diagnostics=(*plan.diagnostics, *check_shortages(plan)))  # it marks existing ones itself
     return replace(result, plan=plan)
 
 
@@ -141,7 +141,7 @@ def _collect_site_resource_capacity(
     observed_sites = list(_iterate_observed_sites(plan))
     if not observed_sites:
         return ()
-    claims_by_cluster = dict(
+    claims_by_cluster = dict(  # volume claims before and after the plan
         chain.from_iterable(contribution.collect_claims().items() for contribution in result.contributions)
     )
     claims_before = {cluster: claims for cluster, (claims, _) in claims_by_cluster.items()}

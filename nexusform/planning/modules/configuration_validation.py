@@ -121,7 +121,7 @@ class _ModuleValidator(Struct, frozen=True):
         return problems
 
     def _validate_block_without_state(self, block: ResourceBlock) -> list[Diagnostic]:
-        """Return the problems of one block that do not depend on state."""
+        """Return the problems of one block independent of state; those of expressions are left in the evaluation."""
         sources, types = self.registries.data_sources, self.registries.resource_types
         resource_type = (sources if block.mode == "data" else types).get(block.type)
         prepared = self.bodies.get_body(block)

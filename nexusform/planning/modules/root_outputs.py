@@ -45,7 +45,7 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
     declared = {} if request.mode is Mode.DESTROY else request.configuration.root.outputs
     selected_outputs = find_selected_outputs(selection, request.configuration)
     changes: list[OutputChange] = []
-    after = {} if selected_outputs is None else dict(before)
+    after = {} if selected_outputs is None else dict(before)  # unselected outputs stay
     refined: dict[str, Refinements] = {}
     diagnostics: list[Diagnostic] = []
     for name, output in sorted(declared.items()):

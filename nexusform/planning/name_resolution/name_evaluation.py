@@ -211,7 +211,9 @@ class Evaluation:
         return True
 
     def _evaluate_variable_value(self, instance: ModuleInstance, declared: Variable) -> Value:
-        """Return the value of a variable: external for the root module, otherwise passed by the call."""
+        """Return the value of a variable: set by the user for the root module, else passed by the call, by default its
+        declared default. An invalid value is reported and unknown.
+        """
         default = declared.default if declared.default is not None else build_null(declared.type)
         if instance.parent is None or instance.call is None:
             return self.settings.variables.get(declared.name, default)

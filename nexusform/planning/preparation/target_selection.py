@@ -131,7 +131,7 @@ def check_moved_selection(selection: Selection, previous: Mapping[Address, Addre
     """Return the error for moved objects not selected under both addresses; `previous` maps new to old ones."""
     missing_options: set[str] = set()
     for new, old in previous.items():
-        for address in (new, old):
+        for address in (new, old):  # both have to be targets, and neither may be excluded
             is_named = selection.is_direct_target(address)
             if selection.targets and not is_named:
                 missing_options.add(f"-target={shlex.quote(str(address.resource))}")
@@ -283,7 +283,7 @@ def _check_replace_options(
             problems.append(build_error("nothing-to-replace", detail))
         elif any(str(address) != str(pattern) for address in matches):  # a block with count or for_each
             problems.append(_build_ambiguous_replacement(pattern, matches))
-    for pattern, name in selection.heal:
+    for pattern, name in selection.heal:  # single VMs to re-create
         names_by_instance = [names for address, names in vms.items() if pattern.is_match(address)]
         existing_names = list(chain.from_iterable(names_by_instance))
         if name not in existing_names:

@@ -293,7 +293,7 @@ def _build_count_remedy(
 def _try_more_zones(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try the smallest extension of availability_zones with which everything fits."""
     if not all(unplaced.pool.zones and unplaced.pool.count_path for unplaced in shortage.pools):
-        return  # a pool without zones may use all; plain VMs and VNFs have no pool with zones to change
+        return  # a pool without zones may use all; VMs outside of clusters have no pool with zones to change
     for zones in _iterate_zone_additions(shortage):
         adjustments = [_build_zone_adjustment(unplaced, zones) for unplaced in shortage.pools]
         outcome = trial(adjustments, ())

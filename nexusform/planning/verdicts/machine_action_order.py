@@ -114,8 +114,8 @@ def _build_requests(
     for instance in pending:
         values = instance.planned
         assert values is not None, "the action runs"
-        site_id, _, name = str(values["machine_id"]).partition("/")
-        rack, _, name = name.partition("/")
+        site_id, _, path = str(values["machine_id"]).partition("/")
+        rack, _, name = path.partition("/")
         site = sites.get(site_id)
         machine = site.machines.get(name) if site is not None else None
         if site is None or machine is None or machine.rack != rack:

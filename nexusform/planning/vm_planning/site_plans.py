@@ -291,7 +291,7 @@ def find_sku(vm: PlacedVm, pool: PoolDemand | None, skus: Mapping[str, VmSku]) -
 
 
 def build_vm_name(demand: VmDemand, pool: PoolDemand | None, pool_name: str, number: int | str) -> VmName:
-    """Return the VM name in terms of the placement rule: the VMs of one plain VM block count as one pool there."""
+    """Return the VM name in terms of the placement rule: VMs of a block outside of clusters count as one pool there."""
     if pool is None or not pool.rule_pool:
         return VmName(demand.owner, demand.cluster, pool_name, number)
     return VmName(demand.owner, demand.cluster, pool.rule_pool, pool.rule_number)

@@ -393,7 +393,7 @@ def record_vm_placements(
     the plan, `present` all VMs afterwards, `serial` that of the state after apply.
     """
     unchanged_names = set(present) - {name for name, _ in placed_vms}
-    entries: list[list[Any]] = []
+    entries: list[list[Any]] = []  # serial of the state, trigger, names of the VMs placed then
     for prior_serial, trigger, names in _read_placed_entries(prior):
         remaining_names = [name for name in names if name in unchanged_names]
         if remaining_names:

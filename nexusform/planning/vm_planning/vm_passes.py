@@ -157,7 +157,7 @@ class _VmPlanner:
     # --- existing VMs and their actions ---
 
     def iterate_prior_instances(self, waiting_blocks: Iterable[ResourceBlock]) -> Iterator[Instance]:
-        """Yield the prior instances of blocks waiting for pass two."""
+        """Yield the instances in state of blocks waiting for pass two: their arguments depend on placements."""
         for block in waiting_blocks:
             for address in self.blocks.prior.by_block.get(block.address, ()):
                 yield self.blocks.build_unchanged(address)
@@ -181,7 +181,7 @@ class _VmPlanner:
             attributes = cluster.argument_values
             if attributes is not None and not cluster.is_invalid:
                 self.context.current_context.clusters[cluster.type.build_id(attributes)] = attributes
-        followers: list[tuple[VmObject, VmDemand]] = []
+        followers: list[tuple[VmObject, VmDemand]] = []  # pools in resources of their own
         for vms in self._list_vm_objects(instances):
             demand, problems = compute_demand(vms, self.context)
             if demand is not None:
@@ -200,7 +200,7 @@ class _VmPlanner:
         for vms, demand in followers:
             instance = vms.instance
             if demand.parent_id in replaced_ids and instance.prior is not None and instance.block is not None:
-                instance.forced_reason = REPLACED_WITH_HOST
+                instance.forced_reason = REPLACED_WITH_HOST  # deleted with its cluster, and created again
             self._decide_object_actions(vms, demand, evaluation)
         self.diagnostics += check_system_pools(self._list_vm_objects(instances))
 

@@ -294,7 +294,7 @@ class _FigureCache:
 
 
 def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], list[int]]:
-    """Return the machines with capacity for the VM in some split of unknown cells, and those with it in all splits."""
+    """Return the machines with capacity for the VM in some layout of unknown cells, and those with it in all."""
     passing = list(range(len(ledger.site.machines)))
     for rule, find_rejection in demand_rules.list_rejecting_checks(ledger, demand):
         # Capacities of unknown cells are counted over all splits below.
@@ -374,7 +374,7 @@ class _PossibleCapacities:
                 self._remaining[machine] = []
 
     def count_remaining(self, sampled: Iterable[int]) -> Interval:
-        """Count the remaining machines over all splits; `sampled` are those remaining in the chosen split."""
+        """Count the remaining machines over all NUMA layouts; `sampled` are those remaining in the assumed one."""
         with_known_cells = sum(machine not in self._all for machine in sampled)
         # Of the machines with unknown cells, some remain in all splits, more in at least one.
         certain = sum(len(capacities) == len(self._all[machine]) for machine, capacities in self._remaining.items())

@@ -182,8 +182,8 @@ class Ledger:
         return self._first + len(self.records) - 1
 
     def write_without_cells(self, packed: int, number: int | str) -> int:
-        """Record a counted VM on a machine with a chosen split, and return its handle. On a real site its cells would
-        be unknown too, so it is recorded without them; the assumed cells hold its capacity.
+        """Record a counted VM on a machine with an assumed layout, and return its handle. On a real site its cells are
+        unknown too, so it is recorded without them; the assumed cells hold its capacity.
         """
         cells = packed & CELLS_MASK
         handle = self.write(packed - cells + UNKNOWN_CELLS, number)
@@ -214,7 +214,7 @@ class Ledger:
         return self.write_without_cells(base | record.machine << CELLS_BITS | record.cells, record.number)
 
     def _mark_cells_unknown(self, machine: int, handle: int, shape: int, cells: tuple[int, ...]) -> None:
-        """Add a VM, already counted in the split's capacity, to those in unknown cells: only its disk is known."""
+        """Add a VM, already counted in the assumed layout, to those in unknown cells: only its disk is known."""
         unknown_vms = self.unknown_cells[machine]
         disk = self.site.shapes[shape].share._replace(cells=0, cpus=0, memory=0, vfs=0)
         unknown_vms.known_capacity = self.site.capacity_table.apply_share(unknown_vms.known_capacity, disk, (), -1)
@@ -253,7 +253,7 @@ class Ledger:
         return self.site.find_splits(unknown_vms.known_capacity, shares)
 
     def choose_cell_splits(self, choice: SplitChoice) -> list[int]:
-        """Choose a split for every machine with an outdated one, set its capacity, and return these machines."""
+        """Choose a split (assumed NUMA layout) for every machine with a stale one, and its capacity; return these."""
         stale = [machine for machine, unknown_vms in self.unknown_cells.items() if unknown_vms.is_stale]
         for machine in stale:
             site, unknown_vms = self.site, self.unknown_cells[machine]
@@ -301,7 +301,7 @@ class Ledger:
         self.unknown_cells.clear()
 
     def invalidate_splits(self) -> None:
-        """Mark the split of every machine with unknown cells as stale."""
+        """Mark the split (assumed NUMA layout) of every machine with unknown cells as stale."""
         for unknown_vms in self.unknown_cells.values():
             unknown_vms.is_stale = True
 

@@ -100,7 +100,7 @@ class SplitCapacities:
         ]
 
     def _get_capacity_number(self, cells: FreeCells, vfs: tuple[int, ...]) -> int:
-        """Return the capacity number of a split, with these VFs in each cell."""
+        """Return the capacity number of a split (possible NUMA layout), with these VFs in each cell."""
         capacity = self._table.get_free_capacity(self._known_capacity)
         cpus, memory = tuple(cpus for cpus, _ in cells), tuple(memory for _, memory in cells)
         return self._table.add(capacity._replace(cpus=cpus, memory=memory, vfs=vfs))
@@ -113,14 +113,14 @@ class SplitCapacities:
         return number
 
     def list_possible(self) -> list[int]:
-        """Return the possible capacities; without a split a full one, with too many the bounds: full and empty."""
+        """Return the capacities of all possible NUMA layouts; full if there is none, full and empty if too many."""
         if self.capacities:
             return self.capacities
         full = self._table.get_full_capacity_number(self._known_capacity)
         return [full] if self.splits.is_known else [full, self._known_capacity]
 
     def count(self, shape: VmShape) -> Interval:
-        """Count how many VMs of a SKU fit, at least and at most, over all splits."""
+        """Count how many VMs of a SKU fit, at least and at most, over all splits (possible NUMA layouts)."""
         from nexusform.scheduling.racks.uncertainty.splits import compute_bounds
 
         if self.capacities:
@@ -146,7 +146,7 @@ class SplitCapacities:
         )
 
     def _count_maximum(self, cells: FreeCells, shapes: Sequence[VmShape]) -> tuple[int, ...]:
-        """Count how many VMs of each SKU fit alone in a split, with the better case of its VFs."""
+        """Count how many VMs of each SKU fit alone in a split (NUMA layout), with the better case of its VFs."""
         capacities = [self._get_capacity_number(cells, vfs) for vfs in self._free_vfs]
         return tuple(max(shape.steps.count(capacity) for capacity in capacities) for shape in shapes)
 

@@ -128,9 +128,8 @@ def build_undeclared_sections(sites: Sequence[UndeclaredSite], max_rows: int) ->
     if not sites:
         return
     lines = _limit_lines([f"{site.name}: {_describe_state(site)}" for site in sites], max_rows, "more site")
-    title = (
-        f"Warning: {format_count(len(sites), 'site')} {select_word_form(len(sites), 'is', 'are')} no longer declared"
-    )
+    verb = select_word_form(len(sites), "is", "are")
+    title = f"Warning: {format_count(len(sites), 'site')} {verb} no longer declared"
     yield Section(title, (*lines, _ADVICE))
 
 

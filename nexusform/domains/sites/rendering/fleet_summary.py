@@ -171,9 +171,8 @@ def _build_redundancy_section(sites: Sequence[PlannedSite], max_rows: int) -> It
     if not losing:
         return
     lines = [f"{site.name}: {format_list(site.result.redundancy_lost)}" for site in losing[:max_rows]]
-    title = (
-        f"Warning: {format_count(len(losing), 'site')} {select_word_form(len(losing), 'loses', 'lose')} rack redundancy"
-    )
+    verb = select_word_form(len(losing), "loses", "lose")
+    title = f"Warning: {format_count(len(losing), 'site')} {verb} rack redundancy"
     yield Section(title, (*lines, *_build_hidden_count_line(len(losing) - max_rows, "more site")))
 
 

@@ -438,7 +438,7 @@ def _build_site(name: str, block: _SiteBlock, names: NameScope, reading: _FileRe
         detail = f"Reports print the {printed_name} of a site, so it cannot be sensitive. Use nonsensitive()."
         problems.append(build_error("sensitive-site-argument", detail, block.body.locate((printed_name,))))
     source = site_values["source"] if site_values["source"] is not None else default_values.get("source")
-    if not has_errors(problems):
+    if not has_errors(problems):  # otherwise the source itself may be invalid
         problems += _check_site_source(name, source, block, reading)
     backend, settings = _read_backend(name, block, scope, reading, problems)
     if has_unknown_part([inputs, labels, settings]):

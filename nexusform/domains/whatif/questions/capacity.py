@@ -170,9 +170,8 @@ def _compute_sku_capacity(
     zone_by_rack: dict[str, str] = {}
     for rack in planned:
         # Planned racks are empty, so their capacity is known. They are in the requested zones already.
-        planned_by_rack[rack.name] = (
-            RackScheduler(rack.machines).count_free_slots(build_standalone_demand(sku, constraints)).minimum
-        )
+        slots = RackScheduler(rack.machines).count_free_slots(build_standalone_demand(sku, constraints))
+        planned_by_rack[rack.name] = slots.minimum
         zone_by_rack[rack.name] = rack.availability_zone
     for machine in site.machines.values():
         if machine.rack in free_by_rack:

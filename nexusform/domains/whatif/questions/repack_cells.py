@@ -87,7 +87,7 @@ class CellCatalogue:
         self.is_capped = False
 
     def find_cell_capacity(self, splits: CellSplits, key: CellKey, disk: int | None = None) -> CellPatterns | None:
-        """Find the maximal sets of single-cell VMs fitting under every split; None for none. `disk` None: no limit."""
+        """Find maximal sets of single-cell VMs for all layouts (`splits`); None for none. `disk` None: no limit."""
         single_cell_kinds = [kind for kind in key.admitted if self._kinds[kind].sku.numa_cells == 1]
         sizes = frozenset(self.size_numbers_by_class[kind] for kind in single_cell_kinds)
         cache_key = (splits, sizes, disk)
@@ -175,7 +175,7 @@ class _PatternSearch:
         self.is_capped = False
 
     def extend(self, size_index: int, pattern: Pattern, remains: Remains, disk: int | None) -> None:
-        """Add 0 or more VMs of this size, then of the next; record maximal patterns. `remains`: cells by split."""
+        """Add 0 or more VMs of this size, then of the next; record maximal patterns. `remains`: cells by layout."""
         if len(self.patterns) >= MAX_PATTERNS:
             self.is_capped = True
             return

@@ -247,7 +247,7 @@ def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackM
             remaining = remaining.subtract(skus[source.handle], -1)
             leaving.append(source)
         if remaining.has_capacity(request.sku):
-            yield _Gain(host, tuple(leaving), 1)
+            yield _Gain(host, tuple(leaving), gains=1)
 
 
 def _compute_machine_gain(context: RepackContext, request: RepackRequest, host: RepackMachine) -> list[_Gain]:

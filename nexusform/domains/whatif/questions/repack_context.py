@@ -397,7 +397,7 @@ def _build_machines(
 def _compute_cell_splits(
     cells: Sequence[FreeCell], unknown_cell_vms: Iterable[ScheduledVm]
 ) -> tuple[tuple[FreeCell, ...], ...]:
-    """Compute the remains of each cell for every legal split of the VMs; () for no split, too many, or VMs with VFs."""
+    """Compute free capacity by cell for every layout of VMs in unknown cells; () for none, too many, or with VFs."""
     base = tuple((max(cell.cpus, 0), max(cell.memory, 0)) for cell in cells)
     shares = tuple(Share.compute(existing.sku) for existing in unknown_cell_vms)
     if any(share.vfs for share in shares):  # splits do not count VFs

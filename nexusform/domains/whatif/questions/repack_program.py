@@ -314,12 +314,12 @@ class RepackProgram:
             program.add_column(cost=option.recreations, upper=size, entries=entries, subject=(unit, option))
 
     def _add_unknown_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
-        """Add equal machines with unknown cells as type `number`. Either VMs are added if they fit every split, or all
-        VMs in unknown cells leave; the cells of an emptied machine are then known.
+        """Add equal machines with unknown cells as type `number`. Either VMs are added if they fit in every layout, or
+        all VMs in unknown cells leave; the cells of an emptied machine are then known.
         """
         first, size = hosts[0], len(hosts)
         program = self._program
-        capacity = None  # of the VMs in place: None if no more VMs fit in every split
+        capacity = None  # beside the VMs in place: None if no more VMs fit in every layout
         if first.splits:
             key = self._build_cell_key(first, 0)  # of any cell: only the properties of the machine count
             capacity = self._catalogue.find_cell_capacity(first.splits, key, first.disk)

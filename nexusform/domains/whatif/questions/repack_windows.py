@@ -121,7 +121,7 @@ def build_ordered_sequence(
 
 
 def _list_window_strategies(context: RepackContext, choice: RepackChoice) -> list[tuple[_WindowStrategy, bool]]:
-    """List the strategies to try, each with True if targets must hold in all legal splits, or False."""
+    """List the strategies to try, each with True if targets must hold in all possible NUMA layouts, or False."""
     if choice.crowding_pools or not choice.targets:  # no targets to steer to
         return [(_WindowStrategy.FREE, True)]
     if not context.scheduler.is_sampled:  # no unknown NUMA cells, so no machine is emptied because of them
@@ -153,7 +153,7 @@ _STEERING_STRATEGIES: Final = (
 
 
 def has_capacity(scheduler: RackScheduler, request: RepackRequest) -> bool:
-    """Return True if all VMs of the demand fit in every legal split."""
+    """Return True if all VMs of the demand fit in every possible NUMA layout."""
     return scheduler.count_free_slots(request.demand).minimum >= request.want
 
 
@@ -367,7 +367,7 @@ class _RepackSequenceBuilder:
         return None
 
     def _find_preferred_machines(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
-        """Find the machines preferred in any split over the own machine of a returning VM; none for others."""
+        """Find the machines preferred in any NUMA layout over the own machine of a returning VM; none for others."""
         rivals: set[str] = set()
         if self._is_strict and self._is_returning_vm(source):
             own_machine = source.vm.placement.machine
@@ -378,7 +378,7 @@ class _RepackSequenceBuilder:
     def _is_target_certain(
         self, window: _RepackWindowBuilder, ranking: MachineRanking, avoided: AbstractSet[str], target: str
     ) -> bool:
-        """Return True if every split of unknown cells leads the VM to the target, with the other `avoided` cordoned."""
+        """Return True if every layout of unknown cells leads the VM to the target, with other `avoided` cordoned."""
         if not self._is_strict or not window.scheduler.is_sampled:  # certainty is not required, or no cells are unknown
             return True
         return target in ranking.find_best_excluding(avoided - {target}).in_all_splits

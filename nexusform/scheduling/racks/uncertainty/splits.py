@@ -64,7 +64,7 @@ class CellSplits:
     __slots__ = ("_base", "_equal_cells", "_layers", "is_known", "legal_splits", "shares")
 
     def __init__(self, base: FreeCells, shares: tuple[Share, ...]) -> None:
-        """Enumerate the splits. `base` are the free cells left by the VMs on known cells."""
+        """Enumerate the splits (assignments to cells) of VMs with `shares`. `base`: the cells left by other VMs."""
         self.shares = shares
         self._base = base
         positions: dict[tuple[int, int], list[int]] = {}
