@@ -154,7 +154,7 @@ class _ScaleInPools:
         self._outcomes: dict[tuple[str, _Name], Mapping[Token, Placement | None]] = {}
         for vms in objects:
             for prior in vms.prior_pools:
-                if vms.request.site is not None and is_platform_scale_in(vms, prior):
+                if vms.request.site is not None and is_platform_scale_in(vms, prior):  # Azure chooses the VMs
                     self._pools.setdefault(vms.request.site.id, []).append((vms, prior))
 
     def find_dependencies(self, vms: VmObject, pool: PoolDemand) -> tuple[str, ...]:

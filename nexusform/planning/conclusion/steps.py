@@ -103,7 +103,9 @@ def build_step_graph(
 
 
 def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining: Values | None) -> None:
-    """Add the steps of one change: forget, update (after a release with `remaining` attributes), delete, create."""
+    """Add the steps of change number `index`: forget, update (after a release with `remaining` attributes), delete or
+    create (both for a replacement), each with the attributes before and after it.
+    """
     action, address = change.action, change.address
     if action is Action.FORGET:
         graph.add_step(StepKind.FORGET, index, change.before, None)

@@ -85,7 +85,7 @@ class ValueOriginTracer:
         )
 
     def _explain_value(self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool) -> Iterator[str]:
-        """Yield the causes of a sensitive, unknown or invalid value."""
+        """Yield the causes of a sensitive, unknown or invalid value; no text of an error if `hidden`."""
         expression, value = trace.expression, trace.value
         if not trace.has_failed and isinstance(expression, syntax.Traversal):
             if value.has_marks or not value.is_wholly_known:

@@ -255,7 +255,7 @@ def _normalize_attributes_to_schema(schema: BlockSchema, attributes: Mapping[str
     values: dict[str, Any] = {name: attributes.get(name) for name in schema.attributes}
     for name, block in schema.blocks.items():
         values[name] = _normalize_block_to_schema(block, attributes.get(name))
-        if block.nesting is Nesting.MAP:
+        if block.nesting is Nesting.MAP:  # the order of its labels is an attribute, too
             values[get_order_attribute(name)] = attributes.get(get_order_attribute(name), list(values[name]))
     return values
 

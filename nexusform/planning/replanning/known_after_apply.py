@@ -182,7 +182,7 @@ def _is_within_refinements(actual: Any, refinements: Iterable[tuple[Path, Refine
     """Return whether known values match the refinements made while they were unknown."""
     for path, refinement in refinements:
         value = get_part(actual, path)
-        if value is not UNKNOWN and not is_refinement_met(value, refinement):
+        if value is not UNKNOWN and not is_refinement_met(value, refinement):  # a value still unknown may match
             return False
     return True
 

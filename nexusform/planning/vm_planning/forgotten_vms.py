@@ -27,7 +27,7 @@ Note: TypeAlias = Mapping[str, Any]
 
 
 def record_forgotten_vms(objects: Iterable[VmObject], blocks: BlockPlanner, context: VmContext) -> None:
-    """Record the VMs forgotten by this plan in the resources that offer their machines."""
+    """Record the VMs forgotten by this plan (no longer managed, but running) in the resources of their machines."""
     instances_by_text = {str(address): instance for address, instance in blocks.instances.items()}
     forgotten: dict[str, list[OccupiedCapacity]] = {}  # by the address that offers their machine
     for vms in objects:

@@ -75,7 +75,8 @@ def _iterate_offers(inventory: PlanInventory) -> Iterator[tuple[tuple[str, ...],
 
 
 def _iterate_affected_machines(
-    before: PlanInventory, causes: Mapping[tuple[str, ...], str]
+    before: PlanInventory,
+    causes: Mapping[tuple[str, ...], str],  # by the ids of a site, rack or machine
 ) -> Iterator[tuple[str, str, str, Machine]]:
     """Yield the machines (site id, name, cause, machine) re-created with their resource, else rack, else site."""
     site_of_rack = index_sites_by_rack(before)

@@ -173,7 +173,7 @@ class _VmPlanner:
 
     def decide_actions(self, instances: Sequence[Instance], evaluation: Evaluation) -> None:
         """Decide the actions on the VMs of all instances; a pool with its own resource follows its cluster."""
-        self.context.hints.add_objects(self.objects.values())
+        self.context.hints.add_objects(self.objects.values())  # possible targets of placement hints
         clusters = [
             instance for instance in instances if instance.type.kind is PlanningKind.CLUSTER and not instance.is_removed
         ]

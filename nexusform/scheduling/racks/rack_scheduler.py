@@ -141,7 +141,7 @@ class RackScheduler:
                 self._queues.mark_machine_changed(record.machine, capacity_freed=False)
                 return handle, self._site.get_placement(record.machine, UNKNOWN_CELLS)
         number = demand.vm.number
-        packed = session.place(number)
+        packed = session.place(number)  # pool, SKU, machine and cells in one whole number
         if packed == NOWHERE:
             return None
         machine = packed >> CELLS_BITS & MACHINE_MASK

@@ -190,11 +190,11 @@ class SiteTables(NumberedSite):
         super().__init__(machines)
         self.profile = profile or profiles.NEXUS
         self.demand_filters = [rule for rule in self.profile.filters if isinstance(rule, DemandFilter | CountFilter)]
-        self.is_open = [_is_machine_open(machine, self.profile) for machine in self.machines]
+        self.is_open = [_is_machine_open(machine, self.profile) for machine in self.machines]  # to new VMs
         self.open_machines_by_rack = [list(filter(self.is_open.__getitem__, rack)) for rack in self.machines_by_rack]
         self.capacity_table = CapacityTable()
         self.start_capacities = [self.capacity_table.add_machine(machine) for machine in self.machines]
-        self.shapes: list[VmShape] = []
+        self.shapes: list[VmShape] = []  # one per SKU, by number
         self.pools: list[PoolKey] = []
         self._pool_ids: dict[PoolKey, int] = {}
         self._shape_by_sku: dict[VmSku, VmShape] = {}

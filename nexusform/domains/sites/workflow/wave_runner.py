@@ -118,7 +118,7 @@ def _record_unplanned_as_failed(fleet_apply: FleetApply, wave: Wave, tally: _Wav
 
 
 def _wait_for_soak(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
-    """Wait for the soak time of earlier waves with changes; return a stop if interrupted."""
+    """Wait for the soak time (delay) after earlier waves with changes; return a stop if interrupted, else None."""
     plan = fleet_apply.plan
     if not plan.has_pending_sites(wave.name):  # nothing will be applied
         return None

@@ -134,7 +134,7 @@ class PodsSimulation(Struct):
 
     def _build_workload_verdict(self, workload: Workload) -> WorkloadVerdict:
         """Build the verdict of one workload over all waves."""
-        waves = self._impacts.get(workload.key, [])
+        waves = self._impacts.get(workload.key, [])  # (number of the wave, impact), without unaffected waves
         impacts = [impact for _, impact in waves]
         running = _count_running(self.pods.existing)[workload.key]
         outcomes = [impact.determine_outcome(is_drained=self.is_drained) for impact in impacts]

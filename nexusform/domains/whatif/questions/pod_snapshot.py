@@ -257,7 +257,7 @@ def _build_node_cluster(
     """Build a cluster with its VMs as nodes."""
     kinds = registries.resource_types
     values = [(kinds[pool.address.type].kind, attributes[str(pool.address)]) for pool in cluster.pools]
-    cluster_values = find_cluster_attributes(values)
+    cluster_values = find_cluster_attributes(values)  # None for a VNF
     nodes: list[Node] = []
     skus: list[VmSku] = []
     platform_names: dict[str, str] = {}

@@ -108,7 +108,7 @@ class _ChoiceBuilder(Struct):
         below -1: of cleared ones) to keep all shares of a multi-cell VM on one machine; others by cost.
         """
         cells = list(unit.cells)
-        if unit.machines != -1:
+        if unit.machines != -1:  # linked by machine
             if unit.machines < -1:
                 cells = [cell for cell in cells if cell.host.machine.name in cleared]
             for cell, option in zip(cells, options, strict=False):  # the other cells stay as they are

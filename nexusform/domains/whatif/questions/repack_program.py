@@ -414,12 +414,12 @@ class RepackProgram:
             program.add_column(cost=0.0, upper=_INFINITE, entries=entries, subject=(capacity, pattern))
 
     def _add_rack_arrivals(self) -> None:
-        """Add the arrivals of leaving VMs on a rack, by class or by tracked pool."""
+        """Add a column per group of leaving VMs (by class or tracked pool) and kind of slot: its arrivals there."""
         program = self._program
         class_by_group = {self._groups[source.handle]: source.vm_class for source in self._context.all_movable_vms}
         slots = [name for name in program.names if name[0] == "slots"]
         for group, kind in sorted(class_by_group.items()):
-            arrival_row = program.add_row(("comes", group), lower=0.0, upper=_INFINITE)
+            arrival_row = program.add_row(("comes", group), lower=0.0, upper=_INFINITE)  # arrivals less departures
             for name in slots:
                 _, rack, admitted, size = name
                 if kind not in admitted or self._catalogue.size_numbers_by_class[kind] != size:

@@ -369,7 +369,7 @@ class _RepackSequenceBuilder:
     def _find_preferred_machines(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
         """Find the machines preferred in any NUMA layout over the own machine of a returning VM; none for others."""
         rivals: set[str] = set()
-        if self._is_strict and self._is_returning_vm(source):
+        if self._is_strict and self._is_returning_vm(source):  # strict: its target must be certain
             own_machine = source.vm.placement.machine
             while preferred := ranking.find_best_excluding({*rivals, own_machine}).in_some_splits:
                 rivals |= preferred

@@ -262,8 +262,8 @@ def _build_verdicts(site: SiteSnapshot, waves: Iterable[UpgradeWave]) -> Iterabl
     """Build the result of every pool over all waves, in creation order."""
     affected_waves: dict[tuple[str, str], list[tuple[int, PoolAvailability]]] = {}
     for wave in waves:
-        for pool_left in wave.pools:
-            affected_waves.setdefault((pool_left.cluster_id, pool_left.pool), []).append((wave.number, pool_left))
+        for affected in wave.pools:
+            affected_waves.setdefault((affected.cluster_id, affected.pool), []).append((wave.number, affected))
     for cluster in site.clusters:
         for pool in cluster.pools:
             pool_waves = affected_waves.get((cluster.id, pool.name), [])
@@ -275,10 +275,10 @@ def _build_verdicts(site: SiteSnapshot, waves: Iterable[UpgradeWave]) -> Iterabl
                 pool=pool.name,
                 is_control_plane=pool.is_control_plane,
                 total=total,
-                minimum_up=min((pool_left.remaining_count for _, pool_left in pool_waves), default=total),
+                minimum_up=min((affected.remaining_count for _, affected in pool_waves), default=total),
                 quorum=compute_quorum(total) if pool.is_control_plane else 0,
                 waves=tuple(number for number, _ in pool_waves),
-                lost_in_waves=tuple(number for number, pool_left in pool_waves if pool_left.is_lost),
+                lost_in_waves=tuple(number for number, affected in pool_waves if affected.is_lost),
             )
 
 

@@ -77,7 +77,7 @@ class CellSplits:
 
     def _enumerate(self) -> Iterator[_Layer]:
         """Yield the splits of no VM, of the first VM, of the first two, ...; end early if there are too many splits."""
-        layer: _Layer = {self._base: (self._base, ())}
+        layer: _Layer = {self._base: (self._base, ())}  # split -> the one before its last VM, cells of this VM
         yield layer
         is_bounded = len(self._base) > EXACT_CELLS
         transitions = 0
