@@ -196,7 +196,7 @@ def _evaluate_prevent_destroy(
     # None if the module instance is removed with the object: the value is unknown.
     module = next((module for module in modules if module.path == instance.address.module), None)
     value = evaluation.evaluate_expression(condition, evaluation.build_scope(module)) if module is not None else None
-    if value is None and evaluation.diagnostics:
+    if value is None and evaluation.diagnostics:  # an invalid expression
         return False, evaluation.diagnostics
     reason = "its value must be known in the plan"
     if value is not None and value.is_known:

@@ -302,7 +302,7 @@ def build_occupied_sites(
 
 def _list_vms_on_side(planned: VmObject | None, side: BeforeOrAfter) -> Sequence[PlacedVm]:
     """Return the VMs of an object on one side of the plan. Forgotten VMs keep running after it."""
-    if planned is None:
+    if planned is None:  # the plan has no VMs of it
         return ()
     if side is BeforeOrAfter.BEFORE or planned.request.actions.forgets:
         return tuple(planned.prior.existing.values())

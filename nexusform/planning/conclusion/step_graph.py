@@ -203,7 +203,7 @@ def remove_cyclic_waits(graph: StepGraph, waits: Waits) -> None:
 
 
 def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]) -> Waits:
-    """Return the waits of new VMs for deletes and releases (before updates) of VMs on their machines and for cordons."""
+    """Return waits of new VMs for deletes and releases (before updates) of VMs on their machines and for cordons."""
     freeing: dict[OnSite, set[int]] = {}  # by site and machine
     for address, use in machines.items():
         delete = graph.delete_step.get((address, ""))
@@ -217,7 +217,7 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
     waits: Waits = {}
     for address, use in machines.items():
         apply_step = graph.apply_step.get(address)
-        if apply_step is None or not freeing:
+        if apply_step is None or not freeing:  # it places no VM, or nothing is freed
             continue
         # Under create_before_destroy the delete of the old VMs comes last, so the new ones cannot wait for it.
         own_delete = graph.delete_step.get((address, "")) if use.keeps_old else None
@@ -258,7 +258,7 @@ def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], s
         for owner, successor in _find_machine_successions(site, owners, _map_placed_vms(site, objects)):
             update, apply_step = graph.apply_step.get(owner), graph.apply_step.get(successor)
             if update is None or apply_step is None or update == apply_step:
-                continue
+                continue  # without a step in this plan, or the same step
             if creation_numbers.get(successor, inf) >= creation_numbers[owner]:  # older objects are upgraded first
                 waits.setdefault(apply_step, set()).add(update)
     return waits

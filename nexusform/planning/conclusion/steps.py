@@ -162,7 +162,7 @@ def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
     ordered_waits: dict[int, set[int]] = {}
     for address, awaited_addresses in step_order.items():
         steps = graph.list_steps(address)
-        if not steps:
+        if not steps:  # without a step in this plan
             continue
         step = steps[0]  # its create or update; the delete of a removed object
         awaited_steps = set(chain.from_iterable(map(graph.list_steps, awaited_addresses))) - {step}
@@ -227,7 +227,7 @@ def _add_former_user_wait(
     releasing_steps = [step for step in (delete, release) if step is not None]
     for used in used_before:
         destroy = graph.delete_step.get((used, ""))
-        if destroy is None or used == change.address:
+        if destroy is None or used == change.address:  # it stays, or uses itself
             continue
         graph.add_waits(destroy, releasing_steps)
         waits_for_update = delete is None and used not in earlier and not graph.is_replacement(destroy)

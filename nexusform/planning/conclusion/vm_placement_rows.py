@@ -107,7 +107,7 @@ def _build_row_of_removed_vm(vms: VmObject, key: VmKey, action: PlacementAction,
 def _is_vm_renamed(vms: VmObject, key: VmKey) -> bool:
     """Return whether an existing VM is re-created under another name or site: it is removed and a new one placed."""
     vm, prior, demand = vms.prior.existing.get(key), vms.prior.demand, vms.request.demand
-    if vm is None or prior is None or demand is None:
+    if vm is None or prior is None or demand is None:  # a new VM, or a removed object
         return False
     pool = index_pools(demand.pools).get(vm.pool)
     return pool is None or prior.site_id != demand.site_id or vm.name not in pool.names

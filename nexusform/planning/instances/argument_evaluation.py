@@ -158,7 +158,7 @@ def _restore_ignored_values(instance: Instance, arguments: dict[str, Any]) -> di
     """Return the arguments with the prior values at the paths of ignore_changes."""
     lifecycle = instance.lifecycle
     if instance.prior is None or not (lifecycle.ignore_all or lifecycle.ignore_changes):
-        return arguments
+        return arguments  # a new object, or nothing to ignore
     before = instance.prior.attributes
     return apply_ignore_changes(arguments, before, lifecycle.ignore_changes, everything=lifecycle.ignore_all)
 

@@ -273,7 +273,7 @@ def _has_semantically_equal_blocks(block: NestedBlock | None, planned: Any, prio
         return prior is None and planned == _get_absent_value(block)
     bodies_after = dict(_list_nested_block_bodies(block, planned))
     bodies_before = dict(_list_nested_block_bodies(block, prior))
-    if bodies_after.keys() != bodies_before.keys():
+    if bodies_after.keys() != bodies_before.keys():  # a block is added or removed
         return False
     return all(has_equal_values(block.schema, body, bodies_before[path]) for path, body in bodies_after.items())
 

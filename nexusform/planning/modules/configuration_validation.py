@@ -63,7 +63,7 @@ def _find_known_skus(request: PlanRequest, evaluation: Evaluation) -> frozenset[
                 return None
             values, _, _ = prepared.evaluate(evaluation.build_scope(_build_placeholder_instance(module)))
             name = values.get("name") or block.name
-            if not isinstance(name, str) or _has_count_or_for_each(block):
+            if not isinstance(name, str) or _has_count_or_for_each(block):  # several names, or one not known yet
                 return None
             names.add(name)
     return frozenset(names)
@@ -129,7 +129,7 @@ class _ModuleValidator(Struct, frozen=True):
             scope = self.evaluation.build_scope(self.instance)
             self.evaluation.evaluate_expression(block.lifecycle.prevent_destroy_condition, scope)
         expansion, repetition_problems = self.evaluation.expand_block(block, self.evaluation.build_scope(self.instance))
-        if resource_type is None or prepared is None:
+        if resource_type is None or prepared is None:  # an unknown type has no arguments to check
             return repetition_problems
         address = Address(self.instance.path, block.mode, block.type, block.name)
         instance = Instance(
@@ -186,7 +186,7 @@ def check_move_blocks(request: PlanRequest, evaluation: Evaluation) -> list[Diag
     has_moved = any(module.moved_blocks for module in iterate_modules(configuration.root))
     has_removed = any(module.removed_blocks for module in iterate_modules(configuration.root))
     checks_removals = request.mode in {Mode.NORMAL, Mode.DESTROY}
-    if not has_moved and not (has_removed and checks_removals):
+    if not has_moved and not (has_removed and checks_removals):  # nothing to check
         return []
     from nexusform.planning.modules.move_checks import check_moved_blocks, check_removed_blocks
 

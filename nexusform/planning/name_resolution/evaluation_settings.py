@@ -193,11 +193,11 @@ def _find_data_override(
     source: ResourceType, arguments: Mapping[str, Any], address: str, request: PlanRequest
 ) -> dict[str, Any] | None:
     """Return the attributes of an overridden data block, those not overridden as configured; None to read the block."""
-    if not request.data_overrides:
+    if not request.data_overrides:  # only tests have some
         return None
     block = parse_address(address)
     values = next((data.values for data in request.data_overrides if data.is_for(block)), None)
-    if values is None:
+    if values is None:  # it is not overridden
         return None
     names = (*source.schema.attributes, *source.schema.blocks)
     return {name: values.get(name, arguments.get(name)) for name in names}

@@ -280,7 +280,7 @@ def _build_text_result(text: str | None, traversal: Traversal) -> Lookup:
 
 def _parse_literal_key(step: Any, shape: str) -> Key:
     """Return the key in a step, in the form of instance keys of this shape; None: no such key."""
-    if not isinstance(step, TraverseIndex):
+    if not isinstance(step, TraverseIndex):  # `.name`, not `[key]`
         return None
     if shape == LIST:
         return int(step.key) if not isinstance(step.key, str) and step.key == int(step.key) else None

@@ -320,7 +320,7 @@ class Evaluation:
         expansion = self.get_module_expansion(parent, call)
         if not expansion.shape or expansion.unknown:  # an invalid or unknown count or for_each
             return build_unknown(DYNAMIC)
-        if expansion.shape == DISABLED:
+        if expansion.shape == DISABLED:  # by enabled = false
             return NULL
         if expansion.shape == SINGLE:
             return self._build_module_output_object(parent, call, None)

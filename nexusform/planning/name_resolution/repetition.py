@@ -99,7 +99,7 @@ def _expand_count(
         return reject(_EPHEMERAL_REPETITION.format("count"))
     if value.has_marks:
         return reject("Sensitive values, or values derived from them, cannot be used as count: it would show them.")
-    if not value.is_known:
+    if not value.is_known:  # the caller reports it or waits
         return BlockExpansion(LIST, (), unknown="count"), []
     if value.is_null:
         return reject('The given "count" argument value is null. An integer is required.')

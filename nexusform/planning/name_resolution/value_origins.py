@@ -170,7 +170,7 @@ class ValueOriginTracer:
         mode: Mode = "data" if name_position else "managed"
         kind = _get_step_name(traversal, 0) if name_position else traversal.root.name
         block = instance.module.resources.get((mode, kind, _get_step_name(traversal, name_position)))
-        if block is None:
+        if block is None:  # it is not declared
             return
         steps = traversal.steps[name_position + 1 :]
         attribute = next((step.name for step in steps if isinstance(step, syntax.TraverseAttribute)), "")

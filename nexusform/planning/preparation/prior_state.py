@@ -232,7 +232,7 @@ def _evaluate_steps(to: Expression, scope: InstanceScope, problems: list[Diagnos
     assert isinstance(to, Index)
     source_steps = _evaluate_steps(to.collection, scope, problems)
     value = scope.names.evaluate_expression(to.key, scope)
-    if value is None or source_steps is None:
+    if value is None or source_steps is None:  # already reported
         return None
     plain = convert_to_plain(value)[0]
     if isinstance(plain, bool) or not isinstance(plain, (str, int)) or value.has_marks:

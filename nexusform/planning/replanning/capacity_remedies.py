@@ -475,7 +475,7 @@ def _try_hint_argument(
     """Try another value of one argument of the hints; yield it if the plan has no errors. It re-creates their VMs."""
     edits = [ArgumentAdjustment(hint.address, ("placement_hint", hint.index, argument), value) for hint in hints]
     outcome = trial(edits)
-    if outcome.plan.errored:
+    if outcome.plan.errored:  # it does not help
         return
     owners = list(dict.fromkeys(str(hint.address) for hint in hints))
     moved_count = count_moved_vms(outcome.plan, "cluster_replaced", "requested")  # reasons of a move

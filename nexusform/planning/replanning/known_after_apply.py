@@ -295,7 +295,7 @@ class _FinalOutputs(Struct):
             self.values[name] = before
         if not is_partial:  # a partial apply may leave outputs without their objects
             self.diagnostics += problems
-        if actual is None:
+        if actual is None:  # on errors, or still unknown
             return
         self.values[name] = actual
         if planned is None:  # nothing to compare with
@@ -381,7 +381,7 @@ def _evaluate_write_only_arguments(change: Change, evaluation: Evaluation) -> di
     for instance in evaluation.list_module_instances(static_path):
         block = instance.module.resources[address.mode, address.type, address.name]
         prepared = evaluation.settings.get_body(block)
-        if instance.path != address.module or prepared is None:
+        if instance.path != address.module or prepared is None:  # another module instance, or an unknown type
             continue
         for repetition in evaluation.list_repetitions(instance, block):
             if repetition.key == address.key:

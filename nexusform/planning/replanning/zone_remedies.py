@@ -181,13 +181,13 @@ def _try_prior_zones(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial
     for member in chain.from_iterable(rule.groups):
         before = _get_prior_zones(member, result)
         if before is None or not _is_zone_changeable(member) or not _has_changed_zones(member, result):
-            continue
+            continue  # new, fixed or unchanged
         path = (*member.pool.path, "availability_zones")
         address = member.vm[0]
         adjustments[address, member.pool.pool] = ArgumentAdjustment(address, path, list(before) or None)  # None: all
         pools_by_zones.setdefault(before, {})[f"{_get_cluster_name(member)}/{member.pool.pool}"] = None
     outcome = trial(tuple(adjustments.values())) if adjustments else None
-    if outcome is None:
+    if outcome is None:  # nothing to try, or it is rejected
         return
     clauses = [
         f"{format_first_items(list(pools), _MAXIMUM_POOLS)} in {_format_zones(zones) if zones else 'all zones'}"

@@ -285,7 +285,7 @@ class _SiteActionOrder:
 
     def _find_action_obstacle(self, request: MachineActionRequest) -> str:
         """Return the reason against an action now, "" for none."""
-        if not request.is_disruptive:
+        if not request.is_disruptive:  # a cordon stops no VM
             return ""
         down = self._down | {request.machine.name}
         return (
@@ -321,7 +321,7 @@ class _SiteActionOrder:
         """Return the problem of the first control plane on the machine left without its etcd quorum; "" for none."""
         for vms in self._objects:
             members = [vm for (pool, _), vm in vms.placements.vms.items() if pool == CONTROL_PLANE]
-            if not any(vm.placement.machine == request.machine.name for vm in members):
+            if not any(vm.placement.machine == request.machine.name for vm in members):  # none of its nodes runs there
                 continue
             up = sum(vm.placement.machine not in down for vm in members)
             quorum = compute_quorum(len(members))

@@ -105,7 +105,7 @@ def check_uncertain_fit(
 ) -> Iterator[Diagnostic]:
     """Yield a warning, at the first affected object, if not everything fits in every sample."""
     if numa_sampling is None or not has_unfitting_layout(numa_sampling):
-        return
+        return  # no cells are unknown, or everything fits anyway
     placing_objects = [
         vms
         for vms in objects

@@ -187,7 +187,7 @@ def check_placement_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
         if vms.is_removed or not vms.request.actions.unchanged:
             continue  # no existing VM stays
         for rule in vms.placement_groups:
-            if rule.is_affinity or not rule.is_hard:
+            if rule.is_affinity or not rule.is_hard:  # only hard anti-affinity has a maximum
                 continue
             excess = dict(_find_excess_group_vms(vms, rule))
             if excess:

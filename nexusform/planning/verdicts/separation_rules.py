@@ -141,7 +141,7 @@ class _MemberIndex:
         ranks = self._ranks.get(demand.site_id, {})
         for key in pool.keys:
             vm = vms.placements.vms.get(key)
-            if vm is None:
+            if vm is None:  # without a machine
                 continue
             member = GroupMember(
                 label=vm.name,
@@ -346,7 +346,7 @@ def _is_packed(violating_member: GroupMember, ordered_members: Sequence[GroupMem
     """Return whether the member is an extra-large VM packed by this plan onto a machine with one of another cluster."""
     _, _, machine = location  # "" if the rule is about racks or sites
     pool, is_placed = violating_member.pool, violating_member.token is not None  # by this plan
-    if not (machine and is_placed and pool.sku.extra_large) or pool.pinned_machine:
+    if not (machine and is_placed and pool.sku.extra_large) or pool.pinned_machine:  # pinned: chosen by the user
         return False
     before = [member for member in ordered_members if member.rank <= violating_member.rank]
     return any(member.pool.sku.extra_large and member.cluster != violating_member.cluster for member in before)

@@ -204,7 +204,7 @@ def _iterate_vms(state: State, types: Mapping[str, ResourceType]) -> Iterator[_S
     context = build_prior_context(prior, skus, types)
     for address, current in state.list_current_objects():
         resource_type = types.get(address.type)
-        if resource_type is None or resource_type.vms is None:
+        if resource_type is None or resource_type.vms is None:  # an unknown type, or one without VMs
             continue
         demand, _ = resource_type.vms.build_demand(current.attributes, context, address)
         if demand is None:  # invalid attributes

@@ -135,7 +135,7 @@ def _place_existing_vms(objects: Iterable[VmObject], sites: Mapping[str, SitePla
 def _check_affinity_groups(vms: VmObject) -> Iterator[Diagnostic]:
     """Yield warnings for hard affinity groups with VMs at several locations."""
     for group in vms.placement_groups:
-        if not group.is_affinity or not group.is_hard:
+        if not group.is_affinity or not group.is_hard:  # only hard affinity needs one location
             continue
         placements = [vm.placement for vm in vms.placements.vms.values() if vm.pool in group.pools]
         locations = set(map(group.get_location, placements))

@@ -82,7 +82,7 @@ def _iterate_affected_machines(
     site_of_rack = index_sites_by_rack(before)
     for rack in before.racks.values():
         cause = causes.get((rack.id,)) or causes.get((rack.site_id,))
-        if cause is None:
+        if cause is None:  # the rack stays, with its site
             continue
         for machine in rack.machines:
             yield rack.site_id, machine.name, cause, machine

@@ -71,7 +71,7 @@ class HintTargets:
         """Return the hard hints of other VMs with this object as their target, as hints for its own VMs. Affinity to a
         cluster means any of its VMs, so an affinity hint restricts only an object with a single VM.
         """
-        if not self._hints_by_target:
+        if not self._hints_by_target:  # no VM has a hard hint
             return []
         object_id = vms.instance.type.build_id(get_mapping(vms.instance.argument_values))
         hints_by_owner = self._hints_by_target.get(object_id, {})

@@ -308,7 +308,7 @@ class _VmPlanner:
         """Return the computed attributes with the placements; none for unchanged objects (they keep the state's)."""
         instance, family = vms.instance, vms.instance.type.vms
         if instance.is_invalid or vms.request.demand is None or family is None or instance.config is None:
-            return {}
+            return {}  # nothing can be computed
         # The prior computed attributes; none for a new or replaced object.
         before = instance.before
         is_changed = before is None or _has_changed_argument(instance.type.schema, instance.config, before)
@@ -338,7 +338,7 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], Resourc
     configured_blocks = {block.address: block for block in blocks.order.blocks}
     destroyed = _select_instances_to_destroy(blocks.selection, blocks.prior)
     for address in sorted(blocks.prior.instances, key=compute_address_order):
-        if address.type not in blocks.request.registries.resource_types:
+        if address.type not in blocks.request.registries.resource_types:  # an unknown type
             continue
         block = configured_blocks.get(address.config_address)
         if address in destroyed:
@@ -350,7 +350,7 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], Resourc
         remaining_context = replace(context, sites=_build_remaining_sites(blocks))
     objects: dict[Address, VmObject] = {}
     for address, instance in blocks.instances.items():
-        if instance.type.vms is None or instance.prior is None:
+        if instance.type.vms is None or instance.prior is None:  # a type without VMs, or only deposed objects
             continue
         vms = objects[address] = vm_placement_steps.build_vm_object(instance, context)
         if vms.is_removed:
@@ -409,8 +409,8 @@ def _collect_with_transitive_dependencies(remaining: Iterable[Address], prior: P
 def _may_depend_on_object(address: Address, dependency: Address) -> bool:
     """Return whether one object may depend on the other: not if they are in two instances of the same module call."""
     for step, other_step in zip(address.module, dependency.module, strict=False):
-        if step.name != other_step.name:
+        if step.name != other_step.name:  # in different module calls
             return True
-        if step.key != other_step.key:
+        if step.key != other_step.key:  # in two instances of one call
             return False
     return True

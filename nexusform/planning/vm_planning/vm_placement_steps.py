@@ -151,7 +151,7 @@ def release_vm_capacity(vms: VmObject) -> None:
     """Free the capacity of all removed or re-created VMs. VMs under create_before_destroy keep it until the new VMs
     exist, those of a Kubernetes upgrade (rolling) until their object is updated.
     """
-    if vms.keeps_old_vms:
+    if vms.keeps_old_vms:  # under create_before_destroy
         return
     for key in [*vms.request.actions.removals, *vms.request.actions.recreations]:
         if vms.is_released_early(key):

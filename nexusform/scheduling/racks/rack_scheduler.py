@@ -131,10 +131,10 @@ class RackScheduler:
                     is_sample=self.is_sample,
                     tied_for_pool=self._get_tied_machines(demand),
                 )
-                if record is None:
+                if record is None:  # no machine fits
                     return None
                 self._ledger.new_vms[record.machine] += 1
-                if record.machine not in self._ledger.unknown_cells:
+                if record.machine not in self._ledger.unknown_cells:  # all cells are known
                     return self._add(record), self._site.get_placement(record.machine, record.cells)
                 # In an assumed split the cells of the new VM are assumed, too.
                 handle = self._ledger.add_sampled(record)
@@ -142,7 +142,7 @@ class RackScheduler:
                 return handle, self._site.get_placement(record.machine, UNKNOWN_CELLS)
         number = demand.vm.number
         packed = session.place(number)  # pool, SKU, machine and cells in one whole number
-        if packed == NOWHERE:
+        if packed == NOWHERE:  # no machine fits
             return None
         machine = packed >> CELLS_BITS & MACHINE_MASK
         if machine in self._ledger.unknown_cells:

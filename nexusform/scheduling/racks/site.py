@@ -73,7 +73,7 @@ def rank_cells(share: Share, capacity: FreeCapacity) -> list[int]:
     if share.vfs:
         # If no cell has them, rank all: the filter "vfs" rejects the machine, not this ranking.
         fitting = cell_rules.select_cells_with_vfs(share, capacity, fitting) or fitting
-    if len(fitting) == 1:
+    if len(fitting) == 1:  # nothing to rank
         return fitting
     return sorted(fitting, key=lambda cell: (*(key(capacity, cell) for key in profiles.CELL_KEYS), cell))
 

@@ -102,7 +102,7 @@ def unlock(arguments: UnlockArguments) -> int:
             others = f" Hosts with locks: {format_list(hosts)}." if hosts else ""
             screen.print_error(f'No site is locked by the host "{arguments.host}".{others}')
             return 1
-        if not arguments.force and not _confirm_unlock(arguments.host, len(selected), screen):
+        if not arguments.force and not _confirm_unlock(arguments.host, len(selected), screen):  # the reason was printed
             return 1
         results = release_locks(engine, fleet, selected, arguments.host)
         return max(_print_released_locks(results, arguments.host, screen), int(bool(unreadable)))

@@ -78,7 +78,7 @@ def build_fleet_sarif(plan: FleetPlan) -> dict[str, Any]:
         for site_diagnostic in site.result.diagnostics:
             is_error = site_diagnostic.severity == Severity.ERROR
             key = (site_diagnostic.id, site_diagnostic.file, site_diagnostic.line, site_diagnostic.is_preexisting)
-            if not site_diagnostic.id or (key in known_keys and not is_error):
+            if not site_diagnostic.id or (key in known_keys and not is_error):  # no id, or reported for another site
                 continue
             known_keys.add(key)
             findings.append(_build_site_finding(site, site_diagnostic))

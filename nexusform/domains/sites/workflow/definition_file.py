@@ -315,7 +315,7 @@ def _build_site_block(block: Block, schema: Any, problems: list[Diagnostic]) -> 
     body, body_problems = build_prepared_body(without_backend, schema, block.header_span)
     problems += body_problems
     site = _SiteBlock(block.header_span, body)
-    if not backends:
+    if not backends:  # that of `defaults` applies, else a local file
         return site
     if len(backends) > 1:
         detail = "Only one backend block is allowed: a site has one state."
@@ -526,7 +526,7 @@ def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterat
     blocks = [reading.defaults, *reading.repeated_blocks]
     template = SiteEntry(name=ANY_SITE, source=".", wave="", span=span, inputs_span=span, inputs={})
     for block in blocks:
-        if block is None or block.settings is None:
+        if block is None or block.settings is None:  # no backend of its own
             continue
         values, _, value_problems = block.settings.evaluate(names)
         if not has_errors(value_problems):  # with each.* it depends on more than the name

@@ -49,7 +49,7 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
             options = PlanOptions(now=task.fleet.now, samples=question.runs, first_sample=question.part * question.runs)
             plan = run.plan(options).plan
             result = build_plan_result(run, plan, site, run.diagnostics)
-            if result.status is SiteStatus.REJECTED:
+            if result.status is SiteStatus.REJECTED:  # with its errors
                 return result
             findings = tuple(_build_certainty_findings(plan, question.runs))
             # The digest has to be equal for all parts, and each has samples of its own.

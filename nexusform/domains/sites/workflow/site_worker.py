@@ -181,7 +181,7 @@ class FleetTaskWorker:
         if (task.fleet.session, site.name) not in self._prepared_sites:
             unlock_site(task, site)  # the next attempt to take it reports a remaining lock
             result = self._prepare_site(task, site)
-            if not result.is_locked:
+            if not result.is_locked:  # rejected
                 return result
         prepared = self._prepared_sites.pop((task.fleet.session, site.name))
         with prepared.exit_stack:

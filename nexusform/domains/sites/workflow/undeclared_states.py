@@ -152,7 +152,7 @@ def _open_known_state(
                 for key, value in template.settings.items()
             }
             backend = _open_backend(replace(template, name=name, settings=settings), fleet)
-            if backend is None:
+            if backend is None:  # it cannot be opened with these settings
                 continue
             state_location = normalize_state_location(known_state.backend, backend.describe())
             if state_location == known_state.state_location:

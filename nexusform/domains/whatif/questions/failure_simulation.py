@@ -208,7 +208,7 @@ def _find_lost_pools(
 ) -> Iterable[tuple[VmOwnerSnapshot, PoolSnapshot, Sequence[PlacedVm]]]:
     """Find the pools of NKS clusters with lost VMs, and these VMs."""
     for cluster in site.clusters:
-        if cluster.kind is not VmOwnerKind.NKS:
+        if cluster.kind is not VmOwnerKind.NKS:  # other VMs are not re-created
             continue
         for pool in cluster.pools:
             down = [vm for vm in pool.vms if vm.placement.machine in lost]

@@ -195,12 +195,12 @@ class _PatternSearch:
 def _subtract_vm_share(remains: Remains, disk: int | None, share: Share) -> tuple[Remains, int | None] | None:
     """Return remains and disk with one more VM; None if it does not fit in some split (possible use of cells)."""
     remaining_disk = None if disk is None else disk - share.disk
-    if remaining_disk is not None and remaining_disk < 0:
+    if remaining_disk is not None and remaining_disk < 0:  # not enough disk
         return None
     results = []
     for split_remains in remains:
         new_remains = _compute_remaining_cell_capacity(split_remains, share)
-        if not new_remains:
+        if not new_remains:  # it does not fit in this layout
             return None
         results.append(new_remains)
     return results, remaining_disk

@@ -242,7 +242,7 @@ def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackM
         single_cell_vms = [source for source in movable_vms if skus[source.handle].numa_cells == 1]
         remaining = free
         for source in sorted(single_cell_vms, key=lambda candidate: -context.kinds[candidate.vm_class].sku.memory_gib):
-            if remaining.has_capacity(request.sku):
+            if remaining.has_capacity(request.sku):  # enough have left
                 break
             remaining = remaining.subtract(skus[source.handle], -1)
             leaving.append(source)

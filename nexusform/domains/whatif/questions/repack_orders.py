@@ -215,9 +215,9 @@ class _OrderSearch:
         unique: dict[object, str] = {}
         for name, state in self._states.items():
             if source.vm_class not in state.machine.admitted or not self._is_rack_open(source, state.machine):
-                continue
+                continue  # never feasible, or the rack is at the pool's limit
             if not state.has_capacity(demand.sku) or self._is_machine_forbidden(demand, state.machine):
-                continue
+                continue  # no capacity, or forbidden by a hint or a rule
             if name == old.machine and self._scheduler.select_cells(demand.sku, name) == old.cells:
                 continue  # it would return to its old cells
             unique.setdefault(self._build_machine_key(name), name)
@@ -275,7 +275,7 @@ class _OrderSearch:
         if self._compute_missing_departures() <= remaining - len(group):  # enough re-creations remain
             for relocation, location in zip(group, old, strict=True):
                 if relocation.machine not in self._find_feasible_machines(relocation.source, location):
-                    break
+                    break  # it may not move there now
                 self._add_vm(relocation.source, relocation.machine)
                 added += 1
             else:
@@ -377,7 +377,7 @@ class _OrderSearch:
         # By number of VMs of the demand: the fewest departures to place them on the machines so far.
         best = [0] + [_IMPOSSIBLE] * self._request.want
         for state in self._states.values():
-            if not state.machine.admits_demand:
+            if not state.machine.admits_demand:  # no VM of the demand may run there
                 continue
             if state.costs is None:
                 state.costs = self._compute_minimum_departures(state)
@@ -444,12 +444,12 @@ def _compute_cell_costs(
             lacking = slots * share[dimension] - free[dimension]
             count = 0
             for amount in sorted((vm_share[dimension] for vm_share in shares), reverse=True):
-                if lacking <= 0:
+                if lacking <= 0:  # enough have left
                     break
                 lacking -= amount
                 count += 1
             cost = max(cost, count if lacking <= 0 else _IMPOSSIBLE)
-        if cost >= _IMPOSSIBLE:
+        if cost >= _IMPOSSIBLE:  # more slots are impossible, too
             break
         costs.append(cost)
     return costs

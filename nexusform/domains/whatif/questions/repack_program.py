@@ -265,7 +265,7 @@ class RepackProgram:
         program = self._program
         for kind, sku in self._arrivals:
             if not (first.admits_demand if kind == _DEMAND else kind in first.admitted):
-                continue
+                continue  # such a VM is not feasible there
             # One arrival takes a share in `numa_cells` cells, at most one share in each.
             entries = [(program.add_row(("wide", number, kind), lower=0.0, upper=0.0), -float(sku.numa_cells))]
             entries += [(program.add_row(("wide cell", number, kind, cell)), -1.0) for cell in range(len(first.cells))]
@@ -423,7 +423,7 @@ class RepackProgram:
             for name in slots:
                 _, rack, admitted, size = name
                 if kind not in admitted or self._catalogue.size_numbers_by_class[kind] != size:
-                    continue
+                    continue  # such VMs do not fit in this slot
                 entries = [(arrival_row, 1.0), (program.add_row(name), 1.0)]
                 group_type, pool = group
                 if group_type == "pool":
@@ -447,7 +447,7 @@ class RepackProgram:
         patterns: list[PatternCount] = []
         spanning: list[MovableVm] = []
         for column, value in zip(self._program.columns, values, strict=False):  # _reduce_pods appends values
-            if not value:
+            if not value:  # not used by the solution
                 continue
             match column.subject:
                 case (_CellGroup() as unit, CellChange() as option):

@@ -191,7 +191,7 @@ class _ProgramRefinement:
         if choice.crowding_pools - self._tracked_pools:
             self._tracked_pools |= choice.crowding_pools
             return True
-        if choice.affected_machines <= self._single_machines:
+        if choice.affected_machines <= self._single_machines:  # they are modelled already
             return False
         self._single_machines |= choice.affected_machines
         return True

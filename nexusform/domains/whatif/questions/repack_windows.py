@@ -98,7 +98,7 @@ def find_window_sequence(
         if not context.scheduler.is_sampled:  # known NUMA cells: every target is certain
             return sequence
         certainty = compute_certainty(verify_sequence(context, sequence, time_budget))
-        if certainty == 1.0:
+        if certainty == 1.0:  # no other order is better
             return sequence
         if certainty > best_certainty:
             best_sequence, best_certainty = sequence, certainty
@@ -246,7 +246,7 @@ class _RepackSequenceBuilder:
         window = _RepackWindowBuilder(self._scheduler.copy(), dict(self._handles))
         selected: list[MovableVm] = []
         for source in remaining:
-            if time_budget.is_exhausted:
+            if time_budget.is_exhausted:  # the caller stops, too
                 break
             can_join = can_be_down_together(self._context, self._request, selected, source)
             if can_join and self._place_vm(window, source):
@@ -447,7 +447,7 @@ def can_be_down_together(
     context: RepackContext, request: RepackRequest, selected: Sequence[MovableVm], source: MovableVm
 ) -> bool:
     """Return True if one more VM may be down at the same time as the selected ones."""
-    if request.window is not None and len(selected) >= request.window:
+    if request.window is not None and len(selected) >= request.window:  # the limit of -window is reached
         return False
     down_count = 1 + sum(selected_vm.pool == source.pool for selected_vm in selected)
     if down_count > compute_max_vms_down(context, source.pool):
@@ -485,7 +485,7 @@ def compute_max_vms_down(context: RepackContext, pool_number: int) -> int:
     count = len(pool.vms)
     if pool.is_control_plane:
         return max(count - compute_quorum(count), 1)
-    if Constraint.MAX_UNAVAILABLE in context.lifted:
+    if Constraint.MAX_UNAVAILABLE in context.lifted:  # tested without this limit
         return count
     return max(compute_amount_of_total(pool.demand.max_unavailable, count), 1)
 

@@ -193,7 +193,7 @@ class _UnknownCells:
 
     def add_run_outcome(self, outcome: Mapping[Token, Placement | None]) -> None:
         """Record the SKUs placed by one run on each of the machines with unknown cells."""
-        if not self._machines:
+        if not self._machines:  # all cells are known
             return
         added_skus: dict[str, list[VmSku]] = {}
         for token, placement in outcome.items():
