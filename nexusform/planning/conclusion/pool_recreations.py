@@ -151,7 +151,7 @@ class _ScaleInPools:
 
     def __init__(self, objects: Iterable[VmObject]) -> None:
         self._pools: dict[str, list[_Pool]] = {}  # by site id
-        self._outcomes: dict[tuple[str, _Name], Mapping[Token, Placement | None]] = {}
+        self._outcomes: dict[tuple[str, _Name], Mapping[Token, Placement | None]] = {}  # by site and excluded pool
         for vms in objects:
             for prior in vms.prior_pools:
                 if vms.request.site is not None and is_platform_scale_in(vms, prior):  # Azure chooses the VMs

@@ -425,7 +425,7 @@ def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
             f"On {row.site}, {shortage}. Neither Azure nor a plan rejects this: nodes or volumes fail to "
             f"start. Suggested fixes: {_REMEDIES[row.kind]}."
         )
-        was_insufficient = row.free_before is not None and row.free_before < row.surge
+        was_insufficient = row.free_before is not None and row.free_before < row.surge  # surge: needed by an upgrade
         warning = build_warning(
             RESOURCE_SHORTAGE,
             detail,

@@ -103,7 +103,7 @@ def _expand_count(
         return BlockExpansion(LIST, (), unknown="count"), []
     if value.is_null:
         return reject('The given "count" argument value is null. An integer is required.')
-    number = _convert_to_finite_number(convert_to_plain(value)[0])
+    number = _convert_to_finite_number(convert_to_plain(value)[0])  # without marks
     prefix = 'The given "count" argument value is unsuitable:'
     if number is None:
         return reject(f"{prefix} a number is required.")

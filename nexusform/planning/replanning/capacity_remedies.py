@@ -278,7 +278,7 @@ def _build_count_remedy(
     for key, unplaced in pools.items():
         prefix = "" if len(pools) == 1 else f"{unplaced.cluster}/{unplaced.pool.pool}: "
         count, sku = counts[key], unplaced.pool.sku
-        argument = str(unplaced.pool.count_path[-1])
+        argument = str(unplaced.pool.count_path[-1])  # the name of the argument
         texts.append(f"{prefix}{argument} = {count}")
         data.append({"address": str(unplaced.address), "pool": unplaced.pool.pool, argument: count, "sku": sku.name})
     verb = "fits" if len(texts) == 1 else "fit"

@@ -285,7 +285,7 @@ class _FinalOutputs(Struct):
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
     def add_output(self, name: str, before: OutputState | None, *, is_partial: bool) -> None:
-        """Add one output: as planned if known, else its current value, else the previous one."""
+        """Add one output: as planned if known and not based on wrong predictions, else as evaluated now, or as before."""
         planned = self.plan.planned_outputs.get(name)
         if planned is not None and name not in self.dependent_names and not has_unknown_part(planned.value):
             self.values[name] = planned
@@ -331,7 +331,7 @@ def _evaluate_conditions_after_apply(
 ) -> tuple[tuple[CheckResult, ...], list[Diagnostic]]:
     """Return the results of the plan's conditions with current objects, and the problems of those with a new status."""
     planned = {(check.kind, check.address): check for check in plan.checks}
-    current_checks: dict[tuple[str, str], CheckResult] = {}
+    current_checks: dict[tuple[str, str], CheckResult] = {}  # by kind and address
     problems: list[Diagnostic] = []
     for results in check_current_conditions(request, evaluation):
         for check in results.checks:

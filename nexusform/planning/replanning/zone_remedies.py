@@ -183,7 +183,7 @@ def _try_prior_zones(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial
         if before is None or not _is_zone_changeable(member) or not _has_changed_zones(member, result):
             continue  # new, fixed or unchanged
         path = (*member.pool.path, "availability_zones")
-        address = member.vm[0]
+        address, _ = member.vm
         adjustments[address, member.pool.pool] = ArgumentAdjustment(address, path, list(before) or None)  # None: all
         pools_by_zones.setdefault(before, {})[f"{_get_cluster_name(member)}/{member.pool.pool}"] = None
     outcome = trial(tuple(adjustments.values())) if adjustments else None
@@ -310,7 +310,7 @@ def _build_adjustments(zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones]
     adjustments: dict[tuple[str, str], ArgumentAdjustment] = {}  # by address and pool name
     for zone_group, selected_zones in zip(zone_groups, zones, strict=True):
         for member in zone_group.members:
-            address = member.vm[0]
+            address, _ = member.vm
             pool_zones = None if zone_group.is_rewritten else member.pool.zones
             allowed = [zone for zone in selected_zones if not pool_zones or zone in pool_zones]
             path = (*member.pool.path, "availability_zones")

@@ -254,7 +254,7 @@ class _SiteActionOrder:
         self._requests = list(requests)
         self._objects = [vms for vms in objects.values() if _is_on_site(vms, requests[0].site.id)]
         self._disruptions = disruptions
-        self._site = requests[0].site
+        self._site = requests[0].site  # of all requests
         self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}  # before
 
     def build_order(self) -> tuple[list[MachineActionRequest], list[Diagnostic]]:

@@ -90,7 +90,7 @@ def _count_identical_vms(site: SitePlan) -> tuple[int, Interval | None]:
     # Hints depend on other VMs, and other operations (releases, pinned VMs) change the capacity.
     if not is_uniform or demands[0].hints or len(demands) < len(site.operations):
         return len(demands), None
-    return len(demands), site.base.count_free_slots(demands[0])
+    return len(demands), site.base.count_free_slots(demands[0])  # all are equal
 
 
 def has_unfitting_layout(numa_sampling: NumaSampling) -> bool:

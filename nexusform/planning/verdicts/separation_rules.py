@@ -317,7 +317,7 @@ def _find_violations(
     groups: Sequence[Sequence[GroupMember]], scope: str, outcome: Outcome | None, seed: int | None
 ) -> tuple[SeparationViolation, ...]:
     """Return the locations shared by groups: as planned (`outcome` and `seed` are None), or in one sample."""
-    members_at: dict[Location, list[tuple[int, GroupMember]]] = {}
+    members_at: dict[Location, list[tuple[int, GroupMember]]] = {}  # with the index of their group
     for index, group in enumerate(groups):
         for member in group:
             placement = _find_member_placement(member, outcome)
@@ -334,7 +334,7 @@ def _build_violation(
     """Build the violation at a location. `members` are all there, each with the index of its group; the violating one
     is the first to join a member of another group, in order of placement.
     """
-    ordered_members = sorted(members, key=lambda numbered_member: numbered_member[1].rank)
+    ordered_members = sorted(members, key=lambda numbered_member: numbered_member[1].rank)  # as placed
     first_group, _ = ordered_members[0]
     violating_member = next(member for group, member in ordered_members if group != first_group)
     labels = tuple(member.label for _, member in ordered_members)

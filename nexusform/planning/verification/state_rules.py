@@ -89,7 +89,7 @@ class _ExistingVm(Struct, frozen=True):
 def _check_placement_filters(objects: Iterable[VmObject], sites: Mapping[str, SitePlan]) -> Iterator[Diagnostic]:
     """Yield a warning per pool and reason, with the VMs on a machine rejected by a filter of the placement rule."""
     by_site = _place_existing_vms(objects, sites)
-    violations: dict[tuple[Address, str, str], list[_ExistingVm]] = {}
+    violations: dict[tuple[Address, str, str], list[_ExistingVm]] = {}  # by address, pool and reason
     for site_id, site_vms in by_site.items():
         scheduler = sites[site_id].scheduler
         for existing_vm in site_vms:

@@ -98,7 +98,7 @@ class HintTargets:
 
     def list_own_hints(self, vms: VmObject) -> list[HardHint]:
         """Return the hard hints of an object with one VM, each with the index of its `placement_hint` block."""
-        pool = vms.pools[0]
+        pool = vms.pools[0]  # its only pool
         hints_by_attributes = {
             (hint.target, hint.is_affinity, str(hint.scope)): hint for hint in pool.hints if hint.is_hard
         }

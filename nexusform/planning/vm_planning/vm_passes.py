@@ -227,7 +227,7 @@ class _VmPlanner:
             vm_placement_steps.release_vm_capacity(vms)
         self.context.start_recording()  # the placements are repeated with samples
         objects_to_place = [vms for vms in objects if vms.request.actions.recreations]
-        objects_to_place.sort(key=lambda vms: vms.instance.prior_creation)
+        objects_to_place.sort(key=lambda vms: vms.instance.prior_creation)  # oldest first
         for vms in objects_to_place:
             vm_placement_steps.restore_vm_locations(vms)
         for vms in objects_to_place:

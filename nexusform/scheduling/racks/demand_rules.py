@@ -63,7 +63,7 @@ def prepare_packed_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: D
         active_keys <<= 1
         if shifts:
             shifts[-1] += key.bits
-        if figures is not None and figures is not NO_COUNTS:  # not 0 everywhere
+        if figures is not None and figures is not NO_COUNTS:  # others are 0 everywhere: only their bits count
             active_keys |= 1
             columns.append(figures)
             shifts.append(0)

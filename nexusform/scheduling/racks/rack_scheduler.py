@@ -114,8 +114,8 @@ class RackScheduler:
         return self.try_place(demand) or self._find_shortage(demand)
 
     def try_place(self, demand: Demand) -> tuple[int, Placement] | None:
-        """Place one more VM, as `place`, but return None without reasons if no machine fits. Successive VMs of a pool
-        share a session, if their rules permit it.
+        """Place one more VM and return its handle and placement, like `place`; None without reasons if no machine fits.
+        Successive VMs of a pool share a session (with rankings of the machines), if their rules permit it.
         """
         session = self._session
         if session is None or not session.is_for_session(demand):
@@ -136,7 +136,7 @@ class RackScheduler:
                 self._ledger.new_vms[record.machine] += 1
                 if record.machine not in self._ledger.unknown_cells:  # all cells are known
                     return self._add(record), self._site.get_placement(record.machine, record.cells)
-                # In an assumed split the cells of the new VM are assumed, too.
+                # In an assumed NUMA layout the cells of the new VM are assumed, too.
                 handle = self._ledger.add_sampled(record)
                 self._queues.mark_machine_changed(record.machine, capacity_freed=False)
                 return handle, self._site.get_placement(record.machine, UNKNOWN_CELLS)

@@ -93,7 +93,7 @@ def build_fleet_sarif(plan: FleetPlan) -> dict[str, Any]:
             findings.append(_build_site_finding(site, loss_diagnostic))
     undeclared = build_undeclared_findings(plan.undeclared)
     findings += [Finding(diagnostic, get_diagnostic_level(diagnostic)) for diagnostic in undeclared]
-    findings.sort(key=lambda finding: (finding.level.order, finding.is_preexisting))
+    findings.sort(key=lambda finding: (finding.level.order, finding.is_preexisting))  # errors first, existing ones last
     return build_findings_document(findings, nexusform.__version__)
 
 

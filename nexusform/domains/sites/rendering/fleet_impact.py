@@ -93,7 +93,7 @@ def build_workload_loss_sections(sites: Sequence[PlannedSite], max_rows: int) ->
 
 def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
     """Build the section of warnings and advice caused by plans, and one line for existing findings."""
-    by_text: dict[tuple[int, str], dict[str, None]] = {}
+    by_text: dict[tuple[int, str], dict[str, None]] = {}  # (order of the level, text) -> sites
     sites_with_existing: set[str] = set()
     for site in sites:
         if site.result.status in _UNPLANNED_STATUSES:

@@ -63,7 +63,7 @@ def group_by_reason(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]
         (reason if len(same_reason) > 1 else same_reason[0].result.reason, [site.name for site in same_reason])
         for reason, same_reason in grouped.items()
     ]
-    return sorted(reasons, key=lambda reason_and_names: -len(reason_and_names[1]))
+    return sorted(reasons, key=lambda reason_and_names: -len(reason_and_names[1]))  # most sites first
 
 
 def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Report:
@@ -117,7 +117,7 @@ def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> s
     clauses += build_disruption_clauses(plan.sites)
     rejected = plan.select_by_status(SiteStatus.REJECTED)
     if rejected:
-        reason, sites = group_by_reason(rejected)[0]
+        reason, sites = group_by_reason(rejected)[0]  # the most frequent reason
         suffix = "" if len(sites) == len(rejected) else ", and others"
         # Only the summary of the reason, without its location `FILE:LINE`.
         parts = reason.split(": ", 2)
@@ -233,7 +233,7 @@ def _render_site_tree(sites: Sequence[PlannedSite], dependencies: dict[str, froz
     for name, others in dependencies.items():
         for other in others:
             dependents.setdefault(other, set()).add(name)
-    groups: dict[tuple[frozenset[str], frozenset[str]], list[str]] = {}
+    groups: dict[tuple[frozenset[str], frozenset[str]], list[str]] = {}  # by dependencies, dependents
     for site in sites:
         neighbours = dependencies[site.name], frozenset(dependents.get(site.name, ()))
         if any(neighbours):
@@ -241,7 +241,7 @@ def _render_site_tree(sites: Sequence[PlannedSite], dependencies: dict[str, froz
     labels = {name: format_names(names) for names in groups.values() for name in names}
     graph: Any = nx.DiGraph()
     for (others, _), names in groups.items():
-        graph.add_node(labels[names[0]])
+        graph.add_node(labels[names[0]])  # all of its sites have one label
         graph.add_edges_from((labels[other], labels[names[0]]) for other in sorted(others))
     ordered: Any = nx.DiGraph()
     ordered.add_nodes_from(graph)

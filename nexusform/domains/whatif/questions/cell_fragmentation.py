@@ -222,7 +222,7 @@ def _can_hold_vm(machine: Machine, sku: VmSku) -> bool:
 
 def _find_stranded_cells(cells: Iterable[_NumaCell], skus: Collection[VmSku]) -> list[_NumaCell]:
     """Find the cells with free capacity but without a fitting SKU. Equal cells are checked once."""
-    fits_by_key: dict[tuple[str | None, int, float, int], bool] = {}
+    fits_by_key: dict[tuple[str | None, int, float, int], bool] = {}  # by hardware, vCPUs, memory and disk
     stranded: list[_NumaCell] = []
     for cell in cells:
         if not cell.free_vcpus and not cell.free_memory:  # nothing is left to be stranded

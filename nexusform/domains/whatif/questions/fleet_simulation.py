@@ -381,7 +381,7 @@ def _build_pods(
     """Build the existing pods, and those of objects applied to one cluster without a placement."""
     clusters_before = collect_prior_members(snapshot.states, snapshot.registries)
     clusters_now: dict[str, str] = {}
-    unmanaged_requests: dict[str, tuple[int, int]] = {}
+    unmanaged_requests: dict[str, tuple[int, int]] = {}  # millicores and bytes, by cluster id
     for name, member in members.items():
         if member.cluster is not None:
             clusters_now[name] = member.cluster.id

@@ -124,7 +124,7 @@ def _build_other_workloads(pods: ClusterPods) -> Iterable[Workload]:
     for key, own_pods in pods_by_key.items():
         namespace, kind, name = key.split("/", 2)
         if kind not in ("Terminating", "DaemonSet"):  # they are not placed again
-            yield Workload(kind, namespace, name, len(own_pods), own_pods[0].spec)
+            yield Workload(kind, namespace, name, len(own_pods), own_pods[0].spec)  # its pods have one spec
 
 
 class _PodSources(Struct, frozen=True):

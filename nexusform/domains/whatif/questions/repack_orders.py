@@ -289,7 +289,7 @@ class _OrderSearch:
     def _needs_departure(self, source: MovableVm, *others: MovableVm) -> bool:
         """Return True if a VM does not fit on the machine of the others now, but fits after all of them left."""
         locations = [self._locations[other.handle] for other in others]
-        machine = locations[0].machine
+        machine = locations[0].machine  # all are on one machine
         state, sku = self._states[machine], self._demands[source.handle].sku
         if machine == self._locations[source.handle].machine or source.vm_class not in state.machine.admitted:
             return False  # it is there already, or never may be

@@ -417,7 +417,7 @@ class RepackProgram:
         """Add a column per group of leaving VMs (by class or tracked pool) and kind of slot: its arrivals there."""
         program = self._program
         class_by_group = {self._groups[source.handle]: source.vm_class for source in self._context.all_movable_vms}
-        slots = [name for name in program.names if name[0] == "slots"]
+        slots = [name for name in program.names if name[0] == "slots"]  # ("slots", rack, classes, size)
         for group, kind in sorted(class_by_group.items()):
             arrival_row = program.add_row(("comes", group), lower=0.0, upper=_INFINITE)  # arrivals less departures
             for name in slots:

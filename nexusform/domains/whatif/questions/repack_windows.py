@@ -558,7 +558,7 @@ def _is_deterministic(context: RepackContext, base: RackScheduler, window: Repac
         ranking = scheduler.rank_machines(demand)
         own_machine = {step.source.vm.placement.machine}  # the VM leaves it, so it is only the last choice
         best = ranking.find_best_excluding(own_machine).in_some_splits or ranking.find_best_excluding().in_some_splits
-        placement = scheduler.try_place(demand)
+        placement = scheduler.try_place(demand)  # (handle, placement), or None
         if best != {step.target.machine} or placement is None or placement[1].machine != step.target.machine:
             return False
     return True

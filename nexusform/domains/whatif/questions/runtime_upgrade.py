@@ -260,7 +260,7 @@ def _build_waves(site: SiteSnapshot, rack: str, batch_size: int | None, first: i
 
 def _build_verdicts(site: SiteSnapshot, waves: Iterable[UpgradeWave]) -> Iterable[PoolUpgradeVerdict]:
     """Build the result of every pool over all waves, in creation order."""
-    affected_waves: dict[tuple[str, str], list[tuple[int, PoolAvailability]]] = {}
+    affected_waves: dict[tuple[str, str], list[tuple[int, PoolAvailability]]] = {}  # by cluster id and pool
     for wave in waves:
         for affected in wave.pools:
             affected_waves.setdefault((affected.cluster_id, affected.pool), []).append((wave.number, affected))

@@ -231,7 +231,7 @@ class _SampleMatches:
         self._counts = self._count_per_rack(self._actual)
         # Number of runs with the same count of a pool's VMs on a rack, and the other counts.
         self._same_counts: dict[PoolId, Counter[str]] = {pool: Counter() for pool in self._counts}
-        self._other_counts: dict[tuple[PoolId, str], set[int]] = {}
+        self._other_counts: dict[tuple[PoolId, str], set[int]] = {}  # by pool and rack
         self._observed_locations: dict[Token, tuple[set[str], set[str]]] = {  # racks and machines in any run
             token: ({placement.rack}, {placement.machine}) for token, placement in self._actual.items()
         }

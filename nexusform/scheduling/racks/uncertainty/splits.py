@@ -67,7 +67,7 @@ class CellSplits:
         """Enumerate the splits (assignments to cells) of VMs with `shares`. `base`: the cells left by other VMs."""
         self.shares = shares
         self._base = base
-        positions: dict[tuple[int, int], list[int]] = {}
+        positions: dict[tuple[int, int], list[int]] = {}  # cells by their free capacity
         for cell, free_cell in enumerate(base):
             positions.setdefault(free_cell, []).append(cell)
         self._equal_cells = [cells for cells in positions.values() if len(cells) > 1]
@@ -94,7 +94,7 @@ class CellSplits:
 
     def _list_choices(self, split: FreeCells, share: Share) -> Iterator[Cells]:
         """List the choices of cells with capacity for a share; of equal cells only the first ones."""
-        equal_cells: dict[tuple[tuple[int, int], tuple[int, int]], list[int]] = {}
+        equal_cells: dict[tuple[tuple[int, int], tuple[int, int]], list[int]] = {}  # by capacity at first and now
         for cell, (cpus, memory) in enumerate(split):
             if cpus >= share.cpus and memory >= share.memory:
                 equal_cells.setdefault((self._base[cell], split[cell]), []).append(cell)
