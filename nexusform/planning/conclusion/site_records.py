@@ -136,7 +136,7 @@ def _is_placement_known(plan: Plan) -> bool:
 def _collect_site_resource_capacity(
     result: PlanResult, before: Mapping[str, SiteWithVms], after: Mapping[str, SiteWithVms]
 ) -> tuple[SiteResourceCapacity, ...]:
-    """Return the capacity besides machines of the sites read by a provider, by site id."""
+    """Return the capacity besides machines of the sites read by a provider, by site id; () without such sites."""
     plan = result.plan
     observed_sites = list(_iterate_observed_sites(plan))
     if not observed_sites:
@@ -301,7 +301,7 @@ def build_occupied_sites(
 
 
 def _list_vms_on_side(planned: VmObject | None, side: BeforeOrAfter) -> Sequence[PlacedVm]:
-    """Return the VMs of an object on one side of the plan. Forgotten VMs keep running after it."""
+    """Return the VMs of an object before or after the plan, () without one. Forgotten VMs keep running after it."""
     if planned is None:  # the plan has no VMs of it
         return ()
     if side is BeforeOrAfter.BEFORE or planned.request.actions.forgets:

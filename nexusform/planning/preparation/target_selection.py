@@ -128,7 +128,7 @@ def find_selected_outputs(selection: Selection, configuration: Configuration) ->
 
 
 def check_moved_selection(selection: Selection, previous: Mapping[Address, Address]) -> list[Diagnostic]:
-    """Return the error for moved objects not selected under both addresses; `previous` maps new to old ones."""
+    """Return the error for moved objects not selected under both addresses, or []; `previous` maps new to old ones."""
     missing_options: set[str] = set()
     for new, old in previous.items():
         for address in (new, old):  # both have to be targets, and neither may be excluded

@@ -122,7 +122,7 @@ def _check_arguments(change: Change, final: Change | None, schemas: Mapping[str,
 def check_output(
     name: str, planned: OutputState, actual: OutputState, refinements: Refinements = ()
 ) -> list[Diagnostic]:
-    """Return the error of an output that differs from the plan."""
+    """Return the error of an output with another value than planned, or []."""
     if is_consistent_with_plan(planned.value, actual.value, planned.type) and _is_within_refinements(
         actual.value, refinements
     ):
@@ -285,7 +285,7 @@ class _FinalOutputs(Struct):
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
     def add_output(self, name: str, before: OutputState | None, *, is_partial: bool) -> None:
-        """Add one output: as planned if known and not based on wrong predictions, else as evaluated now, or as before."""
+        """Add one output: as planned if known and not based on wrong predictions, else as now evaluated or as before."""
         planned = self.plan.planned_outputs.get(name)
         if planned is not None and name not in self.dependent_names and not has_unknown_part(planned.value):
             self.values[name] = planned

@@ -226,6 +226,7 @@ def _describe_vm_targets(targets: Sequence[EvacuatedVm]) -> str:
 
 
 def _build_action(request: MachineActionRequest, window: int) -> PlannedMachineAction:
+    """Build the record of an action in the plan; `window` is its position in the order of actions on the site."""
     return PlannedMachineAction(
         address=request.instance.address,
         site_id=request.site.id,
@@ -352,6 +353,7 @@ class _SiteActionOrder:
         return ""
 
     def _build_error(self, request: MachineActionRequest, ordered: Sequence[MachineActionRequest]) -> Diagnostic:
+        """Build the error of an action blocked even after the `ordered` ones."""
         after = f" after {format_list((done.machine.name for done in ordered), 4)}" if ordered else ""
         return request.instance.build_error(
             "machine-action-order",

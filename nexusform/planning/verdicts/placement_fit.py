@@ -227,7 +227,7 @@ def _find_excess_group_vms(vms: VmObject, rule: PlacementGroupRule) -> Iterator[
 def check_overcommitted_machines(
     instances: Mapping[Address, Instance], sites: Mapping[str, SitePlan], objects: Iterable[VmObject]
 ) -> list[Diagnostic]:
-    """Return a warning per changed rack or machine resource with machines smaller than their VMs."""
+    """Return a warning per changed rack or machine resource with machines smaller than their VMs, or []."""
     if not any(vms.request.actions.unchanged for vms in objects):
         return []  # only VMs already on a machine may exceed its capacity
     changed_instances = {

@@ -318,6 +318,7 @@ def _check_demand_targets(demand: VmDemand, vms: VmObject, context: VmContext) -
 def _build_unknown_zones_problem(
     pool: PoolDemand, site_id: str, missing: Iterable[str], zones: Iterable[str]
 ) -> Problem:
+    """Build the problem of `missing` zones requested by a pool, with the `zones` of the site."""
     zone_text = ", ".join(f'"{zone}"' for zone in zones) or "none"
     names = ", ".join(f'"{zone}"' for zone in missing)
     return Problem(

@@ -292,7 +292,7 @@ def weigh_machines(ledger: Ledger, demand: Demand, machines: Sequence[int]) -> d
 
 def select_heaviest_machines(ledger: Ledger, demand: Demand, machines: Iterable[int]) -> list[int]:
     """Return the tied machines by number: the heaviest ones, as many as `subset_size` of the profile, and any others of
-    the same weight as the last of these.
+    the same weight as the last of these; [] without machines.
     """
     weights = weigh_machines(ledger, demand, list(machines))
     ranked = sorted(weights.values(), reverse=True)

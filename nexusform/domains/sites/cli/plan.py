@@ -125,7 +125,9 @@ def plan(arguments: PlanArguments) -> int:
 
 
 def _replace_older_plan_file(arguments: PlanArguments) -> list[Diagnostic]:
-    """Check the path of the plan, and make an older plan there unusable until the new one. Raises UsageError."""
+    """Check the path of the plan, and make an older plan there unusable until the new one; return the problems, or [].
+    Raises UsageError.
+    """
     if arguments.sign and not arguments.out:
         raise click.UsageError("-sign needs a saved plan: add -out=FILE.")
     if not arguments.out:

@@ -69,7 +69,7 @@ class _PlanFileManifest(Struct, frozen=True):
 def save_fleet_plan(
     plan: FleetPlan, spool: Path, path: str, max_bytes: int, signer: Signer | None = None
 ) -> list[Diagnostic]:
-    """Write the plans of workers to one file, signed if a signer is given."""
+    """Write the plans of workers to one file, signed if a signer is given; return the error, or []."""
     try:
         write_output(path, plan_file.stream_archive(_build_members(plan, spool, max_bytes, signer)), private=True)
     except (OSError, FileProblem) as problem:
@@ -253,7 +253,7 @@ def _verify_part_digests(path: str, content: _PlanFileContent) -> list[Diagnosti
 
 
 def _build_failed_plan_error(path: str, plan: FleetPlan) -> list[Diagnostic]:
-    """Return an error for the plan of a failed run."""
+    """Return an error for the plan of a failed run, [] for other plans."""
     if not plan.errors:
         return []
     reasons = "\n".join(describe_diagnostic(error) for error in plan.errors)

@@ -189,7 +189,7 @@ def _locate_problem_at_inputs(problem: Diagnostic, site: SiteEntry) -> Diagnosti
 def open_state(
     fleet: FleetContext, location: CommandContext, site: SiteEntry, settings: Settings
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Open the backend of a site's state for the current workspace. Its paths are relative to the fleet's directory."""
+    """Open the backend of a site's state for the current workspace; None on errors. Paths start at the fleet's root."""
     rejection = explain_rejected_settings(site.backend, site.settings, location)
     if rejection:
         return None, [build_error("remote-address-not-allowed", rejection, site.span)]

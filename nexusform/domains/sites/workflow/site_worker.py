@@ -397,7 +397,7 @@ def check_unsaved_state(location: CommandContext) -> list[Diagnostic]:
 
 
 def save_unsaved_state(run: Run) -> list[Diagnostic]:
-    """Move the unsaved state from its rescue file to the locked backend; return diagnostics on failure."""
+    """Move the unsaved state from its rescue file to the locked backend; return diagnostics on failure, else []."""
     location = run.project.context
     try:
         data = read_limited_file(location.rescue_path, location)
