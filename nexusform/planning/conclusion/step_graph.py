@@ -271,7 +271,7 @@ def _find_placement_order(
     an effect of the order on the machines, the steps stay concurrent. Simulated objects need no order.
     """
     on_platforms = {change.address for change in graph.changes if change.provider not in ("", DEFAULT_PROVIDER)}
-    on_platforms &= graph.apply_step.keys()
+    on_platforms &= graph.apply_step.keys()  # created, updated or replaced
     for site in sites.values() if on_platforms else ():
         placed_vms = _map_placed_vms(site, objects)
         operations: dict[Address, list[Operation]] = {}

@@ -127,7 +127,7 @@ class _ModuleValidator(Struct, frozen=True):
         prepared = self.bodies.get_body(block)
         if block.lifecycle.prevent_destroy_condition is not None:
             scope = self.evaluation.build_scope(self.instance)
-            self.evaluation.evaluate_expression(block.lifecycle.prevent_destroy_condition, scope)
+            self.evaluation.evaluate_expression(block.lifecycle.prevent_destroy_condition, scope)  # for its errors
         expansion, repetition_problems = self.evaluation.expand_block(block, self.evaluation.build_scope(self.instance))
         if resource_type is None or prepared is None:  # an unknown type has no arguments to check
             return repetition_problems
@@ -138,11 +138,11 @@ class _ModuleValidator(Struct, frozen=True):
             prior=None,
             block=block,
             module=self.instance,
-            repetition=SINGLE_INSTANCE,
+            repetition=SINGLE_INSTANCE,  # each.* and count.* are unknown
             prepared=prepared,
         )
         problems = argument_evaluation.evaluate_arguments(instance, self.evaluation)
-        if expansion is None or not (expansion.repetitions or expansion.unknown):  # without any instance
+        if expansion is None or not (expansion.repetitions or expansion.unknown):  # no instance needs a name
             problems = [problem for problem in problems if not _is_instance_name_problem(problem, block)]
         problems += repetition_problems
         if resource_type.vms is not None and self.skus is not None:

@@ -66,12 +66,12 @@ class _MoveChecker:
                 block="moved",
             )
         is_for_all = statement.is_for_all_instances
-        other_address, earlier = self._to.setdefault((is_for_all, source), (target, statement))
+        other_address, earlier = self._to.setdefault((is_for_all, source), (target, statement))  # the first move
         if other_address != target:
             yield _build_ambiguity_error(
                 statement, f"{source} moves to {other_address}", f"{source} moves to {target}", earlier
             )
-        other_address, earlier = self._from.setdefault((is_for_all, target), (source, statement))
+        other_address, earlier = self._from.setdefault((is_for_all, target), (source, statement))  # the first one
         if other_address != source:
             yield _build_ambiguity_error(
                 statement, f"{other_address} moves to {target}", f"{source} moves to {target}", earlier

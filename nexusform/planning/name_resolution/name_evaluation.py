@@ -290,7 +290,7 @@ class Evaluation:
         try:
             value = self.evaluate_expression(named_value.expression(), self.build_scope(named_value.instance))
         except _MaximumDepthExceeded:
-            del self._cache[named_value.key]
+            del self._cache[named_value.key]  # it is evaluated again, after the deeper value
             raise
         finally:
             self._depth -= 1

@@ -239,7 +239,7 @@ def _build_later_phase_reference_errors(
     for block in blocks:
         later = [need for need in needs[block.address] if phases[need] > phases[block.address]]
         if later:
-            order_spans = {traversal.span for traversal in block.depends_on}
+            order_spans = {traversal.span for traversal in block.depends_on}  # they use no values
             nodes = dependencies[build_block_node(block.address)].items()
             value_nodes = [node for node, span in nodes if span not in order_spans]
             value_needs = reachability.find_reachable_blocks(value_nodes)

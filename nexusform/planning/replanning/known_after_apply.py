@@ -285,7 +285,7 @@ class _FinalOutputs(Struct):
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
     def add_output(self, name: str, before: OutputState | None, *, is_partial: bool) -> None:
-        """Add one output: as planned if known and not based on wrong predictions, else as now evaluated or as before."""
+        """Add one output: as planned if known and not based on wrong predictions, else as evaluated now or before."""
         planned = self.plan.planned_outputs.get(name)
         if planned is not None and name not in self.dependent_names and not has_unknown_part(planned.value):
             self.values[name] = planned
@@ -359,7 +359,7 @@ def evaluate_write_only(plan: Plan, request: PlanRequest) -> tuple[WriteOnlyValu
         return {}, []
     evaluation: Evaluation = build_state_evaluation(replace(request, is_applying=True))
     for change in plan.changes:
-        if change.after is not None and not change.deposed:
+        if change.after is not None and not change.deposed:  # other arguments may refer to it
             kind = types[change.address.type]
             view = InstanceView(change.after, change.sensitive_after, kind.schema, kind.present)
             evaluation.get_resource_view(change.address).items[change.address.key] = view

@@ -256,7 +256,7 @@ class _SiteActionOrder:
         self._objects = [vms for vms in objects.values() if _is_on_site(vms, requests[0].site.id)]
         self._disruptions = disruptions
         self._site = requests[0].site  # of all requests
-        self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}  # before
+        self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}  # already
 
     def build_order(self) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
         """Return the actions in a safe order; without one, an error for each (unsafe) action possible at that point."""

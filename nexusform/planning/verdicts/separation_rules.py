@@ -270,6 +270,7 @@ def _build_rule_verdict(
     violations = violations_in_plan
     if violated_samples and not violations_in_plan:
         violations = _find_violations(groups, scope, outcomes[violated_samples[0]], violated_samples[0])
+    # Never: violated in the plan and in each sample, if there are samples.
     violated_status = "sometimes" if satisfied_count or not violations_in_plan else "never"
     return SeparationVerdict(
         address=instance.address,

@@ -51,7 +51,7 @@ def check_consistency(state: State, types: Mapping[str, ResourceType], providers
         *_check_unknown_provider_kinds(state, providers),
         *_check_dependency_cycles(state),
         *_check_duplicates(state, types, vms),
-        *[reason for state_vm, reason in invalid_cells if state_vm.vm.provenance != OBSERVED],
+        *[reason for state_vm, reason in invalid_cells if state_vm.vm.provenance != OBSERVED],  # others: a warning
     ]
     problems = [_build_contradiction_error(text) for text in contradictions[:MAXIMUM_NAMED]]
     if len(contradictions) > MAXIMUM_NAMED:

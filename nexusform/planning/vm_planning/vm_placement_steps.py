@@ -300,7 +300,7 @@ def build_group_hints(vms: VmObject, pool: PoolDemand) -> list[Hint]:
     hints = []
     for group in pool.groups:
         placements = [vm.placement for vm in vms.placements.vms.values() if vm.pool in group.pools]
-        if placements and group.scope != "site":
+        if placements and group.scope != "site":  # all VMs of an object are on one site anyway
             # Near any VM of the group, or away from locations with the maximum of its VMs.
             threshold = 1 if group.is_affinity else group.max_vms
             machines = Counter(placement.machine for placement in placements)

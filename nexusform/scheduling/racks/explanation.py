@@ -327,7 +327,7 @@ def _apply_filters(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[Fil
     unknown_cells = _PossibleCapacities(ledger)
     before = Interval(len(passing), len(passing))
     for rule, find_rejection in demand_rules.build_machine_checks(ledger, demand):
-        if find_rejection is not None:
+        if find_rejection is not None:  # the filter applies to this demand
             reasons = {machine: find_rejection(machine) for machine in passing}
             rejections += [
                 Rejection(machines[machine].name, rule.name, reason)

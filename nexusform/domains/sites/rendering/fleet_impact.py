@@ -102,7 +102,7 @@ def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Itera
             mark = _LEVEL_MARKS.get(Level(site_diagnostic.level))
             if site_diagnostic.is_preexisting:
                 sites_with_existing.add(site.name)
-            elif mark is not None:
+            elif mark is not None:  # other levels are not listed
                 summary = site_diagnostic.summary.removeprefix(f"{site_diagnostic.id}: ")
                 text = replace_site_name(f"{summary} ({site_diagnostic.id})", site.name)
                 key = (Level(site_diagnostic.level).order, f"{mark} {text}")

@@ -257,7 +257,7 @@ def count_complete_sets(
     scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> MixAnswer:
     """Compute the number of complete sets; `constraints` are by SKU name. The scheduler stays unchanged."""
-    ordered = sorted(parts, key=lambda part: _build_size_key(part.sku))
+    ordered = sorted(parts, key=lambda part: _build_size_key(part.sku))  # largest SKU first
     if scheduler.list_machines_with_unknown_cells():  # placing sets in one sample would prove nothing
         return _compute_mix_bounds(scheduler, parts, constraints)
     # Find the number of sets by bisection, limited by each part alone.

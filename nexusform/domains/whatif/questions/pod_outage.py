@@ -147,7 +147,7 @@ class PodsSimulation(Struct):
             minimum_running=min((impact.running for impact in impacts), default=running),
             maximum_pending=max((impact.pending for impact in impacts), default=0),
             waves=tuple(number for number, _ in waves),
-            outcome=max(outcomes, key=_RANK.index, default=WorkloadOutcome.UNTOUCHED),
+            outcome=max(outcomes, key=_RANK.index, default=WorkloadOutcome.UNTOUCHED),  # the worst one
             is_certain=all(impact.is_certain for impact in impacts),
             blocking_budgets=tuple(dict.fromkeys(budgets)),
         )

@@ -54,7 +54,7 @@ class ClusterObservations(Struct, frozen=True):
         workloads applied by this configuration.
         """
         observation = self.clusters.get(cluster_id)
-        if observation is None:
+        if observation is None:  # no data block lists it
             return None
         observed = match_cluster_snapshot(cluster_id, cluster, observation, self.recreated)
         if not self.has_planned_pods:  # every observed pod is current

@@ -179,12 +179,12 @@ class _PatternSearch:
         if len(self.patterns) >= MAX_PATTERNS:
             self.is_capped = True
             return
-        if size_index == len(self._sizes):
+        if size_index == len(self._sizes):  # each size has its number of VMs
             if pattern and not any(_subtract_vm_share(remains, disk, share) is not None for _, share in self._sizes):
                 self.patterns.append(tuple(sorted(pattern)))
             return
         number, share = self._sizes[size_index]
-        chain = [(remains, disk)]
+        chain = [(remains, disk)]  # with 0, 1, 2 ... VMs of this size
         while (next_state := _subtract_vm_share(*chain[-1], share)) is not None:
             chain.append(next_state)
         for count in range(len(chain) - 1, -1, -1):

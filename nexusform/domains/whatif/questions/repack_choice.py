@@ -51,7 +51,7 @@ def choose_vms_to_recreate(
         choice.add_vm_to_recreate(source)
     cleared: set[str] = set()
     for machines in solution.cleared:
-        for host in machines.hosts[: machines.count]:
+        for host in machines.hosts[: machines.count]:  # they are equal: any of them
             cleared.add(host.machine.name)
             choice.clear_machine(host, program)
     for unit, options in _group_options_by_unit(solution.options):

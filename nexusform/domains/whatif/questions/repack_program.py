@@ -518,7 +518,7 @@ def run_solver(
     `is_finished` without values is a proof of no solution; so is a program without columns.
     """
     if not columns:
-        return SolverResult(None, 0.0, 0, is_finished=True)
+        return SolverResult(None, 0.0, 0, is_finished=True)  # no values, an objective and a bound of 0
     import highspy
     import numpy as np
 

@@ -78,7 +78,7 @@ def _build_summary(repack: RepackResult) -> str:
             return f"{vms} to re-create; at least {bound} are needed (gap {per_cent:.1f} %)."
         case RepackStatus.GAP:
             return f"No solution found, none ruled out: at least {repack.bound} re-creations."
-    if repack.bound is not None and repack.request.moves is not None:
+    if repack.bound is not None and repack.request.moves is not None:  # impossible within -moves
         return (
             f"Not possible with {format_count(repack.request.moves, 're-creation')}: at least "
             f"{repack.bound} are needed (proved)."

@@ -48,7 +48,7 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
         heads = ("cluster", "pool", "VMs", "min up", "down in waves", "verdict")
         table = Table(heads, rows, frozenset({2, 3}))
         sections.append(Section(f"{prefix}Verdict by pool", table=table, is_finding=upgrade.is_availability_lost))
-        if 0 < len(upgrade.waves) <= _MAX_WAVES:
+        if 0 < len(upgrade.waves) <= _MAX_WAVES:  # the table has a column for each
             sections.append(_build_vms_up_section(upgrade, verdicts, prefix))
         for wave in upgrade.waves:
             sections.append(_build_wave_section(wave, prefix))
