@@ -24,7 +24,7 @@ def check_moved_blocks(configuration: Configuration, evaluation: Evaluation) -> 
     statements = list_move_statements(configuration)
     if not statements:
         return problems
-    silent_evaluation = evaluation.create_reporting_copy()
+    silent_evaluation = evaluation.create_reporting_copy()  # its own problems are dropped
     checker = _MoveChecker(silent_evaluation)
     for statement in statements:
         for instance in silent_evaluation.list_module_instances(statement.module):

@@ -194,7 +194,7 @@ class Evaluation:
             try:
                 is_valid = self._is_valid_variable(instance, declared)
             except _MaximumDepthExceeded:
-                del self._cache[key]
+                del self._cache[key]  # it is evaluated again, after the deeper value
                 raise
             if not is_valid:
                 self.rejected_values[instance.path, declared.name] = self._cache[key]
@@ -361,7 +361,7 @@ class Evaluation:
         self.diagnostics += problems
         prepared = self.settings.get_body(block)
         if expansion is None or prepared is None:
-            return ResourceView("")
+            return ResourceView("")  # its instances are unknown
         self._check_repetition(expansion, block)
         view = ResourceView(expansion.shape)
         schema = self.settings.schemas["data"][block.type]

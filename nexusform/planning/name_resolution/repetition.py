@@ -192,7 +192,7 @@ class InstanceView(Struct):
         kind = compute_implied_type(self.schema).get_attribute(name)
         if kind is None:
             return None
-        if self._value is not None:
+        if self._value is not None:  # the whole object was built before
             object_value: Value = self._value
             return object_value.raw[name] if isinstance(object_value.raw, dict) else build_unknown(kind)
         if self.attributes is None:

@@ -130,10 +130,10 @@ def _check_creation_numbers(state: State) -> Iterator[str]:
             objects[f"the deposed object {key} of {address}"] = deposed
         if instance.current is not None:
             objects[str(address)] = instance.current
-        for name, current in objects.items():
-            first = name_by_number.setdefault(current.creation, name)
+        for name, recorded in objects.items():
+            first = name_by_number.setdefault(recorded.creation, name)
             if first != name:
-                yield f"Both {first} and {name} have the creation number {current.creation}."
+                yield f"Both {first} and {name} have the creation number {recorded.creation}."
 
 
 def _check_unknown_provider_kinds(state: State, providers: Collection[str]) -> Iterator[str]:

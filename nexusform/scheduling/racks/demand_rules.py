@@ -103,16 +103,16 @@ def prepare_filters(ledger: Ledger, usage: Usage, demand: Demand) -> list[OpenFi
     """Return the demand and count filters for this demand, each with its check, in profile order. Filters without an
     effect on the demand are left out.
     """
-    opened_filters: list[OpenFilter] = []
+    active_filters: list[OpenFilter] = []
     for rule in ledger.site.demand_filters:
         if isinstance(rule, DemandFilter):
-            if rule.select_input(demand) is not None:
-                opened_filters.append((rule, rule.build_check(usage.layout, demand)))
-        else:
+            if rule.select_input(demand) is not None:  # such as its zones
+                active_filters.append((rule, rule.build_check(usage.layout, demand)))
+        else:  # a count filter depends on other VMs, too
             find_rejection = rule.build_check(usage, demand)
             if find_rejection is not None:
-                opened_filters.append((rule, find_rejection))
-    return opened_filters
+                active_filters.append((rule, find_rejection))
+    return active_filters
 
 
 def is_rack_selection(rule: Filter) -> bool:

@@ -306,7 +306,7 @@ class Ledger:
             unknown_vms.is_stale = True
 
     def count(self, record: VmRecord, sign: int) -> None:
-        """Add one VM to every count, or remove it."""
+        """Add one VM to every count (`sign` 1), or remove it (`sign` -1)."""
         site, machine = self.site, record.machine
         key, shape = site.pools[record.pool], site.shapes[record.shape]
         rack = site.rack_by_machine[machine]
@@ -317,8 +317,8 @@ class Ledger:
             unknown_vms.known_capacity = site.capacity_table.apply_share(
                 unknown_vms.known_capacity, shape.share, cells, -sign
             )
-            unknown_vms.is_stale |= unknown_vms.cells is None  # now there may be a split, or none any more
-        self.machine_vms[machine] = self.machine_vms.get(machine, 0) + sign
+            unknown_vms.is_stale |= unknown_vms.cells is None  # now a NUMA layout may be possible, or none any more
+        self.machine_vms[machine] += sign
         self.memory[machine] += sign * shape.memory
         self.rack_memory[rack] += sign * shape.memory
         self.rack_vms[rack] += sign

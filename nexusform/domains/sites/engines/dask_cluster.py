@@ -198,7 +198,7 @@ class DaskTaskEngine:
         if result.is_locked and task.kind is SiteTaskKind.PREPARE:
             self._homes[task.site] = address  # the worker with the lock
         else:
-            self._homes.pop(task.site, None)
+            self._homes.pop(task.site, None)  # no worker has its lock
         on_result(task, result)
 
     def _watch_cluster(self, last_progress: float, running: dict[str, _SubmittedTask]) -> float:

@@ -74,7 +74,7 @@ def _render_swatch(color: str) -> Markup:
 
 
 def _render_square(site: PlannedSite, number: int) -> Markup:
-    """Render the square of a site in the grid; its tooltip has status, reason, losses and labels."""
+    """Render the square of a site at position `number` of the grid; its tooltip has status, reason, losses, labels."""
     result = site.result
     texts = [f"{site.name}: {result.status.value}", result.reason, *list_site_losses(result), *result.redundancy_lost]
     if site.labels:

@@ -214,7 +214,7 @@ def build_fleet_markdown(plan: FleetPlan) -> str:
 
 
 def build_waiting_sections(plan: FleetPlan) -> Iterator[Section]:
-    """Build a section with a tree for each wave with waiting sites."""
+    """Build a section with a tree for each wave with sites waiting for others in it."""
     for wave in plan.waves:
         sites = plan.select_wave(wave.name)
         names = {site.name for site in sites}

@@ -210,7 +210,7 @@ def _compress_part(name: str, content: bytes) -> tuple[str, bytes]:
 
 
 def _read_parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
-    """Yield the decompressed parts. Raises plan_file.CorruptArchiveError."""
+    """Yield the parts of a plan file: names without .gz, and decompressed contents. Raises CorruptArchiveError."""
     for name, content in plan_file.iterate_members(file, fstat(file.fileno()).st_size):
         if not name.endswith(_GZIP):
             yield name, content

@@ -114,7 +114,7 @@ def load_cached_configuration(location: CommandContext) -> tuple[Configuration, 
     if cached is not None and cached.signature == _compute_signature(cached.configuration):
         return cached.configuration, list(cached.problems)
     configuration, problems = load_project_configuration(location)
-    _CACHE.pop(key, None)
+    _CACHE.pop(key, None)  # its files have changed
     if not has_errors(problems):
         if len(_CACHE) >= _MAX_CACHED:
             _CACHE.clear()

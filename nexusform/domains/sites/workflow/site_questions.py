@@ -74,6 +74,7 @@ def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[SiteQuestionFin
         certainty = row.certainty
         if certainty is not None and isinstance(row.target, Placement):
             shares = {"machine": certainty.machine, "rack": certainty.rack, "rack_count": certainty.rack_count}
+            # Numbers of runs with the planned machine, rack, and number of VMs on the rack.
             figures: dict[str, int | float] = {name: round(share * runs) for name, share in shares.items()}
             yield SiteQuestionFinding(f"{row.address}:{row.object}", {"runs": runs, **figures}, (row.target.machine,))
 
@@ -103,7 +104,7 @@ def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> I
 
 def _run_replay(question: SiteQuestion, site: SiteEntry, run: Run) -> SiteResult:
     """Compare the observed machines of VMs, in an export or Azure, with those chosen by the placement rule."""
-    source = question.source.replace("SITE", site.name)
+    source = question.source.replace("SITE", site.name)  # of -from=DIR
     reconciliation = run_site_replays(run, source)
     problems: list[Diagnostic] = list(reconciliation.diagnostics)
     if not reconciliation.replays and not has_errors(problems):

@@ -164,7 +164,7 @@ def _sum_free_of_machines(site: SiteSnapshot, cells: Iterable[_NumaCell]) -> tup
     vcpus: Counter[str] = Counter()
     memory: dict[str, float] = {}
     for cell in cells:
-        if cell.machine.name not in overfull:  # these have no legal split, so nothing counts as free
+        if cell.machine.name not in overfull:  # no layout of their VMs is possible, so nothing counts as free
             vcpus[cell.machine.name] += cell.free_vcpus
             memory[cell.machine.name] = memory.get(cell.machine.name, 0) + cell.free_memory
     for vm in site.scheduler.list_vms():

@@ -207,7 +207,7 @@ def _subtract_vm_share(remains: Remains, disk: int | None, share: Share) -> tupl
 
 
 def _compute_remaining_cell_capacity(split_remains: frozenset[Cells], share: Share) -> frozenset[Cells]:
-    """Compute the possible remains of cells with one more VM in one of them."""
+    """Compute all possible remains of the cells with one more VM in one of them; none if it fits in no cell."""
     results: set[Cells] = set()
     for cells in split_remains:
         for number, (cpus, memory, vfs) in enumerate(cells):

@@ -104,7 +104,7 @@ class _MachineState(Struct):
         for cells, leaving_sku in leaving:
             disk += leaving_sku.disk_gib
             for cell in cells:
-                free[cell] = free[cell].subtract(leaving_sku, -1)
+                free[cell] = free[cell].subtract(leaving_sku, -1)  # it returns its share
         return disk >= sku.disk_gib and sum(cell.has_capacity(sku) for cell in free) >= sku.numa_cells
 
 
@@ -233,7 +233,7 @@ class _OrderSearch:
         return None
 
     def _list_exchanges(self, sources: Sequence[MovableVm], remaining: int) -> Iterator[tuple[_Relocation, ...]]:
-        """List groups of VMs to re-create together: pairs, rings of three, and one VM for two."""
+        """List groups of VMs to re-create together, as one blocks another: pairs, rings of three, or one VM for two."""
         for first, second in combinations(sources, 2):
             is_blocked = self._needs_departure(first, second) or self._needs_departure(second, first)
             if is_blocked and first.vm_class != second.vm_class:  # an exchange of equal VMs changes nothing

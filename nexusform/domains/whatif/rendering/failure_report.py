@@ -101,7 +101,7 @@ def _describe_loss(pool: PoolAvailability) -> str:
 
 def _describe_recovery(failure: Failure) -> Iterable[str]:
     """Build sentences about automatic and manual recovery."""
-    if failure.scope in {FailureScope.RACK, FailureScope.OBSERVED}:
+    if failure.scope in {FailureScope.RACK, FailureScope.OBSERVED}:  # the title does not name these machines
         yield f"{format_count(len(failure.machines), 'machine')}: {format_list(failure.machines, 4)}."
     if failure.deletions:
         yield (

@@ -154,7 +154,7 @@ def _describe_versions(runtime: RuntimeVersion | None) -> Iterable[str]:
     if not runtime.offers:
         yield "Azure offers no newer version."
     for offer in runtime.offers:
-        parts = (
+        parts = (  # each text, and the value without which it is omitted
             (f"expected to take {offer.duration}", offer.duration),
             (_WORKLOADS.get(offer.workload_impact, f"workloads: {offer.workload_impact}"), offer.workload_impact),
             (f"supported until {offer.supported_until}", offer.supported_until),

@@ -141,7 +141,7 @@ def _build_unknown_node_warnings(source: SimulationInput) -> Iterator[Diagnostic
         return
     clusters = build_existing_clusters(source.things, build_registries(), source.catalogue)
     for cluster_id in source.observations.clusters:
-        observed_cluster = source.observations.bind_cluster(cluster_id, clusters.get(cluster_id), ())
+        observed_cluster = source.observations.bind_cluster(cluster_id, clusters.get(cluster_id), own_workloads=())
         if observed_cluster is not None and observed_cluster.unknown_nodes:
             detail = (
                 f'{format_count(len(observed_cluster.unknown_nodes), "node")} of the cluster "{cluster_id}" '

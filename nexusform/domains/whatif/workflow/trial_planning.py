@@ -189,7 +189,7 @@ def _build_unknown_name_errors(
     request: RebalanceRequest, candidates: tuple[EvictionCandidate, ...]
 ) -> Iterator[Diagnostic]:
     """Yield an error per unknown cluster or placement of the request."""
-    checks = (
+    checks = (  # flag, noun, requested name and known names
         ("-from", "cluster with a placement", request.source_cluster, {item.cluster for item in candidates}),
         ("-for", "applied placement", request.placement, {item.placement for item in candidates}),
     )

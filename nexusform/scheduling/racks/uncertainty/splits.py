@@ -127,12 +127,12 @@ class CellSplits:
 
     def assign_cells_in_order(self, order: Sequence[int], *, packed: bool) -> tuple[Cells, ...] | None:
         """Assign cells to each share in this order (numbers of `shares`), to those with the least free memory if
-        `packed`, else the most. Backtrack if a share does not fit. Return None if there is no split, or none was found.
+        `packed`, else the most. Backtrack if a share does not fit. Return None if no assignment exists or was found.
         """
         if self.is_known and not self.legal_splits:
             return None
         cells = _SplitSearch(self._base, self.shares, order, _build_memory_order(packed=packed)).find_cells()
-        # The search is bounded; if splits are enumerated there is one.
+        # The search is bounded; with all splits (possible assignments) enumerated, there is one.
         return self.find_split_cells(self.legal_splits[0]) if cells is None and self.is_known else cells
 
     def _format_taken_resources(self, split: FreeCells) -> str:
