@@ -185,7 +185,7 @@ class _ScaleInPools:
 
 
 def _reserve_capacity_of_removed_vms(scheduler: RackScheduler, vms: VmObject, prior: PoolDemand) -> None:
-    """Reserve the capacity of the VMs removed by a scale-in of a pool."""
+    """Reserve the capacity of the VMs removed by a scale-in of a pool: the platform may remove others instead."""
     owner = vms.prior.demand
     assert owner is not None, "existing VMs have a demand"
     for key, trigger in vms.request.actions.removals.items():

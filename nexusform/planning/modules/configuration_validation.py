@@ -41,7 +41,7 @@ def validate_configuration(request: PlanRequest) -> list[Diagnostic]:
     bodies = PreparedBodyCache(schemas)
     settings = build_evaluation_settings(request, bodies, request.state)
     settings = mark_unset_variables_unknown(settings, configuration, request.variables)
-    problems += check_move_blocks(request, Evaluation(settings))
+    problems += check_move_blocks(request, Evaluation(settings))  # the evaluation below reports invalid expressions
     evaluation = Evaluation(settings)
     skus = _find_known_skus(request, evaluation)
     for module in iterate_modules(configuration.root):

@@ -172,6 +172,6 @@ def _find_declared_block(module: Module, source: AddressPattern) -> ResourceBloc
         if call is None:
             return None
         module = call.module
-    if not source.type:
+    if not source.type:  # it names a module
         return call
     return module.resources.get(get_resource_name(source))

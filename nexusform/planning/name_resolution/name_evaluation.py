@@ -140,7 +140,7 @@ class Evaluation:
         if expansion is None:
             computed, problems = self.expand_block(call, self.build_scope(parent))
             self.diagnostics += problems
-            expansion = computed or BlockExpansion("", ())
+            expansion = computed or BlockExpansion("", ())  # no instances
             self._check_repetition(expansion, call)
             self._module_shapes[key] = expansion
         return expansion

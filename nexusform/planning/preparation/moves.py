@@ -117,7 +117,7 @@ class _StateMover:
     def _move_module(self, source: ModulePath, target: ModulePath) -> None:
         """Move all objects of a module instance; reject the move if the target has objects."""
         if target in self.keys_by_module:
-            self._rejected[format_module(source)] = format_module(target)
+            self._rejected[format_module(source)] = format_module(target)  # reported by a warning
             return
         for (mode, kind, name), keys in self.keys_by_module[source].items():
             for key in sorted(keys, key=compute_key_sort_key):

@@ -52,7 +52,7 @@ def compute_numa_sampling(
 
 
 def format_numa_sampling(numa_sampling: NumaSampling) -> str:
-    """Format the numbers of fitting samples and machines with unknown cells."""
+    """Format the number of fitting samples, or the only tested layout, and of machines with unknown cells."""
     machines = format_count(numa_sampling.machines, "machine")
     rule = RULE_DESCRIPTIONS.get(str(numa_sampling.displayed_sample))  # None: the displayed sample is a random one
     if not numa_sampling.sample_count:

@@ -144,7 +144,7 @@ def _list_observed_unmanaged_vms(instance: Instance) -> list[tuple[str, Occupied
     prior = instance.prior
     if prior is None or not prior.private:
         return []
-    notes = {name: rows for name, rows in prior.private.items() if name != FORGOTTEN_KEY}
+    notes = {name: rows for name, rows in prior.private.items() if name != FORGOTTEN_KEY}  # without forgotten VMs
     return read_recorded_vms(instance.type, prior.attributes, notes)
 
 

@@ -407,9 +407,9 @@ def record_vm_placements(
 
 def record_previous_machines(
     note: Mapping[str, Any] | None,
-    left_machines: Mapping[str, str],
-    placed_names: Collection[str],
-    present: Collection[str],
+    left_machines: Mapping[str, str],  # by name of the VM
+    placed_names: Collection[str],  # of the VMs placed by this plan
+    present: Collection[str],  # names of all VMs after it
 ) -> dict[str, Any] | None:
     """Return the note with the machines left by VMs: those of this plan, and earlier ones of VMs not placed again."""
     earlier_machines = {

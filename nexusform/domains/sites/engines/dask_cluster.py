@@ -108,11 +108,11 @@ class DaskTaskEngine:
         except (OSError, ValueError) as problem:
             raise TaskEngineError(f"The scheduler at {address} does not answer: {problem}.") from None
         self._address = address
-        self._homes: dict[str, str] = {}
+        self._homes: dict[str, str] = {}  # by site: the worker with its lock
         self._last_heartbeat = monotonic()
         self._task_counter = 0
         self._finished: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._thread_count, self._counted_at = 1, 0.0
+        self._thread_count, self._counted_at = 1, 0.0  # of all workers, at a time
 
     @property
     def parallelism(self) -> int:

@@ -135,7 +135,7 @@ def build_undeclared_sections(sites: Sequence[UndeclaredSite], max_rows: int) ->
 
 def _describe_state(site: UndeclaredSite) -> str:
     """Describe the state of a site and its number of objects and placements."""
-    if site.objects is None:
+    if site.objects is None:  # its state was not read
         return f"its state {site.state_location} may exist. {site.reason}"
     kinds = sorted(site.placement_counts, key=get_kind_order)
     placement_texts = [format_count(site.placement_counts[kind], get_kind_noun(kind)) for kind in kinds]

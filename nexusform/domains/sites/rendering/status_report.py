@@ -132,7 +132,7 @@ def format_locked_sites(results: Sequence[SiteResult], now: datetime) -> str:
     ]
     verb = select_word_form(len(results), "is", "are")
     title = f"{format_count(len(results), 'site')} {verb} locked:"
-    return "\n\n".join(["", "\n".join([title, *rows]), *hints])
+    return "\n\n".join(["", "\n".join([title, *rows]), *hints])  # it begins with an empty line
 
 
 def list_lock_hosts(results: Sequence[SiteResult]) -> list[str]:

@@ -74,8 +74,7 @@ def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[SiteQuestionFin
         certainty = row.certainty
         if certainty is not None and isinstance(row.target, Placement):
             shares = {"machine": certainty.machine, "rack": certainty.rack, "rack_count": certainty.rack_count}
-            # Numbers of runs with the planned machine, rack, and number of VMs on the rack.
-            figures: dict[str, int | float] = {name: round(share * runs) for name, share in shares.items()}
+            figures: dict[str, int | float] = {name: round(share * runs) for name, share in shares.items()}  # runs
             yield SiteQuestionFinding(f"{row.address}:{row.object}", {"runs": runs, **figures}, (row.target.machine,))
 
 

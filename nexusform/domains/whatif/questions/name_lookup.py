@@ -87,7 +87,7 @@ def find_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSn
 
 
 def find_kubernetes_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSnapshot] | Diagnostic:
-    """Find an NKS cluster as `find_cluster` does."""
+    """Find an NKS cluster by id, address or unique name; an error for none, several or another kind."""
     answer = find_cluster(snapshot, text)
     if isinstance(answer, Diagnostic):
         return answer

@@ -370,7 +370,7 @@ class RepackProgram:
     def _build_capacity_change(
         self, before: CellPatterns | None, after: CellPatterns | None
     ) -> list[tuple[int, float]]:
-        """Build the row entries of a cell giving up one capacity and gaining another, None for no capacity."""
+        """Build the row entries of a cell giving up a capacity (+1) and gaining another (-1); None for no capacity."""
         if before == after:
             return []
         entries = []
