@@ -93,9 +93,9 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
         effect, address = compute_effect(row), str(row.address)
         if row.kind == VM:
             vm_effects.add(effect)
-        if KINDS[row.kind].by_resource:
+        if KINDS[row.kind].by_resource:  # a binding of KubeFleet
             bindings_by_effect[effect].add(address)
-        if KINDS[row.kind].runs_on_vms:
+        if KINDS[row.kind].runs_on_vms:  # a pod
             pods_by_effect[effect].add(address)
             if row.action is not PlacementAction.KEEP:
                 changed_pods.add(address)

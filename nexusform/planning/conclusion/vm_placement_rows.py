@@ -140,7 +140,7 @@ def _build_row_of_current_vm(
     action, source = _determine_vm_action(vms, key)
     trigger = vms.get_trigger(key)
     token = vms.placements.tokens.get(key)  # None: this plan does not place the VM
-    if token is None and key in vms.prior.recorded_placements:
+    if token is None and key in vms.prior.recorded_placements:  # a read found it on another machine
         source, trigger = vms.prior.recorded_placements[key], OBSERVED_ELSEWHERE
     vm_certainty = certainty.vms.get(token) if certainty is not None and token is not None else None
     explanation = vms.placements.explanations.get(key)

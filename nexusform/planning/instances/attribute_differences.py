@@ -81,7 +81,7 @@ def _iterate_replacing_paths(
     """Yield the paths of changed arguments that cannot be updated in place."""
     for name, attribute in schema.attributes.items():
         if attribute.on_change is not OnChange.REPLACE or not attribute.is_configurable:
-            continue
+            continue  # updated in place, or no argument
         before, after = prior.get(name), config.get(name)
         if after is None and attribute.computed:
             continue  # the configuration requests no other value

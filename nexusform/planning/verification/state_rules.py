@@ -49,7 +49,7 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
         arguments, decision = EvaluatedArguments(attributes), ActionDecision(planned=attributes)
         instance = Instance(address, resource_type, current, arguments=arguments, decision=decision)
         instances.append(instance)
-        family = resource_type.vms
+        family = resource_type.vms  # functions for the VMs of the type, if it has VMs
         if family is not None:
             vms_by_key = {(vm.pool, vm.number): vm for vm in family.list_existing_vms(attributes)}
             request = RequestedVms(actions=VmActions(unchanged=list(vms_by_key)))

@@ -321,7 +321,7 @@ def _compare_with_approval(
 
 
 def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteResult:
-    """Apply a prepared site."""
+    """Apply a prepared (locked) site: its approved plan, or the remaining steps of an interrupted apply."""
     run, options = prepared.run, PlanApplyOptions(plan_digest=task.plan_digest)
     if prepared.remaining is not None:
         outcome = apply_remaining_steps(run, prepared.remaining, StepListener(), options)
@@ -369,7 +369,7 @@ def _read_site_status(task: Task, site: SiteEntry) -> SiteResult:
         return build_rejected_result(site.name, [build_error("unreadable-lock", str(problem))])
     state = stored.state
     status, reason = SiteStatus.APPLIED, ""
-    if not state.lineage:
+    if not state.lineage:  # there is no state
         status, reason = SiteStatus.SKIPPED, "Nothing was applied yet."
     elif stored.remaining is not None:
         status, reason = SiteStatus.FAILED, f"An apply was started and left {stored.remaining.remaining_steps} steps."

@@ -121,10 +121,10 @@ def build_trial_outcome(plan: Plan, error: str = "") -> TrialOutcome:
         elif row.is_selected and row.result is FeasibilityResult.UNKNOWN:
             unknown.append(row)
     clusters: dict[str, set[str]] = {}
-    for placement in plan.placements:
-        is_removed = placement.target is None or placement.action is PlacementAction.REMOVE
-        if placement.kind == _BINDING and not is_removed:
-            clusters.setdefault(str(placement.address), set()).add(placement.object)
+    for change in plan.placements:
+        is_removed = change.target is None or change.action is PlacementAction.REMOVE
+        if change.kind == _BINDING and not is_removed:
+            clusters.setdefault(str(change.address), set()).add(change.object)  # by placement
     return TrialOutcome(
         waiting=tuple(waiting),
         unknown=tuple(unknown),

@@ -200,7 +200,7 @@ def build_repack_context(
                 continue
             kind = kinds.setdefault(VmClass(pool.sku, pool.demand.constraints), len(kinds))  # number of its class
             handle = pool.handles[vm.name]
-            movable_vms[handle] = MovableVm(number, kind, vm, handle, pod_counts[vm.name])
+            movable_vms[handle] = MovableVm(number, vm_class=kind, vm=vm, handle=handle, pods=pod_counts[vm.name])
     hosts = _build_machines(scheduler, movable_vms, tuple(kinds), request.demand)
     existing = Counter((number, vm.placement.rack) for number, pool in enumerate(pools) for vm in pool.vms)
     return RepackContext(

@@ -519,7 +519,7 @@ def verify_sequence(
         verified.append(replace(window, steps=tuple(_count_target_hits(context, base, window, window_budget))))
         for step in window.steps:
             handle = step.source.handle
-            existing[handle] = replace(existing[handle], placement=step.target)
+            existing[handle] = replace(existing[handle], placement=step.target)  # for the next windows
     return tuple(verified)
 
 
