@@ -207,7 +207,7 @@ def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order:
             used_steps = [
                 graph.apply_step[used]
                 for used in uses.list_after(change)
-                if used in graph.apply_step and change.address not in step_order.get(used, ())
+                if used in graph.apply_step and change.address not in step_order.get(used, ())  # else it waits itself
             ]
             graph.add_waits(apply_step, used_steps)
         if change.before is not None and not change.deposed:

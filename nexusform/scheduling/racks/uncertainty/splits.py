@@ -215,7 +215,7 @@ class _SplitSearch:
     def find_cells(self) -> tuple[Cells, ...] | None:
         """Return the cells of each share, or None if none was found within MAX_TRIES steps."""
         chosen: dict[int, Cells] = {}
-        # Per VM placed so far: the split before it, and the remaining choices.
+        # Per VM placed so far: the free cells before it, and the remaining choices.
         open_choices: list[tuple[FreeCells, Iterator[Cells]]] = [(self._base, self._list_choices(self._base, 0))]
         while open_choices:
             split, choices = open_choices[-1]
@@ -248,7 +248,7 @@ class _SplitSearch:
 
 def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share) -> Interval:
     """Compute bounds of the number of VMs with `share` fitting beside VMs with `shares` in unknown cells, for too many
-    splits. `capacity` is left by the VMs in known cells, its disk by all. Sound, not exact. For the maximum, those VMs
+    layouts. `capacity` is left by the VMs in known cells, its disk by all. Sound, not exact. For the maximum, those VMs
     reduce the machine as a whole, not single cells. For the minimum, each blocks as many VMs as its size can.
     """
     cells = list(zip(capacity.cpus, capacity.memory, strict=True))
