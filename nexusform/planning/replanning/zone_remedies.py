@@ -312,7 +312,7 @@ def _build_adjustments(zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones]
         for member in zone_group.members:
             address, _ = member.vm
             pool_zones = None if zone_group.is_rewritten else member.pool.zones
-            allowed = [zone for zone in selected_zones if not pool_zones or zone in pool_zones]
+            allowed = [zone for zone in selected_zones if not pool_zones or zone in pool_zones]  # without zones: all
             path = (*member.pool.path, "availability_zones")
             adjustments[str(address), member.pool.pool] = ArgumentAdjustment(address, path, sorted(allowed))
     return list(adjustments.values())

@@ -148,7 +148,7 @@ class _MemberIndex:
                 vm=(vms.instance.address, key),
                 site_id=demand.site_id,
                 placement=vm.placement,
-                token=None,
+                token=None,  # as for a VM not placed by this plan
                 rank=-1,
                 trigger="",
                 pool=pool,
