@@ -382,8 +382,8 @@ def _build_data_view(answer: DataResult | None, sensitive: tuple[Path, ...], sch
     if answer is None:
         return InstanceView(None, sensitive, schema)
     if answer.types:
-        known = {name: replace(schema.attributes[name], type=known_type) for name, known_type in answer.types.items()}
-        schema = replace(schema, attributes={**schema.attributes, **known})
+        typed = {name: replace(schema.attributes[name], type=known_type) for name, known_type in answer.types.items()}
+        schema = replace(schema, attributes={**schema.attributes, **typed})
     return InstanceView(answer.attributes, (*sensitive, *answer.sensitive_paths), schema)
 
 

@@ -80,7 +80,7 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
     for wave in plan.waves:
         results = [site.result for site in plan.select_wave(wave.name)]
         statuses = [result.status for result in results]
-        figures = [
+        counts = [
             len(results),
             statuses.count(SiteStatus.PLANNED),
             statuses.count(SiteStatus.REJECTED),
@@ -89,7 +89,7 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
             sum(result.moved for result in results),
             sum(result.removed for result in results),
         ]
-        rows.append(Row((wave.name, *(f"{figure:,}" for figure in figures))))
+        rows.append(Row((wave.name, *(f"{count:,}" for count in counts))))
     table = Table(heads, tuple(rows), frozenset(range(1, len(heads))))
     sections = [
         *_build_blocked_section(plan),

@@ -77,12 +77,12 @@ def find_undeclared_sites(
 def record_state_locations(opened: OpenedFleet, location: CommandContext, results: Iterable[SiteResult]) -> None:
     """Record the locations of states with content; failures are ignored, since the list is only an aid."""
     assert opened.definition is not None, "a fleet that was read"
-    entries = opened.definition.sites_by_name
+    sites = opened.definition.sites_by_name
     known_states = _read_known_states(location)
     current_states = {
-        result.site: _KnownState(entries[result.site].backend, result.state_location)
+        result.site: _KnownState(sites[result.site].backend, result.state_location)
         for result in results
-        if result.serial and result.site in entries  # serial 0: no state yet
+        if result.serial and result.site in sites  # serial 0: no state yet
     }
     if current_states.items() - known_states.items():
         path = Path(location.data_directory, _STATE_LIST)

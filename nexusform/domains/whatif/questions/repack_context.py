@@ -398,11 +398,11 @@ def _compute_cell_splits(
     cells: Sequence[FreeCell], unknown_cell_vms: Iterable[ScheduledVm]
 ) -> tuple[tuple[FreeCell, ...], ...]:
     """Compute free capacity by cell for every layout of VMs in unknown cells; () for none, too many, or with VFs."""
-    base = tuple((max(cell.cpus, 0), max(cell.memory, 0)) for cell in cells)
+    free_cells = tuple((max(cell.cpus, 0), max(cell.memory, 0)) for cell in cells)
     shares = tuple(Share.compute(existing.sku) for existing in unknown_cell_vms)
     if any(share.vfs for share in shares):  # splits do not count VFs
         return ()
-    splits = CellSplits(base, shares)
+    splits = CellSplits(free_cells, shares)
     vfs = [max(cell.vfs, 0) for cell in cells]
     return tuple(
         tuple(FreeCell(cpus, memory, vfs[cell]) for cell, (cpus, memory) in enumerate(remains))

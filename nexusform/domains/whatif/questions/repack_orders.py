@@ -158,11 +158,11 @@ class _OrderSearch:
         for source in self._list_vms_to_recreate():
             for machine in self._list_targets(source, remaining):
                 # Move the VM, search below, and undo it.
-                old = self._remove_vm(source)
+                old_location = self._remove_vm(source)
                 self._add_vm(source, machine)
                 sequence = self._extend_solution(remaining - 1, [*order, (_Relocation(source, machine),)])
                 self._remove_vm(source)
-                self._restore_vm(source, old)
+                self._restore_vm(source, old_location)
                 if sequence is not None:
                     return sequence
         # An exchange takes two VMs down at once.
@@ -269,11 +269,11 @@ class _OrderSearch:
         for number, source in enumerate(sources):
             if not can_be_down_together(self._context, self._request, sources[:number], source):
                 return None
-        old = list(map(self._remove_vm, sources))
+        old_locations = list(map(self._remove_vm, sources))
         sequence = None
         added = 0
         if self._compute_missing_departures() <= remaining - len(group):  # enough re-creations remain
-            for relocation, location in zip(group, old, strict=True):
+            for relocation, location in zip(group, old_locations, strict=True):
                 if relocation.machine not in self._find_feasible_machines(relocation.source, location):
                     break  # it may not move there now
                 self._add_vm(relocation.source, relocation.machine)
@@ -282,7 +282,7 @@ class _OrderSearch:
                 sequence = self._extend_solution(remaining - len(group), [*order, group])
         for source in sources[:added]:  # undo, also after a `break` at a VM without room
             self._remove_vm(source)
-        for source, location in zip(sources, old, strict=True):
+        for source, location in zip(sources, old_locations, strict=True):
             self._restore_vm(source, location)
         return sequence
 

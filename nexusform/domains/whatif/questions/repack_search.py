@@ -201,10 +201,10 @@ class _ProgramRefinement:
         for more in _MORE:
             if self._time_budget.is_exhausted:
                 break
-            found = self._solve_program(replace(self._request, want=self._request.want + more))
-            if isinstance(found, NoRepackSolution):  # still more capacity is impossible, too
+            solution = self._solve_program(replace(self._request, want=self._request.want + more))
+            if isinstance(solution, NoRepackSolution):  # still more capacity is impossible, too
                 break
-            choice, _ = found  # the bound is that of the larger request
+            choice, _ = solution  # the bound is that of the larger request
             sequence = find_window_sequence(self._context, self._request, choice, self._time_budget)
             if sequence is not None:
                 return sequence

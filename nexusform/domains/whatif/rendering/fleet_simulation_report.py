@@ -135,18 +135,18 @@ def _build_placement_row(placement: PlacementOutcome) -> Row:
     count_before, count_after = len(placement.before.clusters), len(placement.after.clusters)
     clusters = f"{count_before:,} -> {count_after:,}" if _has_cluster_changes(placement) else f"{count_after:,}"
     if placement.after.is_fulfilled:
-        state = ""
+        note = ""
     elif placement.before.is_fulfilled:
-        state = "not fulfilled"
+        note = "not fulfilled"
     else:
-        state = "not fulfilled, as before"
+        note = "not fulfilled, as before"
     cells = (
         placement.after.key,
         str(placement.after.kind),
         clusters,
         format_list(placement.gained, 4),
         format_list(placement.lost, 4),
-        state,
+        note,
     )
     return Row(cells, placement.has_findings)
 
