@@ -137,7 +137,7 @@ def _check_conditions_outside_resources(
     root = request.configuration.root
     has_data = any(mode == "data" for mode, _, _ in root.resources)
     if not (root.variables or root.outputs or root.calls or root.checks or has_data):
-        return [], []
+        return [], []  # nothing to check, so no module is loaded
     from nexusform.planning.modules.module_conditions import check_all_conditions
 
     results = check_all_conditions(request, evaluation, selection)

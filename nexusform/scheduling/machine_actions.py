@@ -58,7 +58,7 @@ def compute_facts_after(action: str, before: Mapping[str, Any], time: str) -> di
     else:
         facts |= {name: value for name, value in _IN_SERVICE.items() if name != "cordon_status"}
     marks = {"cordoned_by": owner, **({CORDONED_BY_ACTION: True} if is_by_action else {})}
-    since = time if facts != _IN_SERVICE else None
+    since = time if facts != _IN_SERVICE else None  # a machine out of service is so since the action
     return {**facts, "message": None, "since": since, **marks}
 
 

@@ -122,7 +122,7 @@ def merge_site_machines(
     # Each machine with its source: its own resource (an address) or its rack (an id).
     by_name: dict[str, tuple[Machine, str]] = {}
     conflicts: list[MachineConflict] = []
-    described_slots: dict[tuple[str, int], tuple[Machine, str]] = {}
+    described_slots: dict[tuple[str, int], tuple[Machine, str]] = {}  # by rack id and slot: machine, address
     for address, machine_entry in sorted(machines.items()):
         rack = racks_of_site.get(machine_entry.rack_id)
         if rack is None:

@@ -124,7 +124,7 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
 
 
 def _select_private_note_after_plan(instance: Instance) -> Mapping[str, Any] | None:
-    """Return the note after the plan: the prior one, or a new one with earlier predictions and open changes."""
+    """Return the note (private data in state) after the plan: the prior one, or a new one with entries kept from it."""
     prior_note = instance.prior.private if instance.prior is not None and not instance.is_replaced else None
     if instance.private is None:  # unchanged; a replaced object loses its note
         return prior_note
@@ -196,7 +196,7 @@ def _evaluate_prevent_destroy(
     # None if the module instance is removed with the object: the value is unknown.
     module = next((module for module in modules if module.path == instance.address.module), None)
     value = evaluation.evaluate_expression(condition, evaluation.build_scope(module)) if module is not None else None
-    if value is None and evaluation.diagnostics:
+    if value is None and evaluation.diagnostics:  # an invalid expression
         return False, evaluation.diagnostics
     reason = "its value must be known in the plan"
     if value is not None and value.is_known:

@@ -74,6 +74,7 @@ def _is_existing_finding(diagnostic: Diagnostic, actions: _PlanActions, existing
     if diagnostic.address in existing_addresses:
         return True
     cause = _CAUSE_OF.get(diagnostic.id, "")  # "": caused by this plan
+    # There was a state before, and this plan does nothing to cause such a finding.
     return actions.has_predecessor and bool(cause) and not _CAUSES[cause](actions, diagnostic.address)
 
 
@@ -92,9 +93,9 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
         effect, address = compute_effect(row), str(row.address)
         if row.kind == VM:
             vm_effects.add(effect)
-        if KINDS[row.kind].by_resource:
+        if KINDS[row.kind].by_resource:  # a binding of KubeFleet
             bindings_by_effect[effect].add(address)
-        if KINDS[row.kind].runs_on_vms:
+        if KINDS[row.kind].runs_on_vms:  # a pod
             pods_by_effect[effect].add(address)
             if row.action is not PlacementAction.KEEP:
                 changed_pods.add(address)

@@ -86,7 +86,7 @@ def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, Vm
             continue
         resources = resources_by_site.get(vms.request.demand.site_id)
         networks = resources.attachable if resources is not None else None
-        if networks is not None or change.provider.partition(".")[0] != DEFAULT_PROVIDER:
+        if networks is not None or change.provider.partition(".")[0] != DEFAULT_PROVIDER:  # without its alias
             yield change, vms, networks or _NO_LISTS
 
 

@@ -186,7 +186,7 @@ def _sample_numa_cells(
     outcome: PlacementPhasesResult, certainty: Mapping[str, SiteCertainty], split_choice: SplitChoice, samples: int
 ) -> tuple[NumaSampling | None, Iterable[Diagnostic]]:
     """Return how the plan depends on unknown NUMA cells (None: not at all), and the warning about it."""
-    if not any(site.base.is_sampled for site in outcome.sites.values()):
+    if not any(site.base.is_sampled for site in outcome.sites.values()):  # all cells are known
         return None, ()
     from nexusform.planning.verdicts.numa_samples import check_uncertain_fit, compute_numa_sampling
 

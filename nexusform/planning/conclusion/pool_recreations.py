@@ -151,10 +151,10 @@ class _ScaleInPools:
 
     def __init__(self, objects: Iterable[VmObject]) -> None:
         self._pools: dict[str, list[_Pool]] = {}  # by site id
-        self._outcomes: dict[tuple[str, _Name], Mapping[Token, Placement | None]] = {}
+        self._outcomes: dict[tuple[str, _Name], Mapping[Token, Placement | None]] = {}  # by site and excluded pool
         for vms in objects:
             for prior in vms.prior_pools:
-                if vms.request.site is not None and is_platform_scale_in(vms, prior):
+                if vms.request.site is not None and is_platform_scale_in(vms, prior):  # Azure chooses the VMs
                     self._pools.setdefault(vms.request.site.id, []).append((vms, prior))
 
     def find_dependencies(self, vms: VmObject, pool: PoolDemand) -> tuple[str, ...]:
@@ -185,7 +185,7 @@ class _ScaleInPools:
 
 
 def _reserve_capacity_of_removed_vms(scheduler: RackScheduler, vms: VmObject, prior: PoolDemand) -> None:
-    """Reserve the capacity of the VMs removed by a scale-in of a pool."""
+    """Reserve the capacity of the VMs removed by a scale-in of a pool: the platform may remove others instead."""
     owner = vms.prior.demand
     assert owner is not None, "existing VMs have a demand"
     for key, trigger in vms.request.actions.removals.items():

@@ -61,13 +61,8 @@ def check_unfinished_changes(prior: PriorState) -> Iterator[Diagnostic]:
         if unfinished:
             kind = "change-in-progress" if unfinished.get("in_progress") else "change-failed-before"
             summary = str(unfinished.get("brief", ""))
-            yield build_warning(
-                kind,
-                f"{unfinished['words']} It stays pending until it is done.",
-                address=str(address),
-                block=str(address),
-                brief=summary,
-            )
+            detail, name = f"{unfinished['words']} It stays pending until it is done.", str(address)
+            yield build_warning(kind, detail, address=name, block=name, brief=summary)
 
 
 def build_observed_sites(prior: PriorState, types: Mapping[str, ResourceType]) -> Mapping[str, SitePlan]:

@@ -118,6 +118,7 @@ def _is_compatible(before: Any, after: Any) -> bool:
 
 
 def _build_advice(before: _Group, after: _Group, removed_vms: Mapping[Address, int]) -> Diagnostic:
+    """Build the warning about a probable rename of these instances, with the `moved` block to keep them."""
     instance = next(iter(after.values()))
     old, new = _get_group_address(before), _get_group_address(after)
     subject = old if len(before) == 1 else f"{old} ({format_count(len(before), 'instance')})"

@@ -91,7 +91,7 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
 
         plan = mark_existing_findings(plan)
     if any(row.is_insufficient for row in other_capacity):
-        plan = replace(plan, diagnostics=(*plan.diagnostics, *check_shortages(plan)))
+        plan = replace(plan, diagnostics=(*plan.diagnostics, *check_shortages(plan)))  # it marks existing ones itself
     return replace(result, plan=plan)
 
 
@@ -136,12 +136,12 @@ def _is_placement_known(plan: Plan) -> bool:
 def _collect_site_resource_capacity(
     result: PlanResult, before: Mapping[str, SiteWithVms], after: Mapping[str, SiteWithVms]
 ) -> tuple[SiteResourceCapacity, ...]:
-    """Return the capacity besides machines of the sites read by a provider, by site id."""
+    """Return the capacity besides machines of the sites read by a provider, by site id; () without such sites."""
     plan = result.plan
     observed_sites = list(_iterate_observed_sites(plan))
     if not observed_sites:
         return ()
-    claims_by_cluster = dict(
+    claims_by_cluster = dict(  # volume claims before and after the plan
         chain.from_iterable(contribution.collect_claims().items() for contribution in result.contributions)
     )
     claims_before = {cluster: claims for cluster, (claims, _) in claims_by_cluster.items()}
@@ -301,8 +301,8 @@ def build_occupied_sites(
 
 
 def _list_vms_on_side(planned: VmObject | None, side: BeforeOrAfter) -> Sequence[PlacedVm]:
-    """Return the VMs of an object on one side of the plan. Forgotten VMs keep running after it."""
-    if planned is None:
+    """Return the VMs of an object before or after the plan, () without one. Forgotten VMs keep running after it."""
+    if planned is None:  # the plan has no VMs of it
         return ()
     if side is BeforeOrAfter.BEFORE or planned.request.actions.forgets:
         return tuple(planned.prior.existing.values())
@@ -425,7 +425,7 @@ def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
             f"On {row.site}, {shortage}. Neither Azure nor a plan rejects this: nodes or volumes fail to "
             f"start. Suggested fixes: {_REMEDIES[row.kind]}."
         )
-        was_insufficient = row.free_before is not None and row.free_before < row.surge
+        was_insufficient = row.free_before is not None and row.free_before < row.surge  # surge: needed by an upgrade
         warning = build_warning(
             RESOURCE_SHORTAGE,
             detail,

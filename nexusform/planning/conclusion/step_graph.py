@@ -175,8 +175,8 @@ def add_capacity_waits(
         waits.setdefault(step, set()).update(updates)
     for step, previous in _find_placement_order(graph, objects, sites):
         if previous not in graph.drafts[step].waits | waits.setdefault(step, set()):
-            waits[step].add(previous)  # unlike other waits, a failure there does not skip this step
-            graph.drafts[step].order_only.add(previous)
+            waits[step].add(previous)
+            graph.drafts[step].order_only.add(previous)  # unlike other waits, a failure there does not skip this step
     for step, awaited in waits.items():
         graph.drafts[step].waits |= awaited
     remove_cyclic_waits(graph, waits)
@@ -203,7 +203,7 @@ def remove_cyclic_waits(graph: StepGraph, waits: Waits) -> None:
 
 
 def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]) -> Waits:
-    """Return the waits of new VMs for deletes and releases freeing capacity on their machines, and for cordons."""
+    """Return waits of new VMs for deletes and releases (before updates) of VMs on their machines and for cordons."""
     freeing: dict[OnSite, set[int]] = {}  # by site and machine
     for address, use in machines.items():
         delete = graph.delete_step.get((address, ""))
@@ -217,7 +217,7 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
     waits: Waits = {}
     for address, use in machines.items():
         apply_step = graph.apply_step.get(address)
-        if apply_step is None or not freeing:
+        if apply_step is None or not freeing:  # it places no VM, or nothing is freed
             continue
         # Under create_before_destroy the delete of the old VMs comes last, so the new ones cannot wait for it.
         own_delete = graph.delete_step.get((address, "")) if use.keeps_old else None
@@ -258,7 +258,7 @@ def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], s
         for owner, successor in _find_machine_successions(site, owners, _map_placed_vms(site, objects)):
             update, apply_step = graph.apply_step.get(owner), graph.apply_step.get(successor)
             if update is None or apply_step is None or update == apply_step:
-                continue
+                continue  # without a step in this plan, or the same step
             if creation_numbers.get(successor, inf) >= creation_numbers[owner]:  # older objects are upgraded first
                 waits.setdefault(apply_step, set()).add(update)
     return waits
@@ -271,7 +271,7 @@ def _find_placement_order(
     an effect of the order on the machines, the steps stay concurrent. Simulated objects need no order.
     """
     on_platforms = {change.address for change in graph.changes if change.provider not in ("", DEFAULT_PROVIDER)}
-    on_platforms &= graph.apply_step.keys()
+    on_platforms &= graph.apply_step.keys()  # created, updated or replaced
     for site in sites.values() if on_platforms else ():
         placed_vms = _map_placed_vms(site, objects)
         operations: dict[Address, list[Operation]] = {}

@@ -103,7 +103,9 @@ def build_step_graph(
 
 
 def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining: Values | None) -> None:
-    """Add the steps of one change: forget, update (after a release with `remaining` attributes), delete, create."""
+    """Add the steps of change number `index`: forget, update (after a release with `remaining` attributes), delete or
+    create (both for a replacement), each with the attributes before and after it.
+    """
     action, address = change.action, change.address
     if action is Action.FORGET:
         graph.add_step(StepKind.FORGET, index, change.before, None)
@@ -160,12 +162,12 @@ def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
     ordered_waits: dict[int, set[int]] = {}
     for address, awaited_addresses in step_order.items():
         steps = graph.list_steps(address)
-        if not steps:
+        if not steps:  # without a step in this plan
             continue
         step = steps[0]  # its create or update; the delete of a removed object
         awaited_steps = set(chain.from_iterable(map(graph.list_steps, awaited_addresses))) - {step}
         if awaited_steps:
-            gate_name = ("ordered", ",".join(map(str, sorted(awaited_steps))))
+            gate_name = ("ordered", ",".join(map(str, sorted(awaited_steps))))  # a gate stands for many steps
             ordered_waits[step] = set(graph.get_gate(gate_name, sorted(awaited_steps))) - graph.drafts[step].waits
             graph.add_waits(step, ordered_waits[step])
     remove_cyclic_waits(graph, ordered_waits)
@@ -205,7 +207,7 @@ def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order:
             used_steps = [
                 graph.apply_step[used]
                 for used in uses.list_after(change)
-                if used in graph.apply_step and change.address not in step_order.get(used, ())
+                if used in graph.apply_step and change.address not in step_order.get(used, ())  # else it waits itself
             ]
             graph.add_waits(apply_step, used_steps)
         if change.before is not None and not change.deposed:
@@ -225,7 +227,7 @@ def _add_former_user_wait(
     releasing_steps = [step for step in (delete, release) if step is not None]
     for used in used_before:
         destroy = graph.delete_step.get((used, ""))
-        if destroy is None or used == change.address:
+        if destroy is None or used == change.address:  # it stays, or uses itself
             continue
         graph.add_waits(destroy, releasing_steps)
         waits_for_update = delete is None and used not in earlier and not graph.is_replacement(destroy)
@@ -324,7 +326,7 @@ class _ObjectIndex:
         self, objects: Mapping[Address, Values], references: Mapping[str, Sequence[tuple[str, ObjectReference]]]
     ) -> None:
         self._references = references
-        self._named: dict[tuple[str, str], dict[Hashable, Address]] = {}
+        self._named: dict[tuple[str, str], dict[Hashable, Address]] = {}  # (type, naming attribute) -> name -> object
         fields_by_attribute: dict[str, dict[str, tuple[str, ...]]] = {}  # type -> naming attribute -> fields
         for _, reference in chain.from_iterable(references.values()):
             for kind in reference.types:

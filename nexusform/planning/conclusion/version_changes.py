@@ -30,12 +30,9 @@ def check_version_changes(result: PlanResult, registries: PluginRegistries) -> I
     """Yield an error for each rejected change of a version, and a warning for each version near or past its end."""
     resources_by_site = index_site_resources(result.plan.changes)
     for change in result.plan.changes:
-        if (
-            registries.get_kind(change.address.type) is not PlanningKind.CLUSTER
-            or not change.before
-            or not change.after
-        ):
-            continue
+        is_cluster = registries.get_kind(change.address.type) is PlanningKind.CLUSTER
+        if not (is_cluster and change.before and change.after):
+            continue  # only a cluster before and after the plan changes its version
         problem = _check_cluster(change, resources_by_site.get(str(change.after.get("site_id"))), result.plan.timestamp)
         if problem is not None:
             yield result.objects[change.address].instance.build_diagnostic(problem)

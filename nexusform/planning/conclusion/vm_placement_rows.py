@@ -107,7 +107,7 @@ def _build_row_of_removed_vm(vms: VmObject, key: VmKey, action: PlacementAction,
 def _is_vm_renamed(vms: VmObject, key: VmKey) -> bool:
     """Return whether an existing VM is re-created under another name or site: it is removed and a new one placed."""
     vm, prior, demand = vms.prior.existing.get(key), vms.prior.demand, vms.request.demand
-    if vm is None or prior is None or demand is None:
+    if vm is None or prior is None or demand is None:  # a new VM, or a removed object
         return False
     pool = index_pools(demand.pools).get(vm.pool)
     return pool is None or prior.site_id != demand.site_id or vm.name not in pool.names
@@ -140,7 +140,7 @@ def _build_row_of_current_vm(
     action, source = _determine_vm_action(vms, key)
     trigger = vms.get_trigger(key)
     token = vms.placements.tokens.get(key)  # None: this plan does not place the VM
-    if token is None and key in vms.prior.recorded_placements:
+    if token is None and key in vms.prior.recorded_placements:  # a read found it on another machine
         source, trigger = vms.prior.recorded_placements[key], OBSERVED_ELSEWHERE
     vm_certainty = certainty.vms.get(token) if certainty is not None and token is not None else None
     explanation = vms.placements.explanations.get(key)
@@ -187,7 +187,7 @@ def _collect_deciding_scores(explanation: DecisionExplanation | None) -> dict[st
 
 
 def collect_explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]:
-    """Return the explanations of the locations of VMs, as far as requested."""
+    """Return the recorded explanations of the locations of VMs: none for objects not to explain."""
     explained_vms = []
     for vms in objects:
         names = vms.requested_names if vms.placements.explanations else {}

@@ -158,7 +158,7 @@ def _restore_ignored_values(instance: Instance, arguments: dict[str, Any]) -> di
     """Return the arguments with the prior values at the paths of ignore_changes."""
     lifecycle = instance.lifecycle
     if instance.prior is None or not (lifecycle.ignore_all or lifecycle.ignore_changes):
-        return arguments
+        return arguments  # a new object, or nothing to ignore
     before = instance.prior.attributes
     return apply_ignore_changes(arguments, before, lifecycle.ignore_changes, everything=lifecycle.ignore_all)
 
@@ -240,7 +240,7 @@ def format_argument(path: Path, schema: BlockSchema) -> str:
         if isinstance(step, int):
             text += f"[{step}]"
             continue
-        text += f'["{step}"]' if is_label else f".{step}" if text else step
+        text += f'["{step}"]' if is_label else f".{step}" if text else step  # no dot before the first step
         block = None if is_label else inner.blocks.get(step)
         is_label = block is not None and block.nesting is Nesting.MAP
         inner = block.schema if block is not None else inner

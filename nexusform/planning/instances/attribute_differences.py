@@ -81,7 +81,7 @@ def _iterate_replacing_paths(
     """Yield the paths of changed arguments that cannot be updated in place."""
     for name, attribute in schema.attributes.items():
         if attribute.on_change is not OnChange.REPLACE or not attribute.is_configurable:
-            continue
+            continue  # updated in place, or no argument
         before, after = prior.get(name), config.get(name)
         if after is None and attribute.computed:
             continue  # the configuration requests no other value
@@ -157,7 +157,7 @@ def _list_scalar_elements(kind: Type, value: Any) -> Collection[Any]:
 
 
 def _list_nested_block_bodies(block: NestedBlock, value: Any) -> Iterable[tuple[Path, Mapping[str, Any]]]:
-    """Return the bodies of a nested block, each with its path below the name of the block; none for other values."""
+    """Return (path below the block's name, body) of each nested block; [] for other values (null, unknown, a set)."""
     if isinstance(value, dict):
         if block.nesting is Nesting.SINGLE:
             return [((), value)]
@@ -273,7 +273,7 @@ def _has_semantically_equal_blocks(block: NestedBlock | None, planned: Any, prio
         return prior is None and planned == _get_absent_value(block)
     bodies_after = dict(_list_nested_block_bodies(block, planned))
     bodies_before = dict(_list_nested_block_bodies(block, prior))
-    if bodies_after.keys() != bodies_before.keys():
+    if bodies_after.keys() != bodies_before.keys():  # a block is added or removed
         return False
     return all(has_equal_values(block.schema, body, bodies_before[path]) for path, body in bodies_after.items())
 

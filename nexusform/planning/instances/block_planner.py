@@ -162,6 +162,7 @@ class BlockPlanner:
             if not self.selection.has(address):
                 yield self.build_unchanged(address)
                 continue
+            # An instance with only deposed objects has no reason of its own.
             is_without_module = address.module not in modules and self.prior.get_object(address) is not None
             reason = "delete_because_no_module" if is_without_module else _find_deletion_reason(block, address.key)
             yield self.build_removed_instance(address, reason, block)
@@ -183,7 +184,7 @@ class BlockPlanner:
     def build_removed_instance(self, address: Address, reason: str, block: ResourceBlock | None) -> Instance:
         """Build an instance without a configuration; `destroy = false` in its `block` or in the state forgets it."""
         prior = self.prior.get_object(address)
-        if prior is None:
+        if prior is None:  # it has deposed objects only
             return self.build_deleted_instance(address, reason)
         keeps_object, forget_reason = prior.skip_destroy, "forgot_because_lifecycle_destroy_in_state"
         if block is not None:
@@ -241,7 +242,7 @@ class BlockPlanner:
         return problems
 
     def plan_block(self, block: ResourceBlock, evaluation: Evaluation) -> None:
-        """Plan a block of a type without VMs: evaluate, decide and add its instances."""
+        """Plan a block of a type without VMs, so without waiting: evaluate, decide and add its instances."""
         expanded = self.expand(block, evaluation)
         assert expanded is not None
         self.diagnostics += expanded.diagnostics

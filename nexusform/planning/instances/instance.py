@@ -147,7 +147,7 @@ class Instance(Struct):
     def view(self) -> InstanceView:
         """The instance as seen by expressions."""
         values: Mapping[str, Any] | None = None if self.is_invalid else self.planned
-        unresolved = self.decision.unresolved
+        unresolved = self.decision.unresolved  # computed attributes with missing VMs
         if values is not None and unresolved:
             values = {**values, **dict.fromkeys(unresolved, UNKNOWN)}
         return InstanceView(values, self.hidden_paths, self.type.schema, self.type.present, self.arguments.refined)

@@ -41,7 +41,7 @@ def validate_configuration(request: PlanRequest) -> list[Diagnostic]:
     bodies = PreparedBodyCache(schemas)
     settings = build_evaluation_settings(request, bodies, request.state)
     settings = mark_unset_variables_unknown(settings, configuration, request.variables)
-    problems += check_move_blocks(request, Evaluation(settings))
+    problems += check_move_blocks(request, Evaluation(settings))  # the evaluation below reports invalid expressions
     evaluation = Evaluation(settings)
     skus = _find_known_skus(request, evaluation)
     for module in iterate_modules(configuration.root):
@@ -63,7 +63,7 @@ def _find_known_skus(request: PlanRequest, evaluation: Evaluation) -> frozenset[
                 return None
             values, _, _ = prepared.evaluate(evaluation.build_scope(_build_placeholder_instance(module)))
             name = values.get("name") or block.name
-            if not isinstance(name, str) or _has_count_or_for_each(block):
+            if not isinstance(name, str) or _has_count_or_for_each(block):  # several names, or one not known yet
                 return None
             names.add(name)
     return frozenset(names)
@@ -121,15 +121,15 @@ class _ModuleValidator(Struct, frozen=True):
         return problems
 
     def _validate_block_without_state(self, block: ResourceBlock) -> list[Diagnostic]:
-        """Return the problems of one block that do not depend on state."""
+        """Return the problems of one block independent of state; those of expressions are left in the evaluation."""
         sources, types = self.registries.data_sources, self.registries.resource_types
         resource_type = (sources if block.mode == "data" else types).get(block.type)
         prepared = self.bodies.get_body(block)
         if block.lifecycle.prevent_destroy_condition is not None:
             scope = self.evaluation.build_scope(self.instance)
-            self.evaluation.evaluate_expression(block.lifecycle.prevent_destroy_condition, scope)
+            self.evaluation.evaluate_expression(block.lifecycle.prevent_destroy_condition, scope)  # for its errors
         expansion, repetition_problems = self.evaluation.expand_block(block, self.evaluation.build_scope(self.instance))
-        if resource_type is None or prepared is None:
+        if resource_type is None or prepared is None:  # an unknown type has no arguments to check
             return repetition_problems
         address = Address(self.instance.path, block.mode, block.type, block.name)
         instance = Instance(
@@ -138,11 +138,11 @@ class _ModuleValidator(Struct, frozen=True):
             prior=None,
             block=block,
             module=self.instance,
-            repetition=SINGLE_INSTANCE,
+            repetition=SINGLE_INSTANCE,  # each.* and count.* are unknown
             prepared=prepared,
         )
         problems = argument_evaluation.evaluate_arguments(instance, self.evaluation)
-        if expansion is None or not (expansion.repetitions or expansion.unknown):  # without any instance
+        if expansion is None or not (expansion.repetitions or expansion.unknown):  # no instance needs a name
             problems = [problem for problem in problems if not _is_instance_name_problem(problem, block)]
         problems += repetition_problems
         if resource_type.vms is not None and self.skus is not None:
@@ -152,7 +152,7 @@ class _ModuleValidator(Struct, frozen=True):
 
 
 def _iterate_module_level_conditions(module: Module) -> Iterator[Condition]:
-    """Yield the conditions of a module that do not depend on an instance."""
+    """Yield the conditions of a module to check without instances: not those of blocks with count or for_each."""
     for variable in module.variables.values():
         yield from variable.validations
     for output in module.outputs.values():
@@ -186,7 +186,7 @@ def check_move_blocks(request: PlanRequest, evaluation: Evaluation) -> list[Diag
     has_moved = any(module.moved_blocks for module in iterate_modules(configuration.root))
     has_removed = any(module.removed_blocks for module in iterate_modules(configuration.root))
     checks_removals = request.mode in {Mode.NORMAL, Mode.DESTROY}
-    if not has_moved and not (has_removed and checks_removals):
+    if not has_moved and not (has_removed and checks_removals):  # nothing to check
         return []
     from nexusform.planning.modules.move_checks import check_moved_blocks, check_removed_blocks
 

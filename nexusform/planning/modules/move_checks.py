@@ -24,7 +24,7 @@ def check_moved_blocks(configuration: Configuration, evaluation: Evaluation) -> 
     statements = list_move_statements(configuration)
     if not statements:
         return problems
-    silent_evaluation = evaluation.create_reporting_copy()
+    silent_evaluation = evaluation.create_reporting_copy()  # its own problems are dropped
     checker = _MoveChecker(silent_evaluation)
     for statement in statements:
         for instance in silent_evaluation.list_module_instances(statement.module):
@@ -66,12 +66,12 @@ class _MoveChecker:
                 block="moved",
             )
         is_for_all = statement.is_for_all_instances
-        other_address, earlier = self._to.setdefault((is_for_all, source), (target, statement))
+        other_address, earlier = self._to.setdefault((is_for_all, source), (target, statement))  # the first move
         if other_address != target:
             yield _build_ambiguity_error(
                 statement, f"{source} moves to {other_address}", f"{source} moves to {target}", earlier
             )
-        other_address, earlier = self._from.setdefault((is_for_all, target), (source, statement))
+        other_address, earlier = self._from.setdefault((is_for_all, target), (source, statement))  # the first one
         if other_address != source:
             yield _build_ambiguity_error(
                 statement, f"{other_address} moves to {target}", f"{source} moves to {target}", earlier
@@ -172,6 +172,6 @@ def _find_declared_block(module: Module, source: AddressPattern) -> ResourceBloc
         if call is None:
             return None
         module = call.module
-    if not source.type:
+    if not source.type:  # it names a module
         return call
     return module.resources.get(get_resource_name(source))

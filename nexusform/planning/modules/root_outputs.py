@@ -45,7 +45,7 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
     declared = {} if request.mode is Mode.DESTROY else request.configuration.root.outputs
     selected_outputs = find_selected_outputs(selection, request.configuration)
     changes: list[OutputChange] = []
-    after = {} if selected_outputs is None else dict(before)
+    after = {} if selected_outputs is None else dict(before)  # unselected outputs stay
     refined: dict[str, Refinements] = {}
     diagnostics: list[Diagnostic] = []
     for name, output in sorted(declared.items()):
@@ -124,7 +124,7 @@ def build_output_state(output: Output, value: Value) -> OutputState:
 
 
 def check_sensitive_output(output: Output, value: Value) -> list[Diagnostic]:
-    """Return the error of a root output that would expose a sensitive value, or save an ephemeral one."""
+    """Return the error of a root output exposing a sensitive value or saving an ephemeral one, [] for none."""
     if output.ephemeral:
         detail = f'The output "{output.name}" of the root module is saved in the state, so it cannot be ephemeral.'
         return [build_error("ephemeral-output-not-allowed", detail, output.span, block=f'output "{output.name}"')]
@@ -146,7 +146,7 @@ def check_sensitive_output(output: Output, value: Value) -> list[Diagnostic]:
 def _build_change(name: str, prior: OutputState | None, planned: OutputState) -> OutputChange:
     """Build the change of an output that exists afterwards."""
     if prior is None:
-        action = Action.CREATE if planned.value is not None else Action.NO_OP  # a null output is none
+        action = Action.CREATE if planned.value is not None else Action.NO_OP  # a null output does not exist
         return OutputChange(name, action, None, planned.value, planned.type, planned.sensitive)
     # A value known only after apply may differ.
     same_value = prior.value == planned.value and planned.value is not UNKNOWN

@@ -72,10 +72,10 @@ def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, s
     def read_data(
         block: ResourceBlock, arguments: Mapping[str, Any], address: str
     ) -> tuple[DataResult | None, list[Diagnostic]]:
-        """Return the result of a data block, None on errors; `reads` records everything it reads."""
+        """Return the result of a data block, None on errors, and its problems; `reads` records everything it reads."""
         source = registries.data_sources[block.type]
         override = _find_data_override(source, arguments, address, request)
-        if override is not None:  # it replaces reading
+        if override is not None:  # of a test (override_data); it replaces reading
             return DataResult(override), []
         context = ReadContext(
             files=FileReadRecorder(request.files, reads.data_files),
@@ -192,12 +192,12 @@ class FileReadRecorder:
 def _find_data_override(
     source: ResourceType, arguments: Mapping[str, Any], address: str, request: PlanRequest
 ) -> dict[str, Any] | None:
-    """Return the values of the first matching override of a data block, else as configured; None if it must be read."""
-    if not request.data_overrides:
+    """Return the attributes of an overridden data block, those not overridden as configured; None to read the block."""
+    if not request.data_overrides:  # only tests have some
         return None
     block = parse_address(address)
     values = next((data.values for data in request.data_overrides if data.is_for(block)), None)
-    if values is None:
+    if values is None:  # it is not overridden
         return None
     names = (*source.schema.attributes, *source.schema.blocks)
     return {name: values.get(name, arguments.get(name)) for name in names}
@@ -256,7 +256,7 @@ def _list_managed_names(request: PlanRequest, state: State) -> frozenset[str]:
         if resource_type is None or resource_type.vms is None:
             continue
         attributes = current.attributes
-        cluster = str(attributes.get("kubernetes_cluster_id") or "").rpartition("/")[2]
+        cluster = str(attributes.get("kubernetes_cluster_id") or "").rpartition("/")[2]  # the name in its id
         name = str(attributes.get("name"))
         names.add(f"{cluster}/{name}" if cluster else name)
     return frozenset(names)
@@ -294,7 +294,7 @@ class StateEvaluation(Evaluation):
         self._types = request.registries.resource_types
 
     def get_resource(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
-        """Return the instances of a block, of data blocks too."""
+        """Return the instances of a block: a resource as in state, a data block as read; none of an unknown type."""
         key = (instance.path, block.mode, block.type, block.name)
         if block.mode == "data" or key in self.resources:
             return super().get_resource(instance, block)
@@ -304,7 +304,7 @@ class StateEvaluation(Evaluation):
         return view
 
     def _build_state_view(self, instance: ModuleInstance, block: ResourceBlock, kind: ResourceType) -> ResourceView:
-        """Return a resource as recorded in state, instance by instance."""
+        """Return a resource as recorded in state, instance by instance; no instances if their keys are unknown."""
         expansion, problems = self.expand_block(block, self.build_scope(instance))
         self.diagnostics += problems
         if expansion is None or expansion.unknown:

@@ -232,7 +232,7 @@ def _resolve_count_index_reference(scope: InstanceScope, traversal: Traversal) -
 
 
 def _resolve_each_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    """Resolve each.key or each.value; unknown outside of a block with for_each."""
+    """Resolve each.key or each.value (one step after `each`); unknown outside of a block with for_each."""
     name, repetition = _get_first_name(traversal), scope.repetition
     if name == "key" and isinstance(repetition.key, str):
         return build_string(repetition.key), 1, []
@@ -280,7 +280,7 @@ def _build_text_result(text: str | None, traversal: Traversal) -> Lookup:
 
 def _parse_literal_key(step: Any, shape: str) -> Key:
     """Return the key in a step, in the form of instance keys of this shape; None: no such key."""
-    if not isinstance(step, TraverseIndex):
+    if not isinstance(step, TraverseIndex):  # `.name`, not `[key]`
         return None
     if shape == LIST:
         return int(step.key) if not isinstance(step.key, str) and step.key == int(step.key) else None

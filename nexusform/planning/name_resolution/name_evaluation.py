@@ -88,8 +88,8 @@ class Evaluation:
         self._cache: MutableMapping[tuple[ModulePath, str, str], Value] = {} if cache is None else cache
         # Values that the validation of their variable rejects; everything else reads them as unknown.
         self.rejected_values: dict[tuple[ModulePath, str], Value] = {}
-        self._modules: dict[tuple[str, ...], list[ModuleInstance]] = {(): [self.root]}
-        self._module_shapes: dict[tuple[ModulePath, str], BlockExpansion] = {}
+        self._modules: dict[tuple[str, ...], list[ModuleInstance]] = {(): [self.root]}  # by path without keys
+        self._module_shapes: dict[tuple[ModulePath, str], BlockExpansion] = {}  # by parent and name of the call
         self._by_path: dict[ModulePath, ModuleInstance] = {ROOT_MODULE: self.root}
         self._depth = 0
 
@@ -140,7 +140,7 @@ class Evaluation:
         if expansion is None:
             computed, problems = self.expand_block(call, self.build_scope(parent))
             self.diagnostics += problems
-            expansion = computed or BlockExpansion("", ())
+            expansion = computed or BlockExpansion("", ())  # no instances
             self._check_repetition(expansion, call)
             self._module_shapes[key] = expansion
         return expansion
@@ -194,7 +194,7 @@ class Evaluation:
             try:
                 is_valid = self._is_valid_variable(instance, declared)
             except _MaximumDepthExceeded:
-                del self._cache[key]
+                del self._cache[key]  # it is evaluated again, after the deeper value
                 raise
             if not is_valid:
                 self.rejected_values[instance.path, declared.name] = self._cache[key]
@@ -211,7 +211,9 @@ class Evaluation:
         return True
 
     def _evaluate_variable_value(self, instance: ModuleInstance, declared: Variable) -> Value:
-        """Return the value of a variable: external for the root module, otherwise passed by the call."""
+        """Return the value of a variable: set by the user for the root module, else passed by the call, by default its
+        declared default. An invalid value is reported and unknown.
+        """
         default = declared.default if declared.default is not None else build_null(declared.type)
         if instance.parent is None or instance.call is None:
             return self.settings.variables.get(declared.name, default)
@@ -288,7 +290,7 @@ class Evaluation:
         try:
             value = self.evaluate_expression(named_value.expression(), self.build_scope(named_value.instance))
         except _MaximumDepthExceeded:
-            del self._cache[named_value.key]
+            del self._cache[named_value.key]  # it is evaluated again, after the deeper value
             raise
         finally:
             self._depth -= 1
@@ -318,7 +320,7 @@ class Evaluation:
         expansion = self.get_module_expansion(parent, call)
         if not expansion.shape or expansion.unknown:  # an invalid or unknown count or for_each
             return build_unknown(DYNAMIC)
-        if expansion.shape == DISABLED:
+        if expansion.shape == DISABLED:  # by enabled = false
             return NULL
         if expansion.shape == SINGLE:
             return self._build_module_output_object(parent, call, None)
@@ -339,6 +341,7 @@ class Evaluation:
         key = (instance.path, block.mode, block.type, block.name)
         view = self.resources.get(key)
         if view is None:
+            # A resource not planned yet is unknown ("").
             view = self._read_data_block(instance, block) if block.mode == "data" else ResourceView("")
             self.resources[key] = view
         return view
@@ -358,7 +361,7 @@ class Evaluation:
         self.diagnostics += problems
         prepared = self.settings.get_body(block)
         if expansion is None or prepared is None:
-            return ResourceView("")
+            return ResourceView("")  # its instances are unknown
         self._check_repetition(expansion, block)
         view = ResourceView(expansion.shape)
         schema = self.settings.schemas["data"][block.type]
@@ -379,8 +382,8 @@ def _build_data_view(answer: DataResult | None, sensitive: tuple[Path, ...], sch
     if answer is None:
         return InstanceView(None, sensitive, schema)
     if answer.types:
-        known = {name: replace(schema.attributes[name], type=known_type) for name, known_type in answer.types.items()}
-        schema = replace(schema, attributes={**schema.attributes, **known})
+        typed = {name: replace(schema.attributes[name], type=known_type) for name, known_type in answer.types.items()}
+        schema = replace(schema, attributes={**schema.attributes, **typed})
     return InstanceView(answer.attributes, (*sensitive, *answer.sensitive_paths), schema)
 
 

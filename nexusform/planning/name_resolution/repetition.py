@@ -99,11 +99,11 @@ def _expand_count(
         return reject(_EPHEMERAL_REPETITION.format("count"))
     if value.has_marks:
         return reject("Sensitive values, or values derived from them, cannot be used as count: it would show them.")
-    if not value.is_known:
+    if not value.is_known:  # the caller reports it or waits
         return BlockExpansion(LIST, (), unknown="count"), []
     if value.is_null:
         return reject('The given "count" argument value is null. An integer is required.')
-    number = _convert_to_finite_number(convert_to_plain(value)[0])
+    number = _convert_to_finite_number(convert_to_plain(value)[0])  # without marks
     prefix = 'The given "count" argument value is unsuitable:'
     if number is None:
         return reject(f"{prefix} a number is required.")
@@ -180,7 +180,7 @@ class InstanceView(Struct):
                 self._value = build_unknown(kind)
                 return self._value
             values, sensitive = dict(self.attributes), list(self.sensitive)
-            if self.present is not None:
+            if self.present is not None:  # the type adds attributes derived from those in state
                 for name in self.attributes:
                     values[name], paths = self._get_attribute_with_sensitive_paths(self.attributes, name)
                     sensitive += [(name, *path) for path in paths]
@@ -192,7 +192,7 @@ class InstanceView(Struct):
         kind = compute_implied_type(self.schema).get_attribute(name)
         if kind is None:
             return None
-        if self._value is not None:
+        if self._value is not None:  # the whole object was built before
             object_value: Value = self._value
             return object_value.raw[name] if isinstance(object_value.raw, dict) else build_unknown(kind)
         if self.attributes is None:
@@ -238,7 +238,7 @@ class ResourceView(Struct):
             if self.shape == LIST:
                 keys = sorted(self.items, key=compute_key_sort_key)
                 self._value = build_tuple([self.items[key].get_value() for key in keys])
-            elif self.shape == DISABLED:
+            elif self.shape == DISABLED:  # by enabled = false
                 self._value = NULL
             else:
                 self._value = build_object({str(key): item.get_value() for key, item in self.items.items()})

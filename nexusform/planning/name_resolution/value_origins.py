@@ -85,12 +85,12 @@ class ValueOriginTracer:
         )
 
     def _explain_value(self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool) -> Iterator[str]:
-        """Yield the causes of a sensitive, unknown or invalid value."""
+        """Yield the causes of a sensitive, unknown or invalid value; no text of an error if `hidden`."""
         expression, value = trace.expression, trace.value
-        if not trace.has_failed and isinstance(expression, syntax.Traversal):
+        if not trace.has_failed and isinstance(expression, syntax.Traversal):  # a reference
             if value.has_marks or not value.is_wholly_known:
                 yield from self._explain_reference(expression, value, instance)
-        elif not trace.has_failed and isinstance(expression, syntax.Call):
+        elif not trace.has_failed and isinstance(expression, syntax.Call):  # a function call
             if expression.name.removeprefix("core::") == "sensitive":
                 yield "sensitive: sensitive() marks it"
             if trace.value.raw is UNKNOWN and not expression.arguments:  # such as timestamp()
@@ -148,7 +148,7 @@ class ValueOriginTracer:
             location = _format_span_line(declared.span)
             for mark in sorted(declared.marks):
                 yield f'{mark}: variable "{declared.name}" is declared so ({location})'
-            if instance.call is None and value.raw is UNKNOWN:
+            if instance.call is None and value.raw is UNKNOWN:  # unset, in the root module
                 yield f'unknown: variable "{declared.name}" has no value ({location})'
         elif root == "module" and name in module.calls:
             definition = self._find_definition(traversal, instance)
@@ -159,9 +159,9 @@ class ValueOriginTracer:
             for mark in sorted(output.marks):
                 yield f'{mark}: output "{output.name}" is declared so ({location})'
         elif root == "data":
-            yield from self._explain_sensitive_or_unknown_resource(traversal, value, instance, 1)
+            yield from self._explain_sensitive_or_unknown_resource(traversal, value, instance, name_position=1)
         elif ("managed", root, name) in module.resources:
-            yield from self._explain_sensitive_or_unknown_resource(traversal, value, instance, 0)
+            yield from self._explain_sensitive_or_unknown_resource(traversal, value, instance, name_position=0)
 
     def _explain_sensitive_or_unknown_resource(
         self, traversal: syntax.Traversal, value: Value, instance: ModuleInstance, name_position: int
@@ -170,7 +170,7 @@ class ValueOriginTracer:
         mode: Mode = "data" if name_position else "managed"
         kind = _get_step_name(traversal, 0) if name_position else traversal.root.name
         block = instance.module.resources.get((mode, kind, _get_step_name(traversal, name_position)))
-        if block is None:
+        if block is None:  # it is not declared
             return
         steps = traversal.steps[name_position + 1 :]
         attribute = next((step.name for step in steps if isinstance(step, syntax.TraverseAttribute)), "")

@@ -37,7 +37,7 @@ class MoveEndpoint(Struct, frozen=True):
     def may_refer_to_same_object(self, endpoint: MoveEndpoint) -> bool:
         """Return whether both endpoints can refer to one module, resource or instance."""
         if len(self.path) != len(endpoint.path) or not _is_path_prefix_compatible(endpoint.path, self.path):
-            return False
+            return False  # in different modules
         if self.resource is None or endpoint.resource is None:
             return self.resource is endpoint.resource
         return (self.resource, self.key) == (endpoint.resource, endpoint.key)
@@ -45,7 +45,7 @@ class MoveEndpoint(Struct, frozen=True):
     def is_inside(self, endpoint: MoveEndpoint) -> bool:
         """Return whether it refers to a part of the other: inside its module, or one instance of its resource."""
         if len(endpoint.path) > len(self.path) or not _is_path_prefix_compatible(endpoint.path, self.path):
-            return False
+            return False  # outside of its module
         if endpoint.resource is None:
             return self.resource is not None or len(self.path) > len(endpoint.path)
         is_instance = self.resource == endpoint.resource and self.key != ANY
@@ -84,11 +84,11 @@ class MoveStatement(Struct, frozen=True):
         return self._build_endpoint(self.target)
 
     def _build_endpoint(self, pattern: AddressPattern) -> MoveEndpoint:
-        """Build the endpoint of a source or target, with its path from the root module."""
+        """Build the endpoint of a source or target, with its path from the root module; ANY means every key."""
         prefix = tuple((name, ANY) for name in self.module)
         steps: EndpointPath = tuple((step.name, step.key) for step in pattern.module)
         if pattern.type:
-            key = ANY if self.is_for_all_instances else pattern.key
+            key = ANY if self.is_for_all_instances else pattern.key  # without keys at both ends all instances move
             return MoveEndpoint((*prefix, *steps), get_resource_name(pattern), key)
         if self.is_for_all_instances:
             moved_module = pattern.module[-1].name
@@ -98,7 +98,7 @@ class MoveStatement(Struct, frozen=True):
     def has_endpoint(self, resource: Address) -> bool:
         """Return whether one of its ends names the resource in its module instance, with any instance key."""
         depth = len(self.module)
-        if tuple(step.name for step in resource.module[:depth]) != self.module:
+        if tuple(step.name for step in resource.module[:depth]) != self.module:  # in another module
             return False
         name = (resource.module[depth:], (resource.mode, resource.type, resource.name))
         names = [(pattern.module, get_resource_name(pattern)) for pattern in (self.source, self.target)]
@@ -129,7 +129,7 @@ def list_move_statements(configuration: Configuration) -> list[MoveStatement]:
 
 
 def order_move_statements(statements: Sequence[MoveStatement]) -> list[MoveStatement]:
-    """Return the statements in order of application; none if they form a cycle."""
+    """Return the statements in order of application; [] if they form a cycle, an error reported by the checks."""
     needs = _index_earlier_statements(statements)
     position = {index: index for index in needs}
     if find_cycles(needs, position):
@@ -183,7 +183,7 @@ def _must_follow_statement(
         or other_begin.is_inside(begin)
         or other_end.is_inside(begin)
     )
-    if not is_inside:
+    if not is_inside:  # independent statements
         return False
     # A module that only changes its keys contains inner moves at both ends, so their order would be a cycle.
     is_outer = len(statement.module) < len(other_statement.module)

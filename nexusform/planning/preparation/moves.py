@@ -105,7 +105,7 @@ class _StateMover:
 
         for path in sorted(self.keys_by_module, key=build_sort_key):
             depth = len(statement.module)
-            if tuple(step.name for step in path[:depth]) != statement.module:
+            if tuple(step.name for step in path[:depth]) != statement.module:  # outside of the statement's module
                 continue
             if statement.source.type:  # "": it moves a module
                 self._move_resource(statement, path, depth)
@@ -117,7 +117,7 @@ class _StateMover:
     def _move_module(self, source: ModulePath, target: ModulePath) -> None:
         """Move all objects of a module instance; reject the move if the target has objects."""
         if target in self.keys_by_module:
-            self._rejected[format_module(source)] = format_module(target)
+            self._rejected[format_module(source)] = format_module(target)  # reported by a warning
             return
         for (mode, kind, name), keys in self.keys_by_module[source].items():
             for key in sorted(keys, key=compute_key_sort_key):
@@ -192,13 +192,13 @@ def _compute_module_target(path: ModulePath, statement: MoveStatement) -> Module
     """
     source, target = statement.source.module, statement.target.module
     position = len(source) - 1  # of the moved module in the path; those after it are inside it
-    if len(path) <= position or path[:position] != source[:-1]:
+    if len(path) <= position or path[:position] != source[:-1]:  # outside of the moved module
         return None
     step, from_step, to_step = path[position], source[-1], target[-1]
-    if step.name != from_step.name:
+    if step.name != from_step.name:  # another module call
         return None
     keeps_keys = statement.is_for_all_instances
-    if not keeps_keys and step.key != from_step.key:
+    if not keeps_keys and step.key != from_step.key:  # another instance
         return None
     new_step = ModulePathStep(to_step.name, step.key) if keeps_keys else to_step
     return (*target[:-1], new_step, *path[position + 1 :])
@@ -217,7 +217,7 @@ def is_object_kept(configuration: Configuration, address: Address) -> bool | Non
     """Return whether a `removed` block keeps the object; None without a block for the address."""
     for module in iterate_modules(configuration.root):
         depth = len(module.path)
-        if tuple(step.name for step in address.module[:depth]) != module.path:
+        if tuple(step.name for step in address.module[:depth]) != module.path:  # the object is in another module
             continue
         inner = replace(address, module=address.module[depth:])
         for block in module.removed_blocks:

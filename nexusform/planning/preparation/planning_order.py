@@ -192,21 +192,18 @@ def _build_dependency_cycle_errors(
     for cycle in find_cycles(graph, position):
         names = [describe_block_node(node) for node in cycle]
         text = " -> ".join([*names, names[0]])
-        errors.append(
-            build_error(
-                "cycle",
-                f"These blocks refer to each other in a cycle: {text}. Replace one reference by a literal "
-                "value, or remove it.",
-                _find_declaration_span(cycle[0], configuration),
-            )
+        detail = (
+            f"These blocks refer to each other in a cycle: {text}. Replace one reference by a literal value, or remove "
+            "it."
         )
+        errors.append(build_error("cycle", detail, _find_declaration_span(cycle[0], configuration)))
     return errors
 
 
 def describe_block_node(node: Declaration) -> str:
     """Return a node in configuration syntax."""
     path = "".join(f"module.{name}." for name in node.module)
-    if node.kind == "resource":
+    if node.kind == "resource":  # its name is <type>.<name>
         return path + node.name
     prefix = {"variable": "var"}.get(node.kind, node.kind)
     return f"{path}{prefix}.{node.name}"
@@ -242,7 +239,7 @@ def _build_later_phase_reference_errors(
     for block in blocks:
         later = [need for need in needs[block.address] if phases[need] > phases[block.address]]
         if later:
-            order_spans = {traversal.span for traversal in block.depends_on}
+            order_spans = {traversal.span for traversal in block.depends_on}  # they use no values
             nodes = dependencies[build_block_node(block.address)].items()
             value_nodes = [node for node, span in nodes if span not in order_spans]
             value_needs = reachability.find_reachable_blocks(value_nodes)

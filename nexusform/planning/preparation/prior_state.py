@@ -162,11 +162,11 @@ def _iterate_requested_imports(
 
 
 def _evaluate_import_id(block: ImportBlock, scope: InstanceScope, problems: list[Diagnostic]) -> str | None:
-    """Return the id requested by an import block; None if invalid, with an error in `problems`."""
+    """Return the id requested by an import block; None if invalid, with an error in `problems` or the evaluation."""
     value = scope.names.evaluate_expression(block.id, scope)
     if value is None:  # its errors are diagnostics of the evaluation
         return None
-    plain = convert_to_plain(value)[0]
+    plain, *_ = convert_to_plain(value)
     if not value.is_known:
         problems.append(_build_unknown_argument_error("invalid-import-id-argument", "id", block.id))
     elif value.has_marks:
@@ -232,7 +232,7 @@ def _evaluate_steps(to: Expression, scope: InstanceScope, problems: list[Diagnos
     assert isinstance(to, Index)
     source_steps = _evaluate_steps(to.collection, scope, problems)
     value = scope.names.evaluate_expression(to.key, scope)
-    if value is None or source_steps is None:
+    if value is None or source_steps is None:  # already reported
         return None
     plain = convert_to_plain(value)[0]
     if isinstance(plain, bool) or not isinstance(plain, (str, int)) or value.has_marks:
@@ -255,7 +255,7 @@ def _normalize_attributes_to_schema(schema: BlockSchema, attributes: Mapping[str
     values: dict[str, Any] = {name: attributes.get(name) for name in schema.attributes}
     for name, block in schema.blocks.items():
         values[name] = _normalize_block_to_schema(block, attributes.get(name))
-        if block.nesting is Nesting.MAP:
+        if block.nesting is Nesting.MAP:  # the order of its labels is an attribute, too
             values[get_order_attribute(name)] = attributes.get(get_order_attribute(name), list(values[name]))
     return values
 

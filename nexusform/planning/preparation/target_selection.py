@@ -47,7 +47,7 @@ class Selection(Struct, frozen=True):
         return bool(self.targets or self.excludes)
 
     def has(self, address: Address) -> bool:
-        """Return whether an instance is planned."""
+        """Return whether an instance is planned: by -target or -exclude, without these options always."""
         if self.targets:
             return address.config_address in self.target_blocks or self.is_direct_target(address)
         if self.excludes:
@@ -128,10 +128,10 @@ def find_selected_outputs(selection: Selection, configuration: Configuration) ->
 
 
 def check_moved_selection(selection: Selection, previous: Mapping[Address, Address]) -> list[Diagnostic]:
-    """Return the error for moved objects not selected under both addresses; `previous` maps new to old ones."""
+    """Return the error for moved objects not selected under both addresses, or []; `previous` maps new to old ones."""
     missing_options: set[str] = set()
     for new, old in previous.items():
-        for address in (new, old):
+        for address in (new, old):  # both have to be targets, and neither may be excluded
             is_named = selection.is_direct_target(address)
             if selection.targets and not is_named:
                 missing_options.add(f"-target={shlex.quote(str(address.resource))}")
@@ -160,13 +160,9 @@ def _parse_replace_options(
         address, vm = split_object_address(text)
         for pattern in _parse_patterns("-replace", [address], order, problems):
             if not pattern.type:
-                problems.append(
-                    build_error(
-                        "invalid-address-in-option",
-                        f'"{text}" names a module; name a resource in it.',
-                        headline="Invalid -replace address",
-                    )
-                )
+                detail = f'"{text}" names a module; name a resource in it.'
+                headline = "Invalid -replace address"
+                problems.append(build_error("invalid-address-in-option", detail, headline=headline))
             elif vm:
                 vms.append((pattern, vm))
             else:
@@ -225,7 +221,7 @@ def _parse_patterns(
         try:
             patterns.append(parse_pattern(text))
         except AddressProblem as problem:
-            candidates = [str(block.address) for block in order.blocks if block.address.name == text]
+            candidates = [str(block.address) for block in order.blocks if block.address.name == text]  # without type
             hint = f" Did you mean {format_first_items(candidates, _MAXIMUM_NAMED)}?" if candidates else ""
             headline = f"Invalid {option} address"
             problems.append(build_error("invalid-address-in-option", f"{problem}{hint}", headline=headline))
@@ -287,7 +283,7 @@ def _check_replace_options(
             problems.append(build_error("nothing-to-replace", detail))
         elif any(str(address) != str(pattern) for address in matches):  # a block with count or for_each
             problems.append(_build_ambiguous_replacement(pattern, matches))
-    for pattern, name in selection.heal:
+    for pattern, name in selection.heal:  # single VMs to re-create
         names_by_instance = [names for address, names in vms.items() if pattern.is_match(address)]
         existing_names = list(chain.from_iterable(names_by_instance))
         if name not in existing_names:

@@ -273,12 +273,12 @@ def _format_certain_count(
 def _build_count_remedy(
     pools: dict[tuple[Address, str], PoolShortage], counts: dict[tuple[Address, str], int]
 ) -> Remedy:
-    """Build the remedy of fewer VMs: pools and their counts, both by address and pool name."""
+    """Build the remedy of fewer VMs: `counts` are those with capacity. Both are keyed by address and pool name."""
     texts, data = [], []
     for key, unplaced in pools.items():
         prefix = "" if len(pools) == 1 else f"{unplaced.cluster}/{unplaced.pool.pool}: "
         count, sku = counts[key], unplaced.pool.sku
-        argument = str(unplaced.pool.count_path[-1])
+        argument = str(unplaced.pool.count_path[-1])  # the name of the argument
         texts.append(f"{prefix}{argument} = {count}")
         data.append({"address": str(unplaced.address), "pool": unplaced.pool.pool, argument: count, "sku": sku.name})
     verb = "fits" if len(texts) == 1 else "fit"
@@ -293,7 +293,7 @@ def _build_count_remedy(
 def _try_more_zones(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try the smallest extension of availability_zones with which everything fits."""
     if not all(unplaced.pool.zones and unplaced.pool.count_path for unplaced in shortage.pools):
-        return  # a pool without zones may use all; plain VMs and VNFs have no pool with zones to change
+        return  # a pool without zones may use all; VMs outside of clusters have no pool with zones to change
     for zones in _iterate_zone_additions(shortage):
         adjustments = [_build_zone_adjustment(unplaced, zones) for unplaced in shortage.pools]
         outcome = trial(adjustments, ())
@@ -472,13 +472,13 @@ def _try_other_hint_scope(shortage: _PlanShortage, trial: TrialPlanner, hints: S
 def _try_hint_argument(
     shortage: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint], argument: str, value: str
 ) -> Iterator[Remedy]:
-    """Try another value of one argument of the hints; VMs with changed hints are re-created."""
+    """Try another value of one argument of the hints; yield it if the plan has no errors. It re-creates their VMs."""
     edits = [ArgumentAdjustment(hint.address, ("placement_hint", hint.index, argument), value) for hint in hints]
     outcome = trial(edits)
-    if outcome.plan.errored:
+    if outcome.plan.errored:  # it does not help
         return
     owners = list(dict.fromkeys(str(hint.address) for hint in hints))
-    moved_count = count_moved_vms(outcome.plan, "cluster_replaced", "requested")
+    moved_count = count_moved_vms(outcome.plan, "cluster_replaced", "requested")  # reasons of a move
     cost = f" It re-places {format_count(moved_count, 'existing VM')}." if moved_count else ""
     subject = f"the placement_hint of {' and '.join(owners)}"
     text = f'{argument} = "{value}" in {subject}: {_format_fit(shortage.pools)}.{cost}{format_certainty_note(outcome)}'

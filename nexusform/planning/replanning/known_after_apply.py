@@ -122,7 +122,7 @@ def _check_arguments(change: Change, final: Change | None, schemas: Mapping[str,
 def check_output(
     name: str, planned: OutputState, actual: OutputState, refinements: Refinements = ()
 ) -> list[Diagnostic]:
-    """Return the error of an output that differs from the plan."""
+    """Return the error of an output with another value than planned, or []."""
     if is_consistent_with_plan(planned.value, actual.value, planned.type) and _is_within_refinements(
         actual.value, refinements
     ):
@@ -182,7 +182,7 @@ def _is_within_refinements(actual: Any, refinements: Iterable[tuple[Path, Refine
     """Return whether known values match the refinements made while they were unknown."""
     for path, refinement in refinements:
         value = get_part(actual, path)
-        if value is not UNKNOWN and not is_refinement_met(value, refinement):
+        if value is not UNKNOWN and not is_refinement_met(value, refinement):  # a value still unknown may match
             return False
     return True
 
@@ -285,7 +285,7 @@ class _FinalOutputs(Struct):
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
     def add_output(self, name: str, before: OutputState | None, *, is_partial: bool) -> None:
-        """Add one output: as planned if known, else its current value, else the previous one."""
+        """Add one output: as planned if known and not based on wrong predictions, else as evaluated now or before."""
         planned = self.plan.planned_outputs.get(name)
         if planned is not None and name not in self.dependent_names and not has_unknown_part(planned.value):
             self.values[name] = planned
@@ -295,7 +295,7 @@ class _FinalOutputs(Struct):
             self.values[name] = before
         if not is_partial:  # a partial apply may leave outputs without their objects
             self.diagnostics += problems
-        if actual is None:
+        if actual is None:  # on errors, or still unknown
             return
         self.values[name] = actual
         if planned is None:  # nothing to compare with
@@ -331,7 +331,7 @@ def _evaluate_conditions_after_apply(
 ) -> tuple[tuple[CheckResult, ...], list[Diagnostic]]:
     """Return the results of the plan's conditions with current objects, and the problems of those with a new status."""
     planned = {(check.kind, check.address): check for check in plan.checks}
-    current_checks: dict[tuple[str, str], CheckResult] = {}
+    current_checks: dict[tuple[str, str], CheckResult] = {}  # by kind and address
     problems: list[Diagnostic] = []
     for results in check_current_conditions(request, evaluation):
         for check in results.checks:
@@ -359,7 +359,7 @@ def evaluate_write_only(plan: Plan, request: PlanRequest) -> tuple[WriteOnlyValu
         return {}, []
     evaluation: Evaluation = build_state_evaluation(replace(request, is_applying=True))
     for change in plan.changes:
-        if change.after is not None and not change.deposed:
+        if change.after is not None and not change.deposed:  # other arguments may refer to it
             kind = types[change.address.type]
             view = InstanceView(change.after, change.sensitive_after, kind.schema, kind.present)
             evaluation.get_resource_view(change.address).items[change.address.key] = view
@@ -381,7 +381,7 @@ def _evaluate_write_only_arguments(change: Change, evaluation: Evaluation) -> di
     for instance in evaluation.list_module_instances(static_path):
         block = instance.module.resources[address.mode, address.type, address.name]
         prepared = evaluation.settings.get_body(block)
-        if instance.path != address.module or prepared is None:
+        if instance.path != address.module or prepared is None:  # another module instance, or an unknown type
             continue
         for repetition in evaluation.list_repetitions(instance, block):
             if repetition.key == address.key:

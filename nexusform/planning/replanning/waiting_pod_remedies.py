@@ -128,7 +128,7 @@ def verify_suggested_selection(
         trial_request = replace(trial_request, targets=tuple(dict.fromkeys(targets)), excludes=tuple(excludes))
         last_result = make_plan(trial_request)
         if not any(SELECTION_KEY in problem.extra for problem in last_result.plan.diagnostics):
-            break
+            break  # nothing more is suggested
     errors = last_result.plan.errors
     if not errors:  # the suggestion works
         return result

@@ -149,8 +149,8 @@ def _build_zone_remedy(
 
 
 def _iterate_zone_groups(rule: UnsatisfiedRule, result: PlanResult, site: SitePlan) -> Iterator[list[_ZoneGroup]]:
-    """Yield the possible changes of groups, the smallest first: existing VMs stay, may move, or unchanged groups get
-    new zones. The last one requires groups changed by this plan besides unchanged ones.
+    """Yield the possible changes of the rule's groups, the smallest first: of new VMs only, of existing VMs, too, and
+    also of the zones of groups unchanged by this plan (only if it changes those of others).
     """
     for may_move in (False, True):
         yield [_build_zone_group(group, site, may_move=may_move) for group in rule.groups]
@@ -181,13 +181,13 @@ def _try_prior_zones(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial
     for member in chain.from_iterable(rule.groups):
         before = _get_prior_zones(member, result)
         if before is None or not _is_zone_changeable(member) or not _has_changed_zones(member, result):
-            continue
+            continue  # new, fixed or unchanged
         path = (*member.pool.path, "availability_zones")
-        address = member.vm[0]
+        address, _ = member.vm
         adjustments[address, member.pool.pool] = ArgumentAdjustment(address, path, list(before) or None)  # None: all
         pools_by_zones.setdefault(before, {})[f"{_get_cluster_name(member)}/{member.pool.pool}"] = None
     outcome = trial(tuple(adjustments.values())) if adjustments else None
-    if outcome is None:
+    if outcome is None:  # nothing to try, or it is rejected
         return
     clauses = [
         f"{format_first_items(list(pools), _MAXIMUM_POOLS)} in {_format_zones(zones) if zones else 'all zones'}"
@@ -306,13 +306,13 @@ def _assign_zones(
 
 
 def _build_adjustments(zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones]) -> list[ArgumentAdjustment]:
-    """Build the adjustments of the pools: the zones of their group, within the configured ones unless rewritten."""
+    """Build the adjustments of the pools: the zones of their group; without `is_rewritten` only those configured."""
     adjustments: dict[tuple[str, str], ArgumentAdjustment] = {}  # by address and pool name
     for zone_group, selected_zones in zip(zone_groups, zones, strict=True):
         for member in zone_group.members:
-            address = member.vm[0]
+            address, _ = member.vm
             pool_zones = None if zone_group.is_rewritten else member.pool.zones
-            allowed = [zone for zone in selected_zones if not pool_zones or zone in pool_zones]
+            allowed = [zone for zone in selected_zones if not pool_zones or zone in pool_zones]  # without zones: all
             path = (*member.pool.path, "availability_zones")
             adjustments[str(address), member.pool.pool] = ArgumentAdjustment(address, path, sorted(allowed))
     return list(adjustments.values())

@@ -114,8 +114,8 @@ def _build_requests(
     for instance in pending:
         values = instance.planned
         assert values is not None, "the action runs"
-        site_id, _, name = str(values["machine_id"]).partition("/")
-        rack, _, name = name.partition("/")
+        site_id, _, path = str(values["machine_id"]).partition("/")
+        rack, _, name = path.partition("/")
         site = sites.get(site_id)
         machine = site.machines.get(name) if site is not None else None
         if site is None or machine is None or machine.rack != rack:
@@ -226,6 +226,7 @@ def _describe_vm_targets(targets: Sequence[EvacuatedVm]) -> str:
 
 
 def _build_action(request: MachineActionRequest, window: int) -> PlannedMachineAction:
+    """Build the record of an action in the plan; `window` is its position in the order of actions on the site."""
     return PlannedMachineAction(
         address=request.instance.address,
         site_id=request.site.id,
@@ -254,8 +255,8 @@ class _SiteActionOrder:
         self._requests = list(requests)
         self._objects = [vms for vms in objects.values() if _is_on_site(vms, requests[0].site.id)]
         self._disruptions = disruptions
-        self._site = requests[0].site
-        self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}
+        self._site = requests[0].site  # of all requests
+        self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}  # already
 
     def build_order(self) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
         """Return the actions in a safe order; without one, an error for each (unsafe) action possible at that point."""
@@ -285,7 +286,7 @@ class _SiteActionOrder:
 
     def _find_action_obstacle(self, request: MachineActionRequest) -> str:
         """Return the reason against an action now, "" for none."""
-        if not request.is_disruptive:
+        if not request.is_disruptive:  # a cordon stops no VM
             return ""
         down = self._down | {request.machine.name}
         return (
@@ -321,7 +322,7 @@ class _SiteActionOrder:
         """Return the problem of the first control plane on the machine left without its etcd quorum; "" for none."""
         for vms in self._objects:
             members = [vm for (pool, _), vm in vms.placements.vms.items() if pool == CONTROL_PLANE]
-            if not any(vm.placement.machine == request.machine.name for vm in members):
+            if not any(vm.placement.machine == request.machine.name for vm in members):  # none of its nodes runs there
                 continue
             up = sum(vm.placement.machine not in down for vm in members)
             quorum = compute_quorum(len(members))
@@ -352,6 +353,7 @@ class _SiteActionOrder:
         return ""
 
     def _build_error(self, request: MachineActionRequest, ordered: Sequence[MachineActionRequest]) -> Diagnostic:
+        """Build the error of an action blocked even after the `ordered` ones."""
         after = f" after {format_list((done.machine.name for done in ordered), 4)}" if ordered else ""
         return request.instance.build_error(
             "machine-action-order",

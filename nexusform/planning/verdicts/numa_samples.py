@@ -52,7 +52,7 @@ def compute_numa_sampling(
 
 
 def format_numa_sampling(numa_sampling: NumaSampling) -> str:
-    """Format the numbers of fitting samples and machines with unknown cells."""
+    """Format the number of fitting samples, or the only tested layout, and of machines with unknown cells."""
     machines = format_count(numa_sampling.machines, "machine")
     rule = RULE_DESCRIPTIONS.get(str(numa_sampling.displayed_sample))  # None: the displayed sample is a random one
     if not numa_sampling.sample_count:
@@ -90,7 +90,7 @@ def _count_identical_vms(site: SitePlan) -> tuple[int, Interval | None]:
     # Hints depend on other VMs, and other operations (releases, pinned VMs) change the capacity.
     if not is_uniform or demands[0].hints or len(demands) < len(site.operations):
         return len(demands), None
-    return len(demands), site.base.count_free_slots(demands[0])
+    return len(demands), site.base.count_free_slots(demands[0])  # all are equal
 
 
 def has_unfitting_layout(numa_sampling: NumaSampling) -> bool:
@@ -105,7 +105,7 @@ def check_uncertain_fit(
 ) -> Iterator[Diagnostic]:
     """Yield a warning, at the first affected object, if not everything fits in every sample."""
     if numa_sampling is None or not has_unfitting_layout(numa_sampling):
-        return
+        return  # no cells are unknown, or everything fits anyway
     placing_objects = [
         vms
         for vms in objects

@@ -73,8 +73,8 @@ class PlacementFitFailures(Struct, frozen=True):
 def collect_fit_failures(
     objects: Iterable[VmObject], outside_targets: Sequence[str] = (), forgotten_hosts: Sequence[str] = ()
 ) -> PlacementFitFailures:
-    """Return one error per pool without enough capacity, and a warning for each pinned VM rejected by the rule.
-    `outside_targets` are the racks and machines outside the selection, `forgotten_hosts` those forgotten by the plan.
+    """Return one error per pool without enough capacity, and a warning for each pinned VM rejected by a placement rule.
+    `outside_targets` are racks and machines outside the selection, `forgotten_hosts` those not managed after the plan.
     """
     hint = _format_outside_targets(outside_targets) + _format_forgotten_hosts(forgotten_hosts)
     diagnostics: list[Diagnostic] = []
@@ -86,7 +86,7 @@ def collect_fit_failures(
             if failures:
                 shortage = _build_unplaced_pool(vms, pool)
                 unplaced.append(shortage)
-                diagnostics.append(_build_capacity_error(vms, shortage, failures[0], hint))
+                diagnostics.append(_build_capacity_error(vms, shortage, failures[0], hint))  # the first VM's reason
     return PlacementFitFailures(tuple(diagnostics), tuple(unplaced))
 
 
@@ -187,7 +187,7 @@ def check_placement_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
         if vms.is_removed or not vms.request.actions.unchanged:
             continue  # no existing VM stays
         for rule in vms.placement_groups:
-            if rule.is_affinity or not rule.is_hard:
+            if rule.is_affinity or not rule.is_hard:  # only hard anti-affinity has a maximum
                 continue
             excess = dict(_find_excess_group_vms(vms, rule))
             if excess:
@@ -227,7 +227,7 @@ def _find_excess_group_vms(vms: VmObject, rule: PlacementGroupRule) -> Iterator[
 def check_overcommitted_machines(
     instances: Mapping[Address, Instance], sites: Mapping[str, SitePlan], objects: Iterable[VmObject]
 ) -> list[Diagnostic]:
-    """Return a warning per changed rack or machine resource with machines smaller than their VMs."""
+    """Return a warning per changed rack or machine resource with machines smaller than their VMs, or []."""
     if not any(vms.request.actions.unchanged for vms in objects):
         return []  # only VMs already on a machine may exceed its capacity
     changed_instances = {

@@ -141,14 +141,14 @@ class _MemberIndex:
         ranks = self._ranks.get(demand.site_id, {})
         for key in pool.keys:
             vm = vms.placements.vms.get(key)
-            if vm is None:
+            if vm is None:  # without a machine
                 continue
             member = GroupMember(
                 label=vm.name,
                 vm=(vms.instance.address, key),
                 site_id=demand.site_id,
                 placement=vm.placement,
-                token=None,
+                token=None,  # as for a VM not placed by this plan
                 rank=-1,
                 trigger="",
                 pool=pool,
@@ -270,6 +270,7 @@ def _build_rule_verdict(
     violations = violations_in_plan
     if violated_samples and not violations_in_plan:
         violations = _find_violations(groups, scope, outcomes[violated_samples[0]], violated_samples[0])
+    # Never: violated in the plan and in each sample, if there are samples.
     violated_status = "sometimes" if satisfied_count or not violations_in_plan else "never"
     return SeparationVerdict(
         address=instance.address,
@@ -317,7 +318,7 @@ def _find_violations(
     groups: Sequence[Sequence[GroupMember]], scope: str, outcome: Outcome | None, seed: int | None
 ) -> tuple[SeparationViolation, ...]:
     """Return the locations shared by groups: as planned (`outcome` and `seed` are None), or in one sample."""
-    members_at: dict[Location, list[tuple[int, GroupMember]]] = {}
+    members_at: dict[Location, list[tuple[int, GroupMember]]] = {}  # with the index of their group
     for index, group in enumerate(groups):
         for member in group:
             placement = _find_member_placement(member, outcome)
@@ -334,7 +335,7 @@ def _build_violation(
     """Build the violation at a location. `members` are all there, each with the index of its group; the violating one
     is the first to join a member of another group, in order of placement.
     """
-    ordered_members = sorted(members, key=lambda numbered_member: numbered_member[1].rank)
+    ordered_members = sorted(members, key=lambda numbered_member: numbered_member[1].rank)  # as placed
     first_group, _ = ordered_members[0]
     violating_member = next(member for group, member in ordered_members if group != first_group)
     labels = tuple(member.label for _, member in ordered_members)
@@ -344,9 +345,9 @@ def _build_violation(
 
 def _is_packed(violating_member: GroupMember, ordered_members: Sequence[GroupMember], location: Location) -> bool:
     """Return whether the member is an extra-large VM packed by this plan onto a machine with one of another cluster."""
-    _, _, machine = location
-    pool, is_placed = violating_member.pool, violating_member.token is not None
-    if not (machine and is_placed and pool.sku.extra_large) or pool.pinned_machine:
+    _, _, machine = location  # "" if the rule is about racks or sites
+    pool, is_placed = violating_member.pool, violating_member.token is not None  # by this plan
+    if not (machine and is_placed and pool.sku.extra_large) or pool.pinned_machine:  # pinned: chosen by the user
         return False
     before = [member for member in ordered_members if member.rank <= violating_member.rank]
     return any(member.pool.sku.extra_large and member.cluster != violating_member.cluster for member in before)

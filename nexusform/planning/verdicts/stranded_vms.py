@@ -112,7 +112,7 @@ def find_lost_forgotten_vms(
 
 
 def _list_forgotten_vms(instance: Instance) -> list[LostVm]:
-    """Return the forgotten VMs recorded by a rack or machine."""
+    """Return the forgotten VMs (no longer managed) recorded in the note of a rack or machine, [] for none."""
     rows = instance.prior_note.get(FORGOTTEN_VMS)
     if not rows or instance.before is None:
         return []
@@ -281,7 +281,7 @@ def _format_forgotten_rejection(instance: Instance, forgotten: Mapping[Address, 
 
 
 def _suggest_options(addresses: Iterable[Address], selection: Selection, mode: Mode) -> Mapping[str, list[str]]:
-    """Return the suggested options: -target patterns to add, or -exclude patterns to omit."""
+    """Return the suggested options: -target patterns to add, or -exclude patterns to omit; {} to destroy."""
     if mode is Mode.DESTROY:
         return {}  # the message suggests another command
     if selection.targets:

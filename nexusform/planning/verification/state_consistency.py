@@ -51,7 +51,7 @@ def check_consistency(state: State, types: Mapping[str, ResourceType], providers
         *_check_unknown_provider_kinds(state, providers),
         *_check_dependency_cycles(state),
         *_check_duplicates(state, types, vms),
-        *[reason for state_vm, reason in invalid_cells if state_vm.vm.provenance != OBSERVED],
+        *[reason for state_vm, reason in invalid_cells if state_vm.vm.provenance != OBSERVED],  # others: a warning
     ]
     problems = [_build_contradiction_error(text) for text in contradictions[:MAXIMUM_NAMED]]
     if len(contradictions) > MAXIMUM_NAMED:
@@ -130,10 +130,10 @@ def _check_creation_numbers(state: State) -> Iterator[str]:
             objects[f"the deposed object {key} of {address}"] = deposed
         if instance.current is not None:
             objects[str(address)] = instance.current
-        for name, current in objects.items():
-            first = name_by_number.setdefault(current.creation, name)
+        for name, recorded in objects.items():
+            first = name_by_number.setdefault(recorded.creation, name)
             if first != name:
-                yield f"Both {first} and {name} have the creation number {current.creation}."
+                yield f"Both {first} and {name} have the creation number {recorded.creation}."
 
 
 def _check_unknown_provider_kinds(state: State, providers: Collection[str]) -> Iterator[str]:
@@ -204,7 +204,7 @@ def _iterate_vms(state: State, types: Mapping[str, ResourceType]) -> Iterator[_S
     context = build_prior_context(prior, skus, types)
     for address, current in state.list_current_objects():
         resource_type = types.get(address.type)
-        if resource_type is None or resource_type.vms is None:
+        if resource_type is None or resource_type.vms is None:  # an unknown type, or one without VMs
             continue
         demand, _ = resource_type.vms.build_demand(current.attributes, context, address)
         if demand is None:  # invalid attributes

@@ -49,7 +49,7 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
         arguments, decision = EvaluatedArguments(attributes), ActionDecision(planned=attributes)
         instance = Instance(address, resource_type, current, arguments=arguments, decision=decision)
         instances.append(instance)
-        family = resource_type.vms
+        family = resource_type.vms  # functions for the VMs of the type, if it has VMs
         if family is not None:
             vms_by_key = {(vm.pool, vm.number): vm for vm in family.list_existing_vms(attributes)}
             request = RequestedVms(actions=VmActions(unchanged=list(vms_by_key)))
@@ -89,7 +89,7 @@ class _ExistingVm(Struct, frozen=True):
 def _check_placement_filters(objects: Iterable[VmObject], sites: Mapping[str, SitePlan]) -> Iterator[Diagnostic]:
     """Yield a warning per pool and reason, with the VMs on a machine rejected by a filter of the placement rule."""
     by_site = _place_existing_vms(objects, sites)
-    violations: dict[tuple[Address, str, str], list[_ExistingVm]] = {}
+    violations: dict[tuple[Address, str, str], list[_ExistingVm]] = {}  # by address, pool and reason
     for site_id, site_vms in by_site.items():
         scheduler = sites[site_id].scheduler
         for existing_vm in site_vms:
@@ -135,7 +135,7 @@ def _place_existing_vms(objects: Iterable[VmObject], sites: Mapping[str, SitePla
 def _check_affinity_groups(vms: VmObject) -> Iterator[Diagnostic]:
     """Yield warnings for hard affinity groups with VMs at several locations."""
     for group in vms.placement_groups:
-        if not group.is_affinity or not group.is_hard:
+        if not group.is_affinity or not group.is_hard:  # only hard affinity needs one location
             continue
         placements = [vm.placement for vm in vms.placements.vms.values() if vm.pool in group.pools]
         locations = set(map(group.get_location, placements))

@@ -27,8 +27,8 @@ Note: TypeAlias = Mapping[str, Any]
 
 
 def record_forgotten_vms(objects: Iterable[VmObject], blocks: BlockPlanner, context: VmContext) -> None:
-    """Record the VMs forgotten by this plan in the resources that offer their machines."""
-    by_text = {str(address): instance for address, instance in blocks.instances.items()}
+    """Record the VMs forgotten by this plan (no longer managed, but running) in the resources of their machines."""
+    instances_by_text = {str(address): instance for address, instance in blocks.instances.items()}
     forgotten: dict[str, list[OccupiedCapacity]] = {}  # by the address that offers their machine
     for vms in objects:
         site = context.sites.get(vms.prior.site_id)
@@ -39,7 +39,7 @@ def record_forgotten_vms(objects: Iterable[VmObject], blocks: BlockPlanner, cont
             sku = find_sku(vm, pools.get(vm.pool), context.prior_context.skus)
             _add_occupied_capacity(forgotten, site, vm, sku)
     for offering_address, vms_to_record in forgotten.items():
-        instance = by_text[offering_address]
+        instance = instances_by_text[offering_address]
         instance.private = _merge_vms_into_note(instance.private or instance.prior_note, vms_to_record)
 
 

@@ -75,13 +75,14 @@ def _iterate_offers(inventory: PlanInventory) -> Iterator[tuple[tuple[str, ...],
 
 
 def _iterate_affected_machines(
-    before: PlanInventory, causes: Mapping[tuple[str, ...], str]
+    before: PlanInventory,
+    causes: Mapping[tuple[str, ...], str],  # by the ids of a site, rack or machine
 ) -> Iterator[tuple[str, str, str, Machine]]:
     """Yield the machines (site id, name, cause, machine) re-created with their resource, else rack, else site."""
     site_of_rack = index_sites_by_rack(before)
     for rack in before.racks.values():
         cause = causes.get((rack.id,)) or causes.get((rack.site_id,))
-        if cause is None:
+        if cause is None:  # the rack stays, with its site
             continue
         for machine in rack.machines:
             yield rack.site_id, machine.name, cause, machine
@@ -143,17 +144,17 @@ def _list_observed_unmanaged_vms(instance: Instance) -> list[tuple[str, Occupied
     prior = instance.prior
     if prior is None or not prior.private:
         return []
-    notes = {name: rows for name, rows in prior.private.items() if name != FORGOTTEN_KEY}
+    notes = {name: rows for name, rows in prior.private.items() if name != FORGOTTEN_KEY}  # without forgotten VMs
     return read_recorded_vms(instance.type, prior.attributes, notes)
 
 
 def _iterate_machines(inventory: PlanInventory) -> Iterator[_MachineRecord]:
     """Yield every machine; one with its own resource after its rack's machine in that slot."""
-    sites: dict[str, str] = {}
+    site_by_rack: dict[str, str] = {}
     for address, rack in inventory.racks.items():
-        sites[rack.id] = rack.site_id
+        site_by_rack[rack.id] = rack.site_id
         for machine in rack.machines:
             yield _MachineRecord(rack.site_id, machine.name, (rack.id, machine.slot), address)
     for address, offer in inventory.machines.items():
         slot = (offer.rack_id, offer.machine.slot)
-        yield _MachineRecord(sites.get(offer.rack_id, ""), offer.machine.name, slot, address)
+        yield _MachineRecord(site_by_rack.get(offer.rack_id, ""), offer.machine.name, slot, address)

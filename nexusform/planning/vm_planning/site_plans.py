@@ -279,7 +279,7 @@ def refresh_rack_and_zone(machine: Machine, placement: Placement) -> Placement:
 
 
 def find_sku(vm: PlacedVm, pool: PoolDemand | None, skus: Mapping[str, VmSku]) -> VmSku:
-    """Return the SKU with the recorded name (first the pool's), else the pool's SKU, else one with cells only."""
+    """Return the SKU with the recorded name (first the pool's), else the pool's SKU, else one of size 0 with cells."""
     if pool is not None and pool.sku.name == vm.sku_name:
         return pool.sku
     known_sku = skus.get(vm.sku_name)
@@ -291,7 +291,7 @@ def find_sku(vm: PlacedVm, pool: PoolDemand | None, skus: Mapping[str, VmSku]) -
 
 
 def build_vm_name(demand: VmDemand, pool: PoolDemand | None, pool_name: str, number: int | str) -> VmName:
-    """Return the VM name in terms of the placement rule: the VMs of one plain VM block count as one pool there."""
+    """Return the VM name in terms of the placement rule: VMs of a block outside of clusters count as one pool there."""
     if pool is None or not pool.rule_pool:
         return VmName(demand.owner, demand.cluster, pool_name, number)
     return VmName(demand.owner, demand.cluster, pool.rule_pool, pool.rule_number)
@@ -366,7 +366,7 @@ def get_catalogue_version(request: PlanRequest) -> str:
 def build_prior_context(
     prior: PriorState, skus: Mapping[str, VmSku], types: Mapping[str, ResourceType]
 ) -> ResourceTypeContext:
-    """Build the context of prior arguments: SKUs and clusters before the plan."""
+    """Build the context to read arguments in state: SKUs and clusters before the plan; of duplicates the first wins."""
     inventory, clusters = PlanInventory(), dict[str, Mapping[str, Any]]()
     for address, current in prior.objects.items():
         resource_type = types.get(address.type)
@@ -386,15 +386,15 @@ def build_inventory(
 ) -> PlanInventory:
     """Build the inventory offered by objects (their attributes by address); unknown types offer nothing."""
     inventory = PlanInventory()
-    known = [(types[address.type], address, values) for address, values in objects if address.type in types]
-    for kind, address, values in sorted(known, key=lambda entry: entry[0].phase):  # sites before their racks
+    typed = [(types[address.type], address, values) for address, values in objects if address.type in types]
+    for kind, address, values in sorted(typed, key=lambda entry: entry[0].phase):  # sites before their racks
         if kind.add_to_inventory is not None:
             kind.add_to_inventory(values, str(address), inventory)
     return inventory
 
 
 def list_machines(inventory: PlanInventory) -> frozenset[tuple[str, str]]:
-    """Return the site id and name of every offered machine, schedulable or not, on an offered site."""
+    """Return the site id and name of every machine of the inventory, schedulable or not, on one of its sites."""
     site_of_rack = index_sites_by_rack(inventory)
     rack_machines = {(rack.site_id, machine.name) for rack in inventory.racks.values() for machine in rack.machines}
     own_machines = {(site_of_rack.get(offer.rack_id, ""), offer.machine.name) for offer in inventory.machines.values()}

@@ -71,7 +71,7 @@ class HintTargets:
         """Return the hard hints of other VMs with this object as their target, as hints for its own VMs. Affinity to a
         cluster means any of its VMs, so an affinity hint restricts only an object with a single VM.
         """
-        if not self._hints_by_target:
+        if not self._hints_by_target:  # no VM has a hard hint
             return []
         object_id = vms.instance.type.build_id(get_mapping(vms.instance.argument_values))
         hints_by_owner = self._hints_by_target.get(object_id, {})
@@ -98,7 +98,7 @@ class HintTargets:
 
     def list_own_hints(self, vms: VmObject) -> list[HardHint]:
         """Return the hard hints of an object with one VM, each with the index of its `placement_hint` block."""
-        pool = vms.pools[0]
+        pool = vms.pools[0]  # its only pool
         hints_by_attributes = {
             (hint.target, hint.is_affinity, str(hint.scope)): hint for hint in pool.hints if hint.is_hard
         }
@@ -231,7 +231,7 @@ def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
 
 
 def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Address, Instance]) -> Diagnostic:
-    """Build the error for two descriptions of one machine or slot, at the second if it is a block."""
+    """Build the error for two descriptions of one machine or slot, at the second if it is a block of the plan."""
     if clash.attribute == "name":
         detail = (
             f'The machine "{clash.name}" exists twice on site {clash.site_id}: {clash.first} and '
@@ -240,8 +240,8 @@ def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Ad
         )
     else:
         detail = f"{clash.first} and {clash.second} describe the same slot of one rack. Change one of the slots."
-    by_text = {str(address): instance for address, instance in instances.items()}
-    second = by_text.get(clash.second)
+    instances_by_text = {str(address): instance for address, instance in instances.items()}
+    second = instances_by_text.get(clash.second)
     if second is None:
         return build_error("duplicate-machine", detail)
     at_argument = second.type.kind is PlanningKind.MACHINE  # racks have no machine names
@@ -318,6 +318,7 @@ def _check_demand_targets(demand: VmDemand, vms: VmObject, context: VmContext) -
 def _build_unknown_zones_problem(
     pool: PoolDemand, site_id: str, missing: Iterable[str], zones: Iterable[str]
 ) -> Problem:
+    """Build the problem of `missing` zones requested by a pool, with the `zones` of the site."""
     zone_text = ", ".join(f'"{zone}"' for zone in zones) or "none"
     names = ", ".join(f'"{zone}"' for zone in missing)
     return Problem(

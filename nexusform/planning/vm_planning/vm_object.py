@@ -393,7 +393,7 @@ def record_vm_placements(
     the plan, `present` all VMs afterwards, `serial` that of the state after apply.
     """
     unchanged_names = set(present) - {name for name, _ in placed_vms}
-    entries: list[list[Any]] = []
+    entries: list[list[Any]] = []  # serial of the state, trigger, names of the VMs placed then
     for prior_serial, trigger, names in _read_placed_entries(prior):
         remaining_names = [name for name in names if name in unchanged_names]
         if remaining_names:
@@ -407,9 +407,9 @@ def record_vm_placements(
 
 def record_previous_machines(
     note: Mapping[str, Any] | None,
-    left_machines: Mapping[str, str],
-    placed_names: Collection[str],
-    present: Collection[str],
+    left_machines: Mapping[str, str],  # by name of the VM
+    placed_names: Collection[str],  # of the VMs placed by this plan
+    present: Collection[str],  # names of all VMs after it
 ) -> dict[str, Any] | None:
     """Return the note with the machines left by VMs: those of this plan, and earlier ones of VMs not placed again."""
     earlier_machines = {

@@ -157,13 +157,13 @@ class _VmPlanner:
     # --- existing VMs and their actions ---
 
     def iterate_prior_instances(self, waiting_blocks: Iterable[ResourceBlock]) -> Iterator[Instance]:
-        """Yield the prior instances of blocks waiting for pass two."""
+        """Yield the instances in state of blocks waiting for pass two: their arguments depend on placements."""
         for block in waiting_blocks:
             for address in self.blocks.prior.by_block.get(block.address, ()):
                 yield self.blocks.build_unchanged(address)
 
     def add_prior_vms(self, instances: Iterable[Instance]) -> None:
-        """Reserve the capacity of all prior VMs, then of unmanaged VMs."""
+        """Build the VMs of the instances, and reserve the capacity of those in state, then of VMs managed elsewhere."""
         for instance in instances:
             recorded = self.blocks.prior.get_recorded_object(instance.address)
             self.objects[instance.address] = vm_placement_steps.build_vm_object(instance, self.context, recorded)
@@ -173,7 +173,7 @@ class _VmPlanner:
 
     def decide_actions(self, instances: Sequence[Instance], evaluation: Evaluation) -> None:
         """Decide the actions on the VMs of all instances; a pool with its own resource follows its cluster."""
-        self.context.hints.add_objects(self.objects.values())
+        self.context.hints.add_objects(self.objects.values())  # possible targets of placement hints
         clusters = [
             instance for instance in instances if instance.type.kind is PlanningKind.CLUSTER and not instance.is_removed
         ]
@@ -181,7 +181,7 @@ class _VmPlanner:
             attributes = cluster.argument_values
             if attributes is not None and not cluster.is_invalid:
                 self.context.current_context.clusters[cluster.type.build_id(attributes)] = attributes
-        followers: list[tuple[VmObject, VmDemand]] = []
+        followers: list[tuple[VmObject, VmDemand]] = []  # pools in resources of their own
         for vms in self._list_vm_objects(instances):
             demand, problems = compute_demand(vms, self.context)
             if demand is not None:
@@ -200,7 +200,7 @@ class _VmPlanner:
         for vms, demand in followers:
             instance = vms.instance
             if demand.parent_id in replaced_ids and instance.prior is not None and instance.block is not None:
-                instance.forced_reason = REPLACED_WITH_HOST
+                instance.forced_reason = REPLACED_WITH_HOST  # deleted with its cluster, and created again
             self._decide_object_actions(vms, demand, evaluation)
         self.diagnostics += check_system_pools(self._list_vm_objects(instances))
 
@@ -225,9 +225,9 @@ class _VmPlanner:
         objects = self._list_vm_objects(instances)
         for vms in objects:
             vm_placement_steps.release_vm_capacity(vms)
-        self.context.start_recording()
+        self.context.start_recording()  # the placements are repeated with samples
         objects_to_place = [vms for vms in objects if vms.request.actions.recreations]
-        objects_to_place.sort(key=lambda vms: vms.instance.prior_creation)
+        objects_to_place.sort(key=lambda vms: vms.instance.prior_creation)  # oldest first
         for vms in objects_to_place:
             vm_placement_steps.restore_vm_locations(vms)
         for vms in objects_to_place:
@@ -236,13 +236,13 @@ class _VmPlanner:
             self.context.hints.add_objects([vms])
 
     def _update_hint_targets(self, vms: VmObject) -> None:
-        """Compute the demand of an object with hints again, with the current locations of their targets."""
+        """Compute the demand of an object with hints again, with the current locations of the VMs named by hints."""
         instance, family = vms.instance, vms.instance.type.vms
         arguments = get_mapping(instance.config)
         has_hints = any(pool.hints for pool in vms.pools) or "placement_hint" in arguments
         if has_hints and family is not None:
             demand, _ = family.build_demand(arguments, self.context.current_context, instance.address)
-            vms.request = replace(vms.request, demand=demand or vms.request.demand)
+            vms.request = replace(vms.request, demand=demand or vms.request.demand)  # None: invalid, reported before
 
     # --- pass two: new VMs ---
 
@@ -308,7 +308,7 @@ class _VmPlanner:
         """Return the computed attributes with the placements; none for unchanged objects (they keep the state's)."""
         instance, family = vms.instance, vms.instance.type.vms
         if instance.is_invalid or vms.request.demand is None or family is None or instance.config is None:
-            return {}
+            return {}  # nothing can be computed
         # The prior computed attributes; none for a new or replaced object.
         before = instance.before
         is_changed = before is None or _has_changed_argument(instance.type.schema, instance.config, before)
@@ -338,7 +338,7 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], Resourc
     configured_blocks = {block.address: block for block in blocks.order.blocks}
     destroyed = _select_instances_to_destroy(blocks.selection, blocks.prior)
     for address in sorted(blocks.prior.instances, key=compute_address_order):
-        if address.type not in blocks.request.registries.resource_types:
+        if address.type not in blocks.request.registries.resource_types:  # an unknown type
             continue
         block = configured_blocks.get(address.config_address)
         if address in destroyed:
@@ -350,7 +350,7 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], Resourc
         remaining_context = replace(context, sites=_build_remaining_sites(blocks))
     objects: dict[Address, VmObject] = {}
     for address, instance in blocks.instances.items():
-        if instance.type.vms is None or instance.prior is None:
+        if instance.type.vms is None or instance.prior is None:  # a type without VMs, or only deposed objects
             continue
         vms = objects[address] = vm_placement_steps.build_vm_object(instance, context)
         if vms.is_removed:
@@ -366,7 +366,8 @@ def _build_remaining_sites(blocks: BlockPlanner) -> Mapping[str, SitePlan]:
         (instance.address, instance.before) for instance in blocks.instances.values() if not instance.is_removed
     ]
     objects = [(address, attributes) for address, attributes in remaining if attributes is not None]
-    return build_sites(build_inventory(objects, blocks.request.registries.resource_types))[0]
+    sites, _ = build_sites(build_inventory(objects, blocks.request.registries.resource_types))
+    return sites
 
 
 def _select_instances_to_destroy(selection: Selection, prior: PriorState) -> AbstractSet[Address]:
@@ -408,8 +409,8 @@ def _collect_with_transitive_dependencies(remaining: Iterable[Address], prior: P
 def _may_depend_on_object(address: Address, dependency: Address) -> bool:
     """Return whether one object may depend on the other: not if they are in two instances of the same module call."""
     for step, other_step in zip(address.module, dependency.module, strict=False):
-        if step.name != other_step.name:
+        if step.name != other_step.name:  # in different module calls
             return True
-        if step.key != other_step.key:
+        if step.key != other_step.key:  # in two instances of one call
             return False
     return True

@@ -71,7 +71,7 @@ def _reserve_vm_capacity(vms: VmObject, key: VmKey, site: SitePlan, name: VmName
 
 
 def _find_moved_vms(existing: Mapping[VmKey, PlacedVm], recorded: Iterable[PlacedVm]) -> dict[VmKey, Placement]:
-    """Return the recorded placements of VMs observed on another machine."""
+    """Return the recorded (former) placements of VMs now observed on another machine."""
     moved = {}
     for vm in recorded:
         observed = existing.get((vm.pool, vm.number))
@@ -140,7 +140,7 @@ def _update_vfs_of_unchanged_vms(vms: VmObject) -> None:
 def _find_common_trigger(vms: VmObject) -> str:
     """Return the trigger for every VM of the instance, "" for individual triggers."""
     if vms.is_removed:
-        is_separate_pool = vms.prior.demand is not None and vms.prior.demand.parent_id
+        is_separate_pool = vms.prior.demand is not None and vms.prior.demand.parent_id  # a resource of its own
         return "pool_removed" if is_separate_pool else "cluster_removed"
     if vms.instance.is_replaced:
         return "requested" if vms.instance.decision.reason == "replace_by_request" else "cluster_replaced"
@@ -148,10 +148,10 @@ def _find_common_trigger(vms: VmObject) -> str:
 
 
 def release_vm_capacity(vms: VmObject) -> None:
-    """Free the capacity of all removed or re-created VMs. VMs under create_before_destroy keep it until their
-    successors exist, rolling ones until their batch.
+    """Free the capacity of all removed or re-created VMs. VMs under create_before_destroy keep it until the new VMs
+    exist, those of a Kubernetes upgrade (rolling) until their object is updated.
     """
-    if vms.keeps_old_vms:
+    if vms.keeps_old_vms:  # under create_before_destroy
         return
     for key in [*vms.request.actions.removals, *vms.request.actions.recreations]:
         if vms.is_released_early(key):
@@ -300,7 +300,7 @@ def build_group_hints(vms: VmObject, pool: PoolDemand) -> list[Hint]:
     hints = []
     for group in pool.groups:
         placements = [vm.placement for vm in vms.placements.vms.values() if vm.pool in group.pools]
-        if placements and group.scope != "site":
+        if placements and group.scope != "site":  # all VMs of an object are on one site anyway
             # Near any VM of the group, or away from locations with the maximum of its VMs.
             threshold = 1 if group.is_affinity else group.max_vms
             machines = Counter(placement.machine for placement in placements)

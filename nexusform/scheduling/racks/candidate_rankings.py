@@ -194,7 +194,7 @@ class CandidateQueue:
         """Return the tied items for the next VM (the lowest key), as a live list; empty if none remains."""
         own_heap, entries = self._own, self._entries
         while not self.front:
-            # Without an own key lower than that of the next neutral group, take that group.
+            # Neutral: with keys as if its cluster had no VMs. Take the next neutral group unless an own key is lower.
             if self._next < len(entries) and (not own_heap or entries[self._next] <= own_heap[0] | INDEX_MASK):
                 self._take_neutral_group()
             elif own_heap:

@@ -53,17 +53,17 @@ def prepare_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) 
 
 
 def prepare_packed_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) -> PackedSortKeys:
-    """Open the keys for a demand and pack them into one whole number: numbers compare like the keys."""
+    """Build the figures of each key for a demand and pack them into one whole number: numbers compare like the keys."""
     columns: list[Figures] = []
     shifts: list[int] = []  # how far each figure moves up for the next one
-    active_keys = 0
+    active_keys = 0  # bits, the lowest for the last key
     dependence = KeyDependence.NONE
     for key in keys:
         figures = key.build_figures(usage, demand)
         active_keys <<= 1
         if shifts:
             shifts[-1] += key.bits
-        if figures is not None and figures is not NO_COUNTS:  # not 0 everywhere
+        if figures is not None and figures is not NO_COUNTS:  # others are 0 everywhere: only their bits count
             active_keys |= 1
             columns.append(figures)
             shifts.append(0)
@@ -103,16 +103,16 @@ def prepare_filters(ledger: Ledger, usage: Usage, demand: Demand) -> list[OpenFi
     """Return the demand and count filters for this demand, each with its check, in profile order. Filters without an
     effect on the demand are left out.
     """
-    opened_filters: list[OpenFilter] = []
+    active_filters: list[OpenFilter] = []
     for rule in ledger.site.demand_filters:
         if isinstance(rule, DemandFilter):
-            if rule.select_input(demand) is not None:
-                opened_filters.append((rule, rule.build_check(usage.layout, demand)))
-        else:
+            if rule.select_input(demand) is not None:  # such as its zones
+                active_filters.append((rule, rule.build_check(usage.layout, demand)))
+        else:  # a count filter depends on other VMs, too
             find_rejection = rule.build_check(usage, demand)
             if find_rejection is not None:
-                opened_filters.append((rule, find_rejection))
-    return opened_filters
+                active_filters.append((rule, find_rejection))
+    return active_filters
 
 
 def is_rack_selection(rule: Filter) -> bool:
@@ -292,7 +292,7 @@ def weigh_machines(ledger: Ledger, demand: Demand, machines: Sequence[int]) -> d
 
 def select_heaviest_machines(ledger: Ledger, demand: Demand, machines: Iterable[int]) -> list[int]:
     """Return the tied machines by number: the heaviest ones, as many as `subset_size` of the profile, and any others of
-    the same weight as the last of these.
+    the same weight as the last of these; [] without machines.
     """
     weights = weigh_machines(ledger, demand, list(machines))
     ranked = sorted(weights.values(), reverse=True)

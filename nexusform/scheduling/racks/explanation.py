@@ -177,7 +177,7 @@ _Ranking = tuple[tuple["RankedCandidate", ...], tuple["RankedCandidate", ...]]
 
 
 def _rank_by_keys(ledger: Ledger, demand: Demand, candidates: list[int], spread: RackSpread, seed: int) -> _Ranking:
-    """Rank the racks, and the machines of the best one."""
+    """Return the racks of the candidate machines, and those of the best rack, each ranked from best to worst."""
     site = ledger.site
     usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
     rack_numbers = dict.fromkeys(site.rack_by_machine[machine] for machine in candidates)
@@ -294,7 +294,7 @@ class _FigureCache:
 
 
 def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], list[int]]:
-    """Return the machines with capacity for the VM in some split of unknown cells, and those with it in all splits."""
+    """Return the machines with capacity for the VM in some layout of unknown cells, and those with it in all."""
     passing = list(range(len(ledger.site.machines)))
     for rule, find_rejection in demand_rules.list_rejecting_checks(ledger, demand):
         # Capacities of unknown cells are counted over all splits below.
@@ -327,7 +327,7 @@ def _apply_filters(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[Fil
     unknown_cells = _PossibleCapacities(ledger)
     before = Interval(len(passing), len(passing))
     for rule, find_rejection in demand_rules.build_machine_checks(ledger, demand):
-        if find_rejection is not None:
+        if find_rejection is not None:  # the filter applies to this demand
             reasons = {machine: find_rejection(machine) for machine in passing}
             rejections += [
                 Rejection(machines[machine].name, rule.name, reason)
@@ -361,7 +361,7 @@ class _PossibleCapacities:
         self._remaining = {machine: list(capacities) for machine, capacities in self._all.items()}
 
     def apply_filter(self, rule: Filter, find_rejection: RejectionCheck, demand: Demand) -> None:
-        """Apply one more filter: a capacity filter to each possible capacity, another one to the machine."""
+        """Apply one more filter: to each possible capacity of a machine, or to the machine. Rejected ones keep []."""
         check_capacity = rule.build_check(demand.sku) if isinstance(rule, CapacityFilter) else None
         for machine, capacities in self._remaining.items():
             if check_capacity is not None:
@@ -374,7 +374,7 @@ class _PossibleCapacities:
                 self._remaining[machine] = []
 
     def count_remaining(self, sampled: Iterable[int]) -> Interval:
-        """Count the remaining machines over all splits; `sampled` are those remaining in the chosen split."""
+        """Count the remaining machines over all NUMA layouts; `sampled` are those remaining in the assumed one."""
         with_known_cells = sum(machine not in self._all for machine in sampled)
         # Of the machines with unknown cells, some remain in all splits, more in at least one.
         certain = sum(len(capacities) == len(self._all[machine]) for machine, capacities in self._remaining.items())

@@ -123,7 +123,7 @@ class Ledger:
             self._starts = [*self._starts, self._first]
             self._first += len(self.records)
             self.records, self.numbers = [], []
-        self._own = set()
+        self._own = set()  # from now on both copy counts before a change
         ledger = Ledger.__new__(Ledger)
         ledger.site = self.site
         ledger.capacities = self.capacities.copy()
@@ -144,7 +144,7 @@ class Ledger:
         return ledger
 
     def get_cluster_counts(self, owner: str) -> OwnerVmCounts:
-        """Return the cluster's counts, safe to write."""
+        """Return the cluster's counts to change: a copy if they were shared with another ledger."""
         tally = self.clusters.get(owner)
         if tally is None or id(tally) not in self._own:
             tally = self.clusters[owner] = tally.copy() if tally else OwnerVmCounts.create_empty()
@@ -152,7 +152,7 @@ class Ledger:
         return tally
 
     def get_pool_counts(self, owner: str, pool: str) -> OwnerVmCounts:
-        """Return the pool's counts, safe to write."""
+        """Return the pool's counts to change: a copy if they were shared with another ledger."""
         key = (owner, pool)
         tally = self.pools.get(key)
         if tally is None or id(tally) not in self._own:
@@ -182,8 +182,8 @@ class Ledger:
         return self._first + len(self.records) - 1
 
     def write_without_cells(self, packed: int, number: int | str) -> int:
-        """Record a counted VM on a machine with a chosen split, and return its handle. On a real site its cells would
-        be unknown too, so it is recorded without them; the assumed cells hold its capacity.
+        """Record a counted VM on a machine with an assumed layout, and return its handle. On a real site its cells are
+        unknown too, so it is recorded without them; the assumed cells hold its capacity.
         """
         cells = packed & CELLS_MASK
         handle = self.write(packed - cells + UNKNOWN_CELLS, number)
@@ -214,7 +214,7 @@ class Ledger:
         return self.write_without_cells(base | record.machine << CELLS_BITS | record.cells, record.number)
 
     def _mark_cells_unknown(self, machine: int, handle: int, shape: int, cells: tuple[int, ...]) -> None:
-        """Add a VM, already counted in the split's capacity, to those in unknown cells: only its disk is known."""
+        """Add a VM, already counted in the assumed layout, to those in unknown cells: only its disk is known."""
         unknown_vms = self.unknown_cells[machine]
         disk = self.site.shapes[shape].share._replace(cells=0, cpus=0, memory=0, vfs=0)
         unknown_vms.known_capacity = self.site.capacity_table.apply_share(unknown_vms.known_capacity, disk, (), -1)
@@ -231,14 +231,14 @@ class Ledger:
             self._removed.add(handle)
         self.count(record, -1)
         if record.cells == UNKNOWN_CELLS:
-            # Release the cells assumed by the chosen split.
+            # Release the cells assumed by the chosen split (possible assignment of such VMs to NUMA cells).
             site, machine = self.site, record.machine
             unknown_vms = self.unknown_cells[machine]
             del unknown_vms.shapes[handle]
             if not unknown_vms.shapes:  # the last one
                 self.capacities[machine] = unknown_vms.known_capacity
                 del self.unknown_cells[machine]
-            elif unknown_vms.cells is None:  # now there may be a split
+            elif unknown_vms.cells is None:  # there was no possible split; now there may be one
                 unknown_vms.is_stale = True
             else:
                 share = site.shapes[record.shape].share.cells_share
@@ -253,7 +253,7 @@ class Ledger:
         return self.site.find_splits(unknown_vms.known_capacity, shares)
 
     def choose_cell_splits(self, choice: SplitChoice) -> list[int]:
-        """Choose a split for every machine with an outdated one, set its capacity, and return these machines."""
+        """Choose a split (assumed NUMA layout) for every machine with a stale one, and its capacity; return these."""
         stale = [machine for machine, unknown_vms in self.unknown_cells.items() if unknown_vms.is_stale]
         for machine in stale:
             site, unknown_vms = self.site, self.unknown_cells[machine]
@@ -301,12 +301,12 @@ class Ledger:
         self.unknown_cells.clear()
 
     def invalidate_splits(self) -> None:
-        """Mark the split of every machine with unknown cells as stale."""
+        """Mark the split (assumed NUMA layout) of every machine with unknown cells as stale."""
         for unknown_vms in self.unknown_cells.values():
             unknown_vms.is_stale = True
 
     def count(self, record: VmRecord, sign: int) -> None:
-        """Add one VM to every count, or remove it."""
+        """Add one VM to every count (`sign` 1), or remove it (`sign` -1)."""
         site, machine = self.site, record.machine
         key, shape = site.pools[record.pool], site.shapes[record.shape]
         rack = site.rack_by_machine[machine]
@@ -317,8 +317,8 @@ class Ledger:
             unknown_vms.known_capacity = site.capacity_table.apply_share(
                 unknown_vms.known_capacity, shape.share, cells, -sign
             )
-            unknown_vms.is_stale |= unknown_vms.cells is None  # now there may be a split, or none any more
-        self.machine_vms[machine] = self.machine_vms.get(machine, 0) + sign
+            unknown_vms.is_stale |= unknown_vms.cells is None  # now a NUMA layout may be possible, or none any more
+        self.machine_vms[machine] += sign
         self.memory[machine] += sign * shape.memory
         self.rack_memory[rack] += sign * shape.memory
         self.rack_vms[rack] += sign
@@ -349,7 +349,7 @@ class Ledger:
 
     def list_vms(self) -> Iterator[tuple[int, VmRecord]]:
         """Yield every VM with its handle, in the order of addition."""
-        layers = [*self._layers, (self.records, self.numbers)]
+        layers = [*self._layers, (self.records, self.numbers)]  # those shared with copies, then its own
         for start, (records, numbers) in zip([*self._starts, self._first], layers, strict=True):
             for index, packed in enumerate(records):
                 if packed != REMOVED and start + index not in self._removed:

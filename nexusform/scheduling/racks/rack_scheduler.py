@@ -80,7 +80,7 @@ class RackScheduler:
         self.tied_machines: dict[tuple[str, str], set[int]] | None = None
 
     def copy(self, sample: int | None = None, split_choice: SplitChoice | None = None) -> RackScheduler:
-        """Return an independent copy of the scheduler, with the number of a sample or another split if given."""
+        """Return an independent copy, with the number of a sample or another choice of NUMA layouts if given."""
         self._close_session()
         ledger = self._ledger.copy()
         if split_choice is not None and split_choice != self.split_choice:
@@ -114,8 +114,8 @@ class RackScheduler:
         return self.try_place(demand) or self._find_shortage(demand)
 
     def try_place(self, demand: Demand) -> tuple[int, Placement] | None:
-        """Place one more VM, as `place`, but return None without reasons if no machine fits. Successive VMs of a pool
-        share a session, if their rules permit it.
+        """Place one more VM and return its handle and placement, like `place`; None without reasons if no machine fits.
+        Successive VMs of a pool share a session (with rankings of the machines), if their rules permit it.
         """
         session = self._session
         if session is None or not session.is_for_session(demand):
@@ -131,18 +131,18 @@ class RackScheduler:
                     is_sample=self.is_sample,
                     tied_for_pool=self._get_tied_machines(demand),
                 )
-                if record is None:
+                if record is None:  # no machine fits
                     return None
-                self._ledger.new_vms[record.machine] = self._ledger.new_vms.get(record.machine, 0) + 1
-                if record.machine not in self._ledger.unknown_cells:
+                self._ledger.new_vms[record.machine] += 1
+                if record.machine not in self._ledger.unknown_cells:  # all cells are known
                     return self._add(record), self._site.get_placement(record.machine, record.cells)
-                # In an assumed split the cells of the new VM are assumed, too.
+                # In an assumed NUMA layout the cells of the new VM are assumed, too.
                 handle = self._ledger.add_sampled(record)
                 self._queues.mark_machine_changed(record.machine, capacity_freed=False)
                 return handle, self._site.get_placement(record.machine, UNKNOWN_CELLS)
         number = demand.vm.number
-        packed = session.place(number)
-        if packed == NOWHERE:
+        packed = session.place(number)  # pool, SKU, machine and cells in one whole number
+        if packed == NOWHERE:  # no machine fits
             return None
         machine = packed >> CELLS_BITS & MACHINE_MASK
         if machine in self._ledger.unknown_cells:
@@ -168,8 +168,8 @@ class RackScheduler:
         return tuple(sorted(cells[: sku.numa_cells]))
 
     def count_free_slots(self, demand: Demand, known_counts: dict[Hashable, Interval] | None = None) -> Interval:
-        """Count how many more such VMs fit on the site alone, over all splits of unknown cells. `known_counts` has the
-        counts of earlier calls: valid as long as no VM is added or removed.
+        """Count how many more such VMs fit on the site alone, at least and at most over all layouts of VMs in unknown
+        cells. `known_counts` has the counts of earlier calls: valid as long as no VM is added or removed.
         """
         self._choose_missing_splits()
         key = self._build_count_key(demand)
@@ -264,7 +264,7 @@ class RackScheduler:
         return explain_placement(self._ledger, demand, self.spread, self.seed)
 
     def find_best_machines(self, demand: Demand) -> TiedMachines:
-        """Return the machines tied for this VM (only the random choice decides), for any split of unknown cells."""
+        """Return the machines tied for this VM (only the random choice decides), in some and in all NUMA layouts."""
         return self.rank_machines(demand).find_best_excluding()
 
     def rank_machines(self, demand: Demand) -> MachineRanking:
@@ -308,7 +308,7 @@ class RackScheduler:
         return tuple(self.machines[machine].name for machine in sorted(self._ledger.unknown_cells))
 
     def should_always_fit(self, machine: str, sku: VmSku, added_skus: Sequence[VmSku]) -> bool:
-        """Check whether a VM fits on a machine with unknown cells in every split, beside these further VMs."""
+        """Check whether a VM fits on a machine with unknown cells in every NUMA layout, beside these further VMs."""
         site, unknown_vms = self._site, self._ledger.unknown_cells[self._site.machine_index[machine]]
         shares = [site.shapes[shape].share for shape in unknown_vms.shapes.values()]
         shares += [site.get_shape(added_sku).share for added_sku in added_skus]
@@ -316,12 +316,12 @@ class RackScheduler:
         return splits.count(site.get_shape(sku)).minimum > 0
 
     def has_no_fitting_split(self, machine: str, sku: VmSku) -> bool:
-        """Check whether a VM fits on a machine with unknown cells in no split now."""
+        """Check whether a VM fits on a machine with unknown cells in no NUMA layout now."""
         split_capacities = self._ledger.find_split_capacities(self._site.machine_index[machine])
         return split_capacities.count(self._site.get_shape(sku)).maximum == 0
 
     def list_overfull_machines(self) -> tuple[str, ...]:
-        """Return the machines with unknown cells without any split: their VMs cannot fit, and they count as full."""
+        """Return the machines with unknown cells without a possible NUMA layout of their VMs: they count as full."""
         split_capacities = {
             machine: self._ledger.find_split_capacities(machine) for machine in sorted(self._ledger.unknown_cells)
         }
@@ -356,13 +356,11 @@ class RackScheduler:
         return self._ledger.build_vm(handle, self._ledger.get_record(handle))
 
     def list_sampled_vms(self) -> Iterator[ScheduledVm]:
-        """Yield every VM, those in unknown cells with cells of the chosen split; without cells if there is no split."""
+        """Yield every VM, those in unknown cells with assumed cells; without cells if no NUMA layout is possible."""
         self._choose_missing_splits()
         for vm in self.list_vms():
             unknown_vms = self._ledger.unknown_cells.get(self._site.machine_index[vm.placement.machine])
-            cells = (
-                unknown_vms.cells.get(vm.handle) if unknown_vms is not None and unknown_vms.cells is not None else None
-            )
+            cells = unknown_vms.cells.get(vm.handle) if unknown_vms is not None and unknown_vms.cells else None
             yield vm if cells is None else replace(vm, placement=replace(vm.placement, cells=cells))
 
     def list_vms(self) -> Iterator[ScheduledVm]:

@@ -102,7 +102,7 @@ class PoolPlacementSession:
         return (
             demand.sku is self.sku
             and (demand.constraints is self.constraints or demand.constraints == self.constraints)
-            and demand.last_resort is None
+            and demand.last_resort is None  # sessions support no exceptions
             and vm.owner == session_vm.owner
             and vm.pool == session_vm.pool
             and vm.cluster == session_vm.cluster
@@ -192,7 +192,7 @@ class PoolPlacementSession:
 
 
 def _build_machine_selection(capacities: list[int], steps: CapacitySteps, passes: Passes | None) -> Passing:
-    """Build a function to select the machines with capacity for the SKU and not rejected by another filter."""
+    """Build a function to select the machines with capacity and accepted by other filters, from packed sort keys."""
     if passes is None:
         return lambda entries: [
             machine for entry in entries if steps[capacities[machine := entry & INDEX_MASK]] is not None
@@ -203,7 +203,7 @@ def _build_machine_selection(capacities: list[int], steps: CapacitySteps, passes
 
 
 def _build_rack_selection(full_racks: set[int], passes: Passes | None) -> Passing:
-    """Build a function to select the racks not known to be full and not rejected by a filter."""
+    """Build a function to select the racks not known to be full and accepted by filters, from packed sort keys."""
     if passes is None:
         return lambda entries: [rack for entry in entries if (rack := entry & INDEX_MASK) not in full_racks]
     return lambda entries: [

@@ -73,7 +73,7 @@ def rank_cells(share: Share, capacity: FreeCapacity) -> list[int]:
     if share.vfs:
         # If no cell has them, rank all: the filter "vfs" rejects the machine, not this ranking.
         fitting = cell_rules.select_cells_with_vfs(share, capacity, fitting) or fitting
-    if len(fitting) == 1:
+    if len(fitting) == 1:  # nothing to rank
         return fitting
     return sorted(fitting, key=lambda cell: (*(key(capacity, cell) for key in profiles.CELL_KEYS), cell))
 
@@ -100,7 +100,7 @@ class SplitCapacities:
         ]
 
     def _get_capacity_number(self, cells: FreeCells, vfs: tuple[int, ...]) -> int:
-        """Return the capacity number of a split, with these VFs in each cell."""
+        """Return the capacity number of a split (possible NUMA layout), with these VFs in each cell."""
         capacity = self._table.get_free_capacity(self._known_capacity)
         cpus, memory = tuple(cpus for cpus, _ in cells), tuple(memory for _, memory in cells)
         return self._table.add(capacity._replace(cpus=cpus, memory=memory, vfs=vfs))
@@ -113,14 +113,14 @@ class SplitCapacities:
         return number
 
     def list_possible(self) -> list[int]:
-        """Return the possible capacities; without a split a full one, with too many the bounds: full and empty."""
+        """Return the capacities of all possible NUMA layouts; full if there is none, full and empty if too many."""
         if self.capacities:
             return self.capacities
         full = self._table.get_full_capacity_number(self._known_capacity)
         return [full] if self.splits.is_known else [full, self._known_capacity]
 
     def count(self, shape: VmShape) -> Interval:
-        """Count how many VMs of a SKU fit, at least and at most, over all splits."""
+        """Count how many VMs of a SKU fit, at least and at most, over all splits (possible NUMA layouts)."""
         from nexusform.scheduling.racks.uncertainty.splits import compute_bounds
 
         if self.capacities:
@@ -146,7 +146,7 @@ class SplitCapacities:
         )
 
     def _count_maximum(self, cells: FreeCells, shapes: Sequence[VmShape]) -> tuple[int, ...]:
-        """Count how many VMs of each SKU fit alone in a split, with the better case of its VFs."""
+        """Count how many VMs of each SKU fit alone in a split (NUMA layout), with the better case of its VFs."""
         capacities = [self._get_capacity_number(cells, vfs) for vfs in self._free_vfs]
         return tuple(max(shape.steps.count(capacity) for capacity in capacities) for shape in shapes)
 
@@ -190,18 +190,18 @@ class SiteTables(NumberedSite):
         super().__init__(machines)
         self.profile = profile or profiles.NEXUS
         self.demand_filters = [rule for rule in self.profile.filters if isinstance(rule, DemandFilter | CountFilter)]
-        self.is_open = [_is_machine_open(machine, self.profile) for machine in self.machines]
+        self.is_open = [_is_machine_open(machine, self.profile) for machine in self.machines]  # to new VMs
         self.open_machines_by_rack = [list(filter(self.is_open.__getitem__, rack)) for rack in self.machines_by_rack]
         self.capacity_table = CapacityTable()
         self.start_capacities = [self.capacity_table.add_machine(machine) for machine in self.machines]
-        self.shapes: list[VmShape] = []
+        self.shapes: list[VmShape] = []  # one per SKU, by number
         self.pools: list[PoolKey] = []
         self._pool_ids: dict[PoolKey, int] = {}
         self._shape_by_sku: dict[VmSku, VmShape] = {}
-        # By identity, because hashing a SKU costs as much as placing a VM. The entry holds the SKU to keep
-        # the id valid.
+        # By identity: hashing a SKU costs as much as placing a VM. The entry holds the SKU to keep the id valid.
         self._shape_by_id: dict[int, tuple[VmSku, VmShape]] = {}
         self._placements: dict[int, Placement] = {}
+        # By free capacity (its number) and the shares of the VMs in unknown cells.
         self._split_capacities: dict[tuple[int, tuple[Share, ...]], SplitCapacities] = {}
 
     def get_shape(self, sku: VmSku) -> VmShape:

@@ -222,7 +222,7 @@ def _build_observer(
         """Approve the wave named by -wave; ask the user about others, if a terminal allows it."""
         if arguments.wave == wave.name:
             return True
-        if not is_input_allowed(arguments.input) or arguments.as_json or not sys.stdin.isatty():
+        if not is_input_allowed(arguments.input) or arguments.as_json or not sys.stdin.isatty():  # nobody to ask
             return False
         question = f'Do you want to apply the wave "{wave.name}" ({format_count(count, "site")})?'
         return screen.prompt_user(question, "  Only 'yes' will be accepted to approve.") == "yes"
@@ -249,7 +249,7 @@ def _build_result_without_task(job: _ApplyJob, site: PlannedSite) -> SiteResult:
     """Return the result of a site without a task in this run: from an earlier run, or skipped."""
     if not job.progress.is_finished(site.wave):
         return SiteResult(site.name, SiteStatus.SKIPPED, "Its wave was not started.")
-    if site.result.status is SiteStatus.PLANNED:
+    if site.result.status is SiteStatus.PLANNED:  # an earlier run applied it
         return replace(site.result, status=SiteStatus.APPLIED)
     return site.result  # unchanged or rejected
 

@@ -125,7 +125,9 @@ def plan(arguments: PlanArguments) -> int:
 
 
 def _replace_older_plan_file(arguments: PlanArguments) -> list[Diagnostic]:
-    """Check the path of the plan, and make an older plan there unusable until the new one. Raises UsageError."""
+    """Check the path of the plan, and make an older plan there unusable until the new one; return the problems, or [].
+    Raises UsageError.
+    """
     if arguments.sign and not arguments.out:
         raise click.UsageError("-sign needs a saved plan: add -out=FILE.")
     if not arguments.out:
@@ -200,7 +202,7 @@ def _plan_sites_on_engine(
 
 
 def _print_next_steps(result: FleetPlanningResult, screen: Screen, out: str) -> None:
-    """Print the plan's file, the next command and the approved digest."""
+    """Print the plan's file and the next command, or the way to save a plan with changes, and the approved digest."""
     if out and not has_errors(result.diagnostics):
         screen.print_text(f"Saved the plan to: {out}   (nexusform sites apply {out})")
     elif result.plan.select_by_status(SiteStatus.PLANNED) and not out:

@@ -102,7 +102,7 @@ class SiteTargetFlags(Struct, frozen=True, kw_only=True):
 def check_engine_name(name: str) -> None:
     """Check the engine name before anything is read. Raises TaskEngineError."""
     scheme = name.partition("://")[0]
-    if name == PROCESSES:
+    if name == PROCESSES:  # local processes need no library
         return
     if scheme not in ("dask", "tcp", "tls"):
         raise TaskEngineError(

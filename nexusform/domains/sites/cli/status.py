@@ -102,7 +102,7 @@ def unlock(arguments: UnlockArguments) -> int:
             others = f" Hosts with locks: {format_list(hosts)}." if hosts else ""
             screen.print_error(f'No site is locked by the host "{arguments.host}".{others}')
             return 1
-        if not arguments.force and not _confirm_unlock(arguments.host, len(selected), screen):
+        if not arguments.force and not _confirm_unlock(arguments.host, len(selected), screen):  # the reason was printed
             return 1
         results = release_locks(engine, fleet, selected, arguments.host)
         return max(_print_released_locks(results, arguments.host, screen), int(bool(unreadable)))
@@ -123,12 +123,12 @@ def _confirm_unlock(host: str, count: int, screen: Screen) -> bool:
 
 
 def _print_released_locks(results: list[SiteResult], host: str, screen: Screen) -> int:
-    """Print the released and the remaining locks; return the exit code."""
+    """Print the released and the remaining locks; return 1 if some remain or cannot be read, else 0."""
     released = select_results(results, SiteStatus.APPLIED)
     screen.print_text(f"Released {format_count(len(released), 'lock')} of {host}.")
     remaining = ""
     for result in select_results(results, SiteStatus.SKIPPED):
-        if result.lock is not None:
+        if result.lock is not None:  # None: the site has no lock
             reason = "its apply has started" if result.lock.has_started else "its process is running on this machine"
             remaining += f"\n  {result.site}: {reason}\n    {result.lock.unlock_command}"
     if remaining:

@@ -108,11 +108,11 @@ class DaskTaskEngine:
         except (OSError, ValueError) as problem:
             raise TaskEngineError(f"The scheduler at {address} does not answer: {problem}.") from None
         self._address = address
-        self._homes: dict[str, str] = {}
+        self._homes: dict[str, str] = {}  # by site: the worker with its lock
         self._last_heartbeat = monotonic()
         self._task_counter = 0
         self._finished: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._thread_count, self._counted_at = 1, 0.0
+        self._thread_count, self._counted_at = 1, 0.0  # of all workers, at a time
 
     @property
     def parallelism(self) -> int:
@@ -198,7 +198,7 @@ class DaskTaskEngine:
         if result.is_locked and task.kind is SiteTaskKind.PREPARE:
             self._homes[task.site] = address  # the worker with the lock
         else:
-            self._homes.pop(task.site, None)
+            self._homes.pop(task.site, None)  # no worker has its lock
         on_result(task, result)
 
     def _watch_cluster(self, last_progress: float, running: dict[str, _SubmittedTask]) -> float:

@@ -31,7 +31,7 @@ def send_message(stream: IO[bytes], message: bytes) -> None:
 
 
 def receive_message(stream: IO[bytes]) -> bytes | None:
-    """Receive one message from a buffered stream, None at the end."""
+    """Receive one message from a buffered stream; None at its end, even amid a message."""
     head = stream.read(LENGTH.size)
     if len(head) < LENGTH.size:
         return None

@@ -126,7 +126,7 @@ class LocalTaskEngine:
         if result.is_locked and task.kind is SiteTaskKind.PREPARE:
             self._homes[task.site] = number  # the worker with the lock
         else:
-            self._homes.pop(task.site, None)
+            self._homes.pop(task.site, None)  # no worker has its lock
         batch.on_result(task, result)
 
     def _replace_worker(self, number: int, task: Task, batch: _Batch) -> None:

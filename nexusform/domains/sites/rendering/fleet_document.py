@@ -78,7 +78,7 @@ def build_fleet_sarif(plan: FleetPlan) -> dict[str, Any]:
         for site_diagnostic in site.result.diagnostics:
             is_error = site_diagnostic.severity == Severity.ERROR
             key = (site_diagnostic.id, site_diagnostic.file, site_diagnostic.line, site_diagnostic.is_preexisting)
-            if not site_diagnostic.id or (key in known_keys and not is_error):
+            if not site_diagnostic.id or (key in known_keys and not is_error):  # no id, or reported for another site
                 continue
             known_keys.add(key)
             findings.append(_build_site_finding(site, site_diagnostic))
@@ -93,7 +93,7 @@ def build_fleet_sarif(plan: FleetPlan) -> dict[str, Any]:
             findings.append(_build_site_finding(site, loss_diagnostic))
     undeclared = build_undeclared_findings(plan.undeclared)
     findings += [Finding(diagnostic, get_diagnostic_level(diagnostic)) for diagnostic in undeclared]
-    findings.sort(key=lambda finding: (finding.level.order, finding.is_preexisting))
+    findings.sort(key=lambda finding: (finding.level.order, finding.is_preexisting))  # errors first, existing ones last
     return build_findings_document(findings, nexusform.__version__)
 
 

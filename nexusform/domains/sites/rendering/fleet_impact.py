@@ -93,7 +93,7 @@ def build_workload_loss_sections(sites: Sequence[PlannedSite], max_rows: int) ->
 
 def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
     """Build the section of warnings and advice caused by plans, and one line for existing findings."""
-    by_text: dict[tuple[int, str], dict[str, None]] = {}
+    by_text: dict[tuple[int, str], dict[str, None]] = {}  # (order of the level, text) -> sites
     sites_with_existing: set[str] = set()
     for site in sites:
         if site.result.status in _UNPLANNED_STATUSES:
@@ -102,7 +102,7 @@ def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Itera
             mark = _LEVEL_MARKS.get(Level(site_diagnostic.level))
             if site_diagnostic.is_preexisting:
                 sites_with_existing.add(site.name)
-            elif mark is not None:
+            elif mark is not None:  # other levels are not listed
                 summary = site_diagnostic.summary.removeprefix(f"{site_diagnostic.id}: ")
                 text = replace_site_name(f"{summary} ({site_diagnostic.id})", site.name)
                 key = (Level(site_diagnostic.level).order, f"{mark} {text}")
@@ -128,15 +128,14 @@ def build_undeclared_sections(sites: Sequence[UndeclaredSite], max_rows: int) ->
     if not sites:
         return
     lines = _limit_lines([f"{site.name}: {_describe_state(site)}" for site in sites], max_rows, "more site")
-    title = (
-        f"Warning: {format_count(len(sites), 'site')} {select_word_form(len(sites), 'is', 'are')} no longer declared"
-    )
+    verb = select_word_form(len(sites), "is", "are")
+    title = f"Warning: {format_count(len(sites), 'site')} {verb} no longer declared"
     yield Section(title, (*lines, _ADVICE))
 
 
 def _describe_state(site: UndeclaredSite) -> str:
     """Describe the state of a site and its number of objects and placements."""
-    if site.objects is None:
+    if site.objects is None:  # its state was not read
         return f"its state {site.state_location} may exist. {site.reason}"
     kinds = sorted(site.placement_counts, key=get_kind_order)
     placement_texts = [format_count(site.placement_counts[kind], get_kind_noun(kind)) for kind in kinds]

@@ -29,7 +29,7 @@ _UNLIMITED: Final = 1_000_000
 
 
 def render_fleet_plan_page(plan: FleetPlan) -> str:
-    """Render the page."""
+    """Render the page of a plan: a map of the sites by wave, its legend, and the summary."""
     report = build_fleet_summary(plan, _UNLIMITED)
     # Render a map for each wave: sites by the label region, then by name.
     maps: list[Markup] = []
@@ -74,7 +74,7 @@ def _render_swatch(color: str) -> Markup:
 
 
 def _render_square(site: PlannedSite, number: int) -> Markup:
-    """Render the square of a site in the grid; its tooltip has status, reason, losses and labels."""
+    """Render the square of a site at position `number` of the grid; its tooltip has status, reason, losses, labels."""
     result = site.result
     texts = [f"{site.name}: {result.status.value}", result.reason, *list_site_losses(result), *result.redundancy_lost]
     if site.labels:

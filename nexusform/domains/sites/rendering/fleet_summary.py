@@ -63,7 +63,7 @@ def group_by_reason(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]
         (reason if len(same_reason) > 1 else same_reason[0].result.reason, [site.name for site in same_reason])
         for reason, same_reason in grouped.items()
     ]
-    return sorted(reasons, key=lambda reason_and_names: -len(reason_and_names[1]))
+    return sorted(reasons, key=lambda reason_and_names: -len(reason_and_names[1]))  # most sites first
 
 
 def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Report:
@@ -80,7 +80,7 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
     for wave in plan.waves:
         results = [site.result for site in plan.select_wave(wave.name)]
         statuses = [result.status for result in results]
-        figures = [
+        counts = [
             len(results),
             statuses.count(SiteStatus.PLANNED),
             statuses.count(SiteStatus.REJECTED),
@@ -89,7 +89,7 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
             sum(result.moved for result in results),
             sum(result.removed for result in results),
         ]
-        rows.append(Row((wave.name, *(f"{figure:,}" for figure in figures))))
+        rows.append(Row((wave.name, *(f"{count:,}" for count in counts))))
     table = Table(heads, tuple(rows), frozenset(range(1, len(heads))))
     sections = [
         *_build_blocked_section(plan),
@@ -117,7 +117,7 @@ def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> s
     clauses += build_disruption_clauses(plan.sites)
     rejected = plan.select_by_status(SiteStatus.REJECTED)
     if rejected:
-        reason, sites = group_by_reason(rejected)[0]
+        reason, sites = group_by_reason(rejected)[0]  # the most frequent reason
         suffix = "" if len(sites) == len(rejected) else ", and others"
         # Only the summary of the reason, without its location `FILE:LINE`.
         parts = reason.split(": ", 2)
@@ -171,9 +171,8 @@ def _build_redundancy_section(sites: Sequence[PlannedSite], max_rows: int) -> It
     if not losing:
         return
     lines = [f"{site.name}: {format_list(site.result.redundancy_lost)}" for site in losing[:max_rows]]
-    title = (
-        f"Warning: {format_count(len(losing), 'site')} {select_word_form(len(losing), 'loses', 'lose')} rack redundancy"
-    )
+    verb = select_word_form(len(losing), "loses", "lose")
+    title = f"Warning: {format_count(len(losing), 'site')} {verb} rack redundancy"
     yield Section(title, (*lines, *_build_hidden_count_line(len(losing) - max_rows, "more site")))
 
 
@@ -215,7 +214,7 @@ def build_fleet_markdown(plan: FleetPlan) -> str:
 
 
 def build_waiting_sections(plan: FleetPlan) -> Iterator[Section]:
-    """Build a section with a tree for each wave with waiting sites."""
+    """Build a section with a tree for each wave with sites waiting for others in it."""
     for wave in plan.waves:
         sites = plan.select_wave(wave.name)
         names = {site.name for site in sites}
@@ -234,7 +233,7 @@ def _render_site_tree(sites: Sequence[PlannedSite], dependencies: dict[str, froz
     for name, others in dependencies.items():
         for other in others:
             dependents.setdefault(other, set()).add(name)
-    groups: dict[tuple[frozenset[str], frozenset[str]], list[str]] = {}
+    groups: dict[tuple[frozenset[str], frozenset[str]], list[str]] = {}  # by dependencies, dependents
     for site in sites:
         neighbours = dependencies[site.name], frozenset(dependents.get(site.name, ()))
         if any(neighbours):
@@ -242,7 +241,7 @@ def _render_site_tree(sites: Sequence[PlannedSite], dependencies: dict[str, froz
     labels = {name: format_names(names) for names in groups.values() for name in names}
     graph: Any = nx.DiGraph()
     for (others, _), names in groups.items():
-        graph.add_node(labels[names[0]])
+        graph.add_node(labels[names[0]])  # all of its sites have one label
         graph.add_edges_from((labels[other], labels[names[0]]) for other in sorted(others))
     ordered: Any = nx.DiGraph()
     ordered.add_nodes_from(graph)

@@ -165,7 +165,7 @@ def _build_failure_rows(result: SiteResult) -> Iterable[TableLine]:
 
 
 def _summarize_replay(results: Sequence[SiteResult]) -> str:
-    """Summarize the VMs observed as the rule places them, with the best rack_spread of each site."""
+    """Summarize the VMs observed on the machine chosen by the placement rule; per site by its best rack_spread."""
     best_findings = [
         max(result.findings, key=lambda finding: finding.figures["hits"]) for result in results if result.findings
     ]

@@ -51,14 +51,14 @@ def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[Site
     table = Table(("site", "lock ID", "host", "who", "age", "apply"), tuple(rows))
     if rows:
         sections.append(Section("Locks", table=table))
-    figures = _format_status_counts(plan, _STATUS_TEXTS)
+    counts = _format_status_counts(plan, _STATUS_TEXTS)
     failed_questions = select_failed_results(certainty)
     if certainty:
         certainty_report = build_question_report(QuestionKind.CERTAINTY, certainty)
         sections += (Section(certainty_report.title, (certainty_report.verdict,)), *certainty_report.sections)
     title = f"States of {format_count(len(plan.sites), 'site')}"
     is_finding = bool(failed or failed_questions)
-    return Report(title, f"{', '.join(figures)}.", is_finding, sections=tuple(sections))
+    return Report(title, f"{', '.join(counts)}.", is_finding, sections=tuple(sections))
 
 
 def build_apply_report(plan: FleetPlan, *, is_stopped: bool) -> Report:
@@ -86,8 +86,8 @@ def _build_wave_section(plan: FleetPlan, waves: Iterable[Wave], status_texts: Ma
     rows = []
     for wave in waves:
         statuses = [site.result.status for site in plan.select_wave(wave.name)]
-        figures = [len(statuses), *(statuses.count(status) for status in status_texts)]
-        rows.append(Row((wave.name, *(f"{figure:,}" for figure in figures))))
+        counts = [len(statuses), *(statuses.count(status) for status in status_texts)]
+        rows.append(Row((wave.name, *(f"{count:,}" for count in counts))))
     return Section("Waves", table=Table(heads, tuple(rows), frozenset(range(1, len(heads)))))
 
 
@@ -132,7 +132,7 @@ def format_locked_sites(results: Sequence[SiteResult], now: datetime) -> str:
     ]
     verb = select_word_form(len(results), "is", "are")
     title = f"{format_count(len(results), 'site')} {verb} locked:"
-    return "\n\n".join(["", "\n".join([title, *rows]), *hints])
+    return "\n\n".join(["", "\n".join([title, *rows]), *hints])  # it begins with an empty line
 
 
 def list_lock_hosts(results: Sequence[SiteResult]) -> list[str]:

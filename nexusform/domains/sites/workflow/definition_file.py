@@ -256,7 +256,7 @@ def _add_site(sites: dict[str, SiteEntry], site: SiteEntry, wave_names: set[str]
 
 
 def _merge_equal_problems(problems: Iterable[Diagnostic], sites: set[str]) -> Iterator[Diagnostic]:
-    """Fold equal messages about the sites of one `sites` block."""
+    """Merge the messages about sites of one `sites` block equal but for the site's name: the first one counts them."""
 
     def replace_name(match: re.Match[str]) -> str:
         site_word, name = match.groups()
@@ -275,13 +275,13 @@ _QUOTED_NAME: Final = re.compile(r'(site )?"([^"]*)"')
 
 
 def _read_waves(block: Block, reading: _FileReading) -> list[Wave]:
-    """Read the waves of the strategy, with its common values; one wave if it declares none."""
+    """Read the waves of the strategy, each with its common arguments; one wave if it declares none or has errors."""
     body, problems = build_prepared_body(block.body, _STRATEGY, block.header_span)
     values, _, value_problems = body.evaluate(reading.names)
     reading.problems += [*problems, *value_problems]
     if has_errors([*problems, *value_problems]):
         return [Wave(ONLY_WAVE)]  # the file is invalid, but its sites are checked, too
-    reading.requests_per_minute = int(values.pop("max_requests_per_minute") or 0)
+    reading.requests_per_minute = int(values.pop("max_requests_per_minute") or 0)  # 0: no limit
     common = _remove_nulls(values)
     waves = [_build_wave(name, {**common, **_remove_nulls(values["wave"][name])}) for name in values["wave_order"]]
     return waves or [_build_wave(ONLY_WAVE, common)]
@@ -315,7 +315,7 @@ def _build_site_block(block: Block, schema: Any, problems: list[Diagnostic]) -> 
     body, body_problems = build_prepared_body(without_backend, schema, block.header_span)
     problems += body_problems
     site = _SiteBlock(block.header_span, body)
-    if not backends:
+    if not backends:  # that of `defaults` applies, else a local file
         return site
     if len(backends) > 1:
         detail = "Only one backend block is allowed: a site has one state."
@@ -438,7 +438,7 @@ def _build_site(name: str, block: _SiteBlock, names: NameScope, reading: _FileRe
         detail = f"Reports print the {printed_name} of a site, so it cannot be sensitive. Use nonsensitive()."
         problems.append(build_error("sensitive-site-argument", detail, block.body.locate((printed_name,))))
     source = site_values["source"] if site_values["source"] is not None else default_values.get("source")
-    if not has_errors(problems):
+    if not has_errors(problems):  # otherwise the source itself may be invalid
         problems += _check_site_source(name, source, block, reading)
     backend, settings = _read_backend(name, block, scope, reading, problems)
     if has_unknown_part([inputs, labels, settings]):
@@ -526,7 +526,7 @@ def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterat
     blocks = [reading.defaults, *reading.repeated_blocks]
     template = SiteEntry(name=ANY_SITE, source=".", wave="", span=span, inputs_span=span, inputs={})
     for block in blocks:
-        if block is None or block.settings is None:
+        if block is None or block.settings is None:  # no backend of its own
             continue
         values, _, value_problems = block.settings.evaluate(names)
         if not has_errors(value_problems):  # with each.* it depends on more than the name
@@ -537,14 +537,14 @@ def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterat
 
 
 def describe_data_location(files: Sequence[str], key: str, root: str, confinement: Confinement) -> str:
-    """Describe the location of a key in these files; "" if it is ambiguous. Called only for sites with problems."""
+    """Describe the location of a key: its line if found once, else the only file; "" for several files."""
     pattern = re.compile(rf"(?<![\w.-])(?P<quote>[\"']?){re.escape(key)}(?P=quote)\s*[:=,]")
-    locations: list[tuple[str, int]] = []
+    locations: list[tuple[str, int]] = []  # file and line
     for name in files:
         try:
             text = read_file(str(Path(root, name)), _MAX_BYTES, confinement).decode()
         except (FileProblem, UnicodeDecodeError):
-            continue
+            continue  # only an aid for an error reported anyway
         locations += [(name, text.count("\n", 0, match.start()) + 1) for match in pattern.finditer(text)]
     if len(locations) == 1:
         ((name, line),) = locations

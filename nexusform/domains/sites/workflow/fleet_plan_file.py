@@ -69,7 +69,7 @@ class _PlanFileManifest(Struct, frozen=True):
 def save_fleet_plan(
     plan: FleetPlan, spool: Path, path: str, max_bytes: int, signer: Signer | None = None
 ) -> list[Diagnostic]:
-    """Write the plans of workers to one file, signed if a signer is given."""
+    """Write the plans of workers to one file, signed if a signer is given; return the error, or []."""
     try:
         write_output(path, plan_file.stream_archive(_build_members(plan, spool, max_bytes, signer)), private=True)
     except (OSError, FileProblem) as problem:
@@ -117,7 +117,7 @@ class _PlanFileContent(Struct, frozen=True):
 def sign_fleet_plan(
     path: str, key_file: str, location: CommandContext, *, is_unconfined_accepted: bool = False
 ) -> list[Diagnostic]:
-    """Sign the plan of sites in a file."""
+    """Sign the plan of sites in a file, in place of earlier signatures; return the problems, or []."""
     signer, problems = create_signer(key_file, location.confinement)
     if signer is None:
         return problems
@@ -210,7 +210,7 @@ def _compress_part(name: str, content: bytes) -> tuple[str, bytes]:
 
 
 def _read_parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
-    """Yield the decompressed parts. Raises plan_file.CorruptArchiveError."""
+    """Yield the parts of a plan file: names without .gz, and decompressed contents. Raises CorruptArchiveError."""
     for name, content in plan_file.iterate_members(file, fstat(file.fileno()).st_size):
         if not name.endswith(_GZIP):
             yield name, content
@@ -242,7 +242,7 @@ def _parse_manifest(path: str, name: str, content: bytes) -> FleetPlan:
 
 
 def _verify_part_digests(path: str, content: _PlanFileContent) -> list[Diagnostic]:
-    """Check the parts of a plan against its digests."""
+    """Check the parts of a plan against its digests; return the error of the first difference, or []."""
     if compute_fleet_digest(content.plan.sites, content.plan.waves) != content.plan.digest:
         return [_build_damaged_file_problem(path, "Its sites do not match its digest.")]
     for site in content.plan.sites:
@@ -253,7 +253,7 @@ def _verify_part_digests(path: str, content: _PlanFileContent) -> list[Diagnosti
 
 
 def _build_failed_plan_error(path: str, plan: FleetPlan) -> list[Diagnostic]:
-    """Return an error for the plan of a failed run."""
+    """Return an error for the plan of a failed run, [] for other plans."""
     if not plan.errors:
         return []
     reasons = "\n".join(describe_diagnostic(error) for error in plan.errors)

@@ -205,24 +205,24 @@ def _build_plan(definition: FleetDefinition, fleet: FleetContext, results: Mappi
 
 def check_site_order(definition: FleetDefinition, dependencies: Mapping[str, Sequence[str]]) -> list[Diagnostic]:
     """Return one error for a cycle, or one for each site that depends on a later wave."""
-    entries = definition.sites_by_name
+    sites = definition.sites_by_name
     wave_positions = {wave.name: position for position, wave in enumerate(definition.waves)}
     cycle = _find_cycle(dependencies)
     if cycle:
         chain = " -> ".join(f'"{name}"' for name in (*cycle, cycle[0]))
         detail = f"These sites read each other's states in a cycle: {chain}."
-        return [build_error("cycle", detail, entries[cycle[0]].span)]
+        return [build_error("cycle", detail, sites[cycle[0]].span)]
     problems: list[Diagnostic] = []
     for name, other_sites in dependencies.items():
-        wave = entries[name].wave
+        wave = sites[name].wave
         for other in other_sites:
-            other_wave = entries[other].wave
+            other_wave = sites[other].wave
             if wave_positions[other_wave] > wave_positions[wave]:
                 detail = (
                     f'The site "{name}" (wave "{wave}") reads the state of "{other}", which is applied '
                     f'later, in the wave "{other_wave}". Move it to that wave or a later one.'
                 )
-                problems.append(build_error("site-in-later-wave", detail, entries[name].span))
+                problems.append(build_error("site-in-later-wave", detail, sites[name].span))
     return problems
 
 

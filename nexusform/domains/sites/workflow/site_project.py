@@ -114,7 +114,7 @@ def load_cached_configuration(location: CommandContext) -> tuple[Configuration, 
     if cached is not None and cached.signature == _compute_signature(cached.configuration):
         return cached.configuration, list(cached.problems)
     configuration, problems = load_project_configuration(location)
-    _CACHE.pop(key, None)
+    _CACHE.pop(key, None)  # its files have changed
     if not has_errors(problems):
         if len(_CACHE) >= _MAX_CACHED:
             _CACHE.clear()
@@ -189,7 +189,7 @@ def _locate_problem_at_inputs(problem: Diagnostic, site: SiteEntry) -> Diagnosti
 def open_state(
     fleet: FleetContext, location: CommandContext, site: SiteEntry, settings: Settings
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Open the backend of a site's state for the current workspace. Its paths are relative to the fleet's directory."""
+    """Open the backend of a site's state for the current workspace; None on errors. Paths start at the fleet's root."""
     rejection = explain_rejected_settings(site.backend, site.settings, location)
     if rejection:
         return None, [build_error("remote-address-not-allowed", rejection, site.span)]

@@ -49,7 +49,7 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
             options = PlanOptions(now=task.fleet.now, samples=question.runs, first_sample=question.part * question.runs)
             plan = run.plan(options).plan
             result = build_plan_result(run, plan, site, run.diagnostics)
-            if result.status is SiteStatus.REJECTED:
+            if result.status is SiteStatus.REJECTED:  # with its errors
                 return result
             findings = tuple(_build_certainty_findings(plan, question.runs))
             # The digest has to be equal for all parts, and each has samples of its own.
@@ -74,7 +74,7 @@ def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[SiteQuestionFin
         certainty = row.certainty
         if certainty is not None and isinstance(row.target, Placement):
             shares = {"machine": certainty.machine, "rack": certainty.rack, "rack_count": certainty.rack_count}
-            figures: dict[str, int | float] = {name: round(share * runs) for name, share in shares.items()}
+            figures: dict[str, int | float] = {name: round(share * runs) for name, share in shares.items()}  # runs
             yield SiteQuestionFinding(f"{row.address}:{row.object}", {"runs": runs, **figures}, (row.target.machine,))
 
 
@@ -103,7 +103,7 @@ def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> I
 
 def _run_replay(question: SiteQuestion, site: SiteEntry, run: Run) -> SiteResult:
     """Compare the observed machines of VMs, in an export or Azure, with those chosen by the placement rule."""
-    source = question.source.replace("SITE", site.name)
+    source = question.source.replace("SITE", site.name)  # of -from=DIR
     reconciliation = run_site_replays(run, source)
     problems: list[Diagnostic] = list(reconciliation.diagnostics)
     if not reconciliation.replays and not has_errors(problems):

@@ -116,7 +116,7 @@ def compute_plan_digest(plan: Plan) -> str:
     """Compute the SHA-256 of changes, placements and outputs, without serial, time, diagnostics and source
     lines. All plans without changes have the same digest.
     """
-    # The records approved by a reviewer, without creation numbers.
+    # The records approved by a reviewer, without creation numbers; a NO_OP move or import changes the state, too.
     changes = (
         write_record(replace(change, creation=0, prior_creation=0, source=None))
         for change in plan.changes

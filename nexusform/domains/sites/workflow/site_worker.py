@@ -94,13 +94,13 @@ class FleetTaskWorker:
         with self._lock:
             self._heartbeats[task.fleet.session] = monotonic()
             os.chdir(task.fleet.root)
-            definition, problems = self._load_definition(task.fleet)
+            definition, problems = self._load_definition(task.fleet)  # fills self._entries, sites by name
             if definition is None:
                 return build_rejected_result(task.site, problems)
             site = self._entries.get(task.site)
             if site is None:
                 return SiteResult(task.site, SiteStatus.REJECTED, _UNDECLARED_MESSAGE)
-            if definition.digest != task.fleet.definition_digest:
+            if definition.digest != task.fleet.definition_digest:  # edited since the run started
                 return SiteResult(task.site, SiteStatus.REJECTED, _CHANGED_MESSAGE)
             try:
                 os.chdir(site.source)  # as for `nexusform plan`: paths are relative to the root module
@@ -181,7 +181,7 @@ class FleetTaskWorker:
         if (task.fleet.session, site.name) not in self._prepared_sites:
             unlock_site(task, site)  # the next attempt to take it reports a remaining lock
             result = self._prepare_site(task, site)
-            if not result.is_locked:
+            if not result.is_locked:  # rejected
                 return result
         prepared = self._prepared_sites.pop((task.fleet.session, site.name))
         with prepared.exit_stack:
@@ -215,7 +215,7 @@ def _run_question(task: Task, site: SiteEntry) -> SiteResult:
 
 
 def _plan_site(task: Task, site: SiteEntry) -> SiteResult:
-    """Plan a site, and write its plan to the spool directory."""
+    """Plan a site; write its plan to the spool directory, if there is one, unless it is rejected or changes nothing."""
     fleet = task.fleet
     opened = open_site_project(fleet, site, os.environ)
     if opened.project is None:
@@ -255,7 +255,7 @@ def _make_paths_relative_to_fleet(result: SiteResult, source: str, root: str) ->
     located_errors = [problem for problem in site_diagnostics if problem.severity == Severity.ERROR and problem.file]
     reason = _make_paths_in_text_relative(result.reason, source)
     if located_errors and result.reason.startswith(located_errors[0].summary):
-        # The reason has no location yet.
+        # The reason is the text of the first error, without its location.
         reason = f"{located_errors[0].file}:{located_errors[0].line}: {reason}"
     short_reason = reason.replace(f"{root}/", "")  # with absolute paths shortened
     return replace(result, diagnostics=site_diagnostics, reason=short_reason)
@@ -321,7 +321,7 @@ def _compare_with_approval(
 
 
 def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteResult:
-    """Apply a prepared site."""
+    """Apply a prepared (locked) site: its approved plan, or the remaining steps of an interrupted apply."""
     run, options = prepared.run, PlanApplyOptions(plan_digest=task.plan_digest)
     if prepared.remaining is not None:
         outcome = apply_remaining_steps(run, prepared.remaining, StepListener(), options)
@@ -369,7 +369,7 @@ def _read_site_status(task: Task, site: SiteEntry) -> SiteResult:
         return build_rejected_result(site.name, [build_error("unreadable-lock", str(problem))])
     state = stored.state
     status, reason = SiteStatus.APPLIED, ""
-    if not state.lineage:
+    if not state.lineage:  # there is no state
         status, reason = SiteStatus.SKIPPED, "Nothing was applied yet."
     elif stored.remaining is not None:
         status, reason = SiteStatus.FAILED, f"An apply was started and left {stored.remaining.remaining_steps} steps."
@@ -397,7 +397,7 @@ def check_unsaved_state(location: CommandContext) -> list[Diagnostic]:
 
 
 def save_unsaved_state(run: Run) -> list[Diagnostic]:
-    """Move the unsaved state from its rescue file to the locked backend; return diagnostics on failure."""
+    """Move the unsaved state from its rescue file to the locked backend; return diagnostics on failure, else []."""
     location = run.project.context
     try:
         data = read_limited_file(location.rescue_path, location)

@@ -34,7 +34,7 @@ from nexusform.workflow.opening.system_io import write_output
 
 _STATE_LIST: Final = "sites/.seen.json"  # not a valid name of a site
 _MAX_BYTES: Final = 64 << 20  # bytes
-_OTHER_SUFFIXES: Final = (".backup", ".journal", ".lock.info", ".tmp")
+_NON_STATE_SUFFIXES: Final = (".backup", ".journal", ".lock.info", ".tmp")
 _UNREACHABLE_MESSAGE: Final = "No backend of nexusform.sites.hcl covers it, so it was not read."
 
 
@@ -77,12 +77,12 @@ def find_undeclared_sites(
 def record_state_locations(opened: OpenedFleet, location: CommandContext, results: Iterable[SiteResult]) -> None:
     """Record the locations of states with content; failures are ignored, since the list is only an aid."""
     assert opened.definition is not None, "a fleet that was read"
-    entries = opened.definition.sites_by_name
+    sites = opened.definition.sites_by_name
     known_states = _read_known_states(location)
     current_states = {
-        result.site: _KnownState(entries[result.site].backend, result.state_location)
+        result.site: _KnownState(sites[result.site].backend, result.state_location)
         for result in results
-        if result.serial and result.site in entries
+        if result.serial and result.site in sites  # serial 0: no state yet
     }
     if current_states.items() - known_states.items():
         path = Path(location.data_directory, _STATE_LIST)
@@ -104,7 +104,7 @@ def _read_known_states(location: CommandContext) -> dict[str, _KnownState]:
 
 
 def _find_state_files(template: SiteEntry, fleet: FleetContext) -> Iterator[tuple[str, str]]:
-    """Find state files by the template's path: site name and path."""
+    """Find state files by the template's path, with a placeholder as the site's name: yield site name and path."""
     backend = _open_backend(template, fleet)
     if template.backend != "local" or backend is None or ANY_SITE not in backend.describe():
         return  # only local paths with the site's name can be searched
@@ -115,7 +115,7 @@ def _find_state_files(template: SiteEntry, fleet: FleetContext) -> Iterator[tupl
     glob_pattern = glob.escape(pattern).replace(ANY_SITE, "*")
     for path in sorted(glob.glob(glob_pattern)):  # noqa: PTH207 - from the root of all
         match = path_pattern.fullmatch(path)
-        if match is not None and not path.endswith(_OTHER_SUFFIXES) and os.path.isfile(path):  # noqa: PTH113
+        if match is not None and not path.endswith(_NON_STATE_SUFFIXES) and os.path.isfile(path):  # noqa: PTH113
             yield match["site"], path
 
 
@@ -152,7 +152,7 @@ def _open_known_state(
                 for key, value in template.settings.items()
             }
             backend = _open_backend(replace(template, name=name, settings=settings), fleet)
-            if backend is None:
+            if backend is None:  # it cannot be opened with these settings
                 continue
             state_location = normalize_state_location(known_state.backend, backend.describe())
             if state_location == known_state.state_location:

@@ -118,7 +118,7 @@ def _record_unplanned_as_failed(fleet_apply: FleetApply, wave: Wave, tally: _Wav
 
 
 def _wait_for_soak(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
-    """Wait for the soak time of earlier waves with changes; return a stop if interrupted."""
+    """Wait for the soak time (delay) after earlier waves with changes; return a stop if interrupted, else None."""
     plan = fleet_apply.plan
     if not plan.has_pending_sites(wave.name):  # nothing will be applied
         return None
@@ -139,7 +139,7 @@ def _wait_for_soak(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
 
 
 def _stop_without_approval(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
-    """Request the approval of a gated wave with changes, once; return None if the wave may start, else the stop."""
+    """Request the approval of a wave with changes if it needs one, once; return None if it may start, else the stop."""
     if not wave.needs_approval or not fleet_apply.plan.has_pending_sites(wave.name):
         return None
     if fleet_apply.progress.find_time(ProgressEventKind.APPROVED, wave.name) is not None:

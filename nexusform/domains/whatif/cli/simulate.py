@@ -102,7 +102,7 @@ def build_and_write_answer(
     """Build the answer to a question and print it, or diagnostics."""
     screen = flags.view.create_screen()
     screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=flags.answer.is_document)
-    if inputs.snapshot is None:
+    if inputs.snapshot is None:  # unreadable: printed above
         return 1
     try:
         answer = build_answer(inputs.snapshot, inputs)
@@ -239,11 +239,9 @@ def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
 
         names = dict.fromkeys(arguments.cluster)
         selected = [require_lookup(find_kubernetes_cluster(snapshot, name)) for name in names]
-        return (
-            _build_upgrade_path_answer(selected, arguments.to, inputs)
-            if arguments.to
-            else _build_upgrade_answer(*selected[0], inputs)
-        )
+        if arguments.to:
+            return _build_upgrade_path_answer(selected, arguments.to, inputs)
+        return _build_upgrade_answer(*selected[0], inputs)  # without -to there is only one cluster
 
     return run_question(arguments.question, build_answer)
 
@@ -439,7 +437,7 @@ def fleet(arguments: FleetArguments) -> int:
     screen = question.view.create_screen()
     snapshot, inputs = open_fleet(question.create_context(), question.answer.plan)
     screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=question.answer.is_document)
-    if snapshot is None:
+    if snapshot is None:  # nothing to simulate: printed above
         return 1
     edits, problems = parse_member_edits(flags)
     simulation = problems or simulate_member_edits(snapshot, edits)

@@ -170,9 +170,8 @@ def _compute_sku_capacity(
     zone_by_rack: dict[str, str] = {}
     for rack in planned:
         # Planned racks are empty, so their capacity is known. They are in the requested zones already.
-        planned_by_rack[rack.name] = (
-            RackScheduler(rack.machines).count_free_slots(build_standalone_demand(sku, constraints)).minimum
-        )
+        slots = RackScheduler(rack.machines).count_free_slots(build_standalone_demand(sku, constraints))
+        planned_by_rack[rack.name] = slots.minimum
         zone_by_rack[rack.name] = rack.availability_zone
     for machine in site.machines.values():
         if machine.rack in free_by_rack:
@@ -258,7 +257,7 @@ def count_complete_sets(
     scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> MixAnswer:
     """Compute the number of complete sets; `constraints` are by SKU name. The scheduler stays unchanged."""
-    ordered = sorted(parts, key=lambda part: _build_size_key(part.sku))
+    ordered = sorted(parts, key=lambda part: _build_size_key(part.sku))  # largest SKU first
     if scheduler.list_machines_with_unknown_cells():  # placing sets in one sample would prove nothing
         return _compute_mix_bounds(scheduler, parts, constraints)
     # Find the number of sets by bisection, limited by each part alone.

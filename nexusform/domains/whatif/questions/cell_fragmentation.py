@@ -164,7 +164,7 @@ def _sum_free_of_machines(site: SiteSnapshot, cells: Iterable[_NumaCell]) -> tup
     vcpus: Counter[str] = Counter()
     memory: dict[str, float] = {}
     for cell in cells:
-        if cell.machine.name not in overfull:  # these have no legal split, so nothing counts as free
+        if cell.machine.name not in overfull:  # no layout of their VMs is possible, so nothing counts as free
             vcpus[cell.machine.name] += cell.free_vcpus
             memory[cell.machine.name] = memory.get(cell.machine.name, 0) + cell.free_memory
     for vm in site.scheduler.list_vms():
@@ -222,7 +222,7 @@ def _can_hold_vm(machine: Machine, sku: VmSku) -> bool:
 
 def _find_stranded_cells(cells: Iterable[_NumaCell], skus: Collection[VmSku]) -> list[_NumaCell]:
     """Find the cells with free capacity but without a fitting SKU. Equal cells are checked once."""
-    fits_by_key: dict[tuple[str | None, int, float, int], bool] = {}
+    fits_by_key: dict[tuple[str | None, int, float, int], bool] = {}  # by hardware, vCPUs, memory and disk
     stranded: list[_NumaCell] = []
     for cell in cells:
         if not cell.free_vcpus and not cell.free_memory:  # nothing is left to be stranded

@@ -121,10 +121,10 @@ def build_trial_outcome(plan: Plan, error: str = "") -> TrialOutcome:
         elif row.is_selected and row.result is FeasibilityResult.UNKNOWN:
             unknown.append(row)
     clusters: dict[str, set[str]] = {}
-    for placement in plan.placements:
-        is_removed = placement.target is None or placement.action is PlacementAction.REMOVE
-        if placement.kind == _BINDING and not is_removed:
-            clusters.setdefault(str(placement.address), set()).add(placement.object)
+    for change in plan.placements:
+        is_removed = change.target is None or change.action is PlacementAction.REMOVE
+        if change.kind == _BINDING and not is_removed:
+            clusters.setdefault(str(change.address), set()).add(change.object)  # by placement
     return TrialOutcome(
         waiting=tuple(waiting),
         unknown=tuple(unknown),
@@ -137,13 +137,15 @@ def build_trial_outcome(plan: Plan, error: str = "") -> TrialOutcome:
 def find_minimum_evictions(
     request: RebalanceRequest, candidates: Sequence[EvictionCandidate], taintable: Iterable[str], evaluate: Evaluate
 ) -> RebalanceResult:
-    """Find the fewest evictions to let all pods in scope run. `taintable` are the clusters with a block for a taint."""
+    """Find the fewest evictions to let all pods in scope run; `evaluate` simulates a choice. `taintable` are clusters
+    with a block for a taint.
+    """
     before = evaluate(EvictionProposal())
-    fixed = tuple(item for item in candidates if item.policy is PlacementPolicy.PICK_FIXED)
+    fixed = tuple(item for item in candidates if item.policy is PlacementPolicy.PICK_FIXED)  # they name their clusters
     in_scope = [item for item in candidates if request.source_cluster in ("", item.cluster)]
     movable = tuple(item for item in in_scope if item.policy is not PlacementPolicy.PICK_FIXED)
     result = RebalanceResult(request, before, movable, fixed)
-    if not result.waiting_bindings:  # no eviction is needed
+    if not result.waiting_bindings:  # everything runs: no eviction is needed
         return result
     search = _EvictionSearch(request, before, frozenset(taintable), evaluate)
     trial, best = search.run(movable)

@@ -208,7 +208,7 @@ def _find_lost_pools(
 ) -> Iterable[tuple[VmOwnerSnapshot, PoolSnapshot, Sequence[PlacedVm]]]:
     """Find the pools of NKS clusters with lost VMs, and these VMs."""
     for cluster in site.clusters:
-        if cluster.kind is not VmOwnerKind.NKS:
+        if cluster.kind is not VmOwnerKind.NKS:  # other VMs are not re-created
             continue
         for pool in cluster.pools:
             down = [vm for vm in pool.vms if vm.placement.machine in lost]
@@ -217,7 +217,7 @@ def _find_lost_pools(
 
 
 def _sample_shortage(site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]) -> SampledShortage | None:
-    """Count VMs without capacity over samples of NUMA cells, of a single pool for any split; None without samples."""
+    """Count missing VMs over samples of unknown NUMA cells, for a single pool exactly; None if nothing is sampled."""
     pools = list(_find_lost_pools(site, lost))
 
     def count_missing(sampled_scheduler: RackScheduler) -> list[int]:

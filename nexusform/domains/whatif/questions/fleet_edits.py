@@ -192,7 +192,7 @@ def _apply_edit(
         member = _change_member(members[edit.member], edit)
     if isinstance(member, Diagnostic):
         return member
-    problems = check_member(build_member(member.record, member.cluster, (0, 0)))
+    problems = check_member(build_member(member.record, member.cluster, (0, 0)))  # no unmanaged usage
     return build_error("invalid-simulation", f"{edit.text}: {problems[0].detail}.") if problems else member
 
 

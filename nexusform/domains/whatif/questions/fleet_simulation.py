@@ -251,7 +251,7 @@ def _build_members(
     `observed`: ids of clusters listed by kubectl: all of their pods are known, so no request is unmanaged.
     """
     for record in records:
-        if not isinstance(record, FleetMember):
+        if not isinstance(record, FleetMember):  # another object of the fleet
             continue
         last_member = last_members.get(record.name)
         cluster = clusters.get(record.cluster_id) if record.cluster_id else None
@@ -269,7 +269,7 @@ def _infer_unmanaged_usage(
     record: FleetMember, cluster: NodeCluster, last_member: Member | None, pods: PodPhase
 ) -> tuple[int, int]:
     """Infer millicores and bytes of unmanaged pods from how much less was available at the last plan; 0 if unknown."""
-    if last_member is None:
+    if last_member is None:  # nothing is recorded yet
         return 0, 0
     managed_usage = build_member(record, cluster, pods.sum_requests(cluster.id)).resources
     if managed_usage.allocatable != last_member.resources.allocatable:  # its nodes have changed
@@ -381,7 +381,7 @@ def _build_pods(
     """Build the existing pods, and those of objects applied to one cluster without a placement."""
     clusters_before = collect_prior_members(snapshot.states, snapshot.registries)
     clusters_now: dict[str, str] = {}
-    unmanaged_requests: dict[str, tuple[int, int]] = {}
+    unmanaged_requests: dict[str, tuple[int, int]] = {}  # millicores and bytes, by cluster id
     for name, member in members.items():
         if member.cluster is not None:
             clusters_now[name] = member.cluster.id
@@ -418,7 +418,7 @@ def _build_drain_evictions(
     for cluster in drained:
         for placement in placements:
             bound_clusters = {binding.cluster for binding in placement.spec.prior_bindings}
-            if not placement.spec.configuration.namespace and cluster in bound_clusters:
+            if not placement.spec.configuration.namespace and cluster in bound_clusters:  # "": cluster-scoped
                 name = f"drain-eviction-{placement.key}-{cluster}"
                 yield placement.spec.instance, FleetEviction(name, placement.key, cluster)
 

@@ -68,7 +68,7 @@ class PoolUpgrade(Struct, frozen=True):
     @property
     def course(self) -> PoolCourse:
         """The upgrade as plans record it."""
-        size = self.surge or max(self.unavailable, 1)
+        size = self.surge or max(self.unavailable, 1)  # VMs replaced at once
         return PoolCourse(
             pool=self.pool,
             sku=self.sku,

@@ -76,7 +76,7 @@ def find_machine(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, str] | Di
 
 
 def find_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSnapshot] | Diagnostic:
-    """Find a cluster, VNF or plain VM by id, address or unique name."""
+    """Find a cluster, a VNF or a VM outside of both by id, address or unique name; an error for none or several."""
     by_id: dict[str, tuple[SiteSnapshot, VmOwnerSnapshot]] = {}
     for site in snapshot.sites.values():
         for cluster in site.clusters:
@@ -87,7 +87,7 @@ def find_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSn
 
 
 def find_kubernetes_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSnapshot] | Diagnostic:
-    """Find an NKS cluster as `find_cluster` does."""
+    """Find an NKS cluster by id, address or unique name; an error for none, several or another kind."""
     answer = find_cluster(snapshot, text)
     if isinstance(answer, Diagnostic):
         return answer

@@ -134,7 +134,7 @@ class PodsSimulation(Struct):
 
     def _build_workload_verdict(self, workload: Workload) -> WorkloadVerdict:
         """Build the verdict of one workload over all waves."""
-        waves = self._impacts.get(workload.key, [])
+        waves = self._impacts.get(workload.key, [])  # (number of the wave, impact), without unaffected waves
         impacts = [impact for _, impact in waves]
         running = _count_running(self.pods.existing)[workload.key]
         outcomes = [impact.determine_outcome(is_drained=self.is_drained) for impact in impacts]
@@ -147,7 +147,7 @@ class PodsSimulation(Struct):
             minimum_running=min((impact.running for impact in impacts), default=running),
             maximum_pending=max((impact.pending for impact in impacts), default=0),
             waves=tuple(number for number, _ in waves),
-            outcome=max(outcomes, key=_RANK.index, default=WorkloadOutcome.UNTOUCHED),
+            outcome=max(outcomes, key=_RANK.index, default=WorkloadOutcome.UNTOUCHED),  # the worst one
             is_certain=all(impact.is_certain for impact in impacts),
             blocking_budgets=tuple(dict.fromkeys(budgets)),
         )
@@ -226,6 +226,7 @@ def _build_move(pod: ExistingPod, outcome: PodOutcome | None, preemption: PodOut
     if kind == _BARE:
         reason = "is evicted and not re-created" if preemption is not None else "waits for its node"
         return PodMove(pod.name, pod.node, "", f"a bare Pod {reason}")
+    # A preempted pod of a DaemonSet may run again, as its node is up.
     if outcome is None or (kind == _DAEMONS and preemption is None):
         return PodMove(pod.name, pod.node, "", "a DaemonSet's pod is deleted with its node")
     return PodMove(pod.name, pod.node, outcome.node, outcome.reason, outcome.is_certain)

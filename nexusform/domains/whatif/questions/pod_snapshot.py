@@ -54,21 +54,21 @@ class ClusterObservations(Struct, frozen=True):
         workloads applied by this configuration.
         """
         observation = self.clusters.get(cluster_id)
-        if observation is None:
+        if observation is None:  # no data block lists it
             return None
         observed = match_cluster_snapshot(cluster_id, cluster, observation, self.recreated)
         if not self.has_planned_pods:  # every observed pod is current
             return observed
         other_pods = tuple(pod for pod in observed.existing_pods if pod.workload not in own_workloads)
         own_pods = tuple(pod for pod in observed.existing_pods if pod.workload in own_workloads)
-        return replace(observed, existing_pods=other_pods, replaced_pods=own_pods)
+        return replace(observed, existing_pods=other_pods, replaced_pods=own_pods)  # planned pods take their place
 
 
 NO_OBSERVATIONS: Final = ClusterObservations()
 
 
 def build_observations_after(plan: Plan, clusters: Mapping[str, KubectlSnapshot]) -> ClusterObservations:
-    """Return the observations for the snapshot after a plan."""
+    """Return the observations for the snapshot after a plan, and the names of the VMs removed or moved by it."""
     recreated: set[str] = set()
     for row in plan.placements:
         if row.kind == VM and row.action in (PlacementAction.REMOVE, PlacementAction.MOVE):
@@ -116,15 +116,15 @@ def build_observed_pods(
 
 def _build_other_workloads(pods: ClusterPods) -> Iterable[Workload]:
     """Build a workload for each controller without a manifest, from its pods."""
-    own_keys = {workload.key for workload in pods.workloads}
+    manifest_keys = {workload.key for workload in pods.workloads}
     pods_by_key: dict[str, list[ExistingPod]] = {}
     for pod in pods.existing:
-        if pod.workload not in own_keys:
+        if pod.workload not in manifest_keys:
             pods_by_key.setdefault(pod.workload, []).append(pod)
     for key, own_pods in pods_by_key.items():
         namespace, kind, name = key.split("/", 2)
         if kind not in ("Terminating", "DaemonSet"):  # they are not placed again
-            yield Workload(kind, namespace, name, len(own_pods), own_pods[0].spec)
+            yield Workload(kind, namespace, name, len(own_pods), own_pods[0].spec)  # its pods have one spec
 
 
 class _PodSources(Struct, frozen=True):
@@ -257,7 +257,7 @@ def _build_node_cluster(
     """Build a cluster with its VMs as nodes."""
     kinds = registries.resource_types
     values = [(kinds[pool.address.type].kind, attributes[str(pool.address)]) for pool in cluster.pools]
-    cluster_values = find_cluster_attributes(values)
+    cluster_values = find_cluster_attributes(values)  # None for a VNF
     nodes: list[Node] = []
     skus: list[VmSku] = []
     platform_names: dict[str, str] = {}

@@ -87,7 +87,7 @@ class CellCatalogue:
         self.is_capped = False
 
     def find_cell_capacity(self, splits: CellSplits, key: CellKey, disk: int | None = None) -> CellPatterns | None:
-        """Find the maximal sets of single-cell VMs fitting under every split; None for none. `disk` None: no limit."""
+        """Find maximal sets of single-cell VMs for all layouts (`splits`); None for none. `disk` None: no limit."""
         single_cell_kinds = [kind for kind in key.admitted if self._kinds[kind].sku.numa_cells == 1]
         sizes = frozenset(self.size_numbers_by_class[kind] for kind in single_cell_kinds)
         cache_key = (splits, sizes, disk)
@@ -175,16 +175,16 @@ class _PatternSearch:
         self.is_capped = False
 
     def extend(self, size_index: int, pattern: Pattern, remains: Remains, disk: int | None) -> None:
-        """Add 0 or more VMs of this size, then of the next; record maximal patterns. `remains`: cells by split."""
+        """Add 0 or more VMs of this size, then of the next; record maximal patterns. `remains`: cells by layout."""
         if len(self.patterns) >= MAX_PATTERNS:
             self.is_capped = True
             return
-        if size_index == len(self._sizes):
+        if size_index == len(self._sizes):  # each size has its number of VMs
             if pattern and not any(_subtract_vm_share(remains, disk, share) is not None for _, share in self._sizes):
                 self.patterns.append(tuple(sorted(pattern)))
             return
         number, share = self._sizes[size_index]
-        chain = [(remains, disk)]
+        chain = [(remains, disk)]  # with 0, 1, 2 ... VMs of this size
         while (next_state := _subtract_vm_share(*chain[-1], share)) is not None:
             chain.append(next_state)
         for count in range(len(chain) - 1, -1, -1):
@@ -195,19 +195,19 @@ class _PatternSearch:
 def _subtract_vm_share(remains: Remains, disk: int | None, share: Share) -> tuple[Remains, int | None] | None:
     """Return remains and disk with one more VM; None if it does not fit in some split (possible use of cells)."""
     remaining_disk = None if disk is None else disk - share.disk
-    if remaining_disk is not None and remaining_disk < 0:
+    if remaining_disk is not None and remaining_disk < 0:  # not enough disk
         return None
     results = []
     for split_remains in remains:
         new_remains = _compute_remaining_cell_capacity(split_remains, share)
-        if not new_remains:
+        if not new_remains:  # it does not fit in this layout
             return None
         results.append(new_remains)
     return results, remaining_disk
 
 
 def _compute_remaining_cell_capacity(split_remains: frozenset[Cells], share: Share) -> frozenset[Cells]:
-    """Compute the possible remains of cells with one more VM in one of them."""
+    """Compute all possible remains of the cells with one more VM in one of them; none if it fits in no cell."""
     results: set[Cells] = set()
     for cells in split_remains:
         for number, (cpus, memory, vfs) in enumerate(cells):

@@ -51,7 +51,7 @@ def choose_vms_to_recreate(
         choice.add_vm_to_recreate(source)
     cleared: set[str] = set()
     for machines in solution.cleared:
-        for host in machines.hosts[: machines.count]:
+        for host in machines.hosts[: machines.count]:  # they are equal: any of them
             cleared.add(host.machine.name)
             choice.clear_machine(host, program)
     for unit, options in _group_options_by_unit(solution.options):
@@ -108,7 +108,7 @@ class _ChoiceBuilder(Struct):
         below -1: of cleared ones) to keep all shares of a multi-cell VM on one machine; others by cost.
         """
         cells = list(unit.cells)
-        if unit.machines != -1:
+        if unit.machines != -1:  # linked by machine
             if unit.machines < -1:
                 cells = [cell for cell in cells if cell.host.machine.name in cleared]
             for cell, option in zip(cells, options, strict=False):  # the other cells stay as they are
@@ -125,7 +125,7 @@ class _ChoiceBuilder(Struct):
         return sum(source.pods for source in leaving), len({source.pool for source in leaving} - self._affected_pools)
 
     def _select_leaving_vms(self, cell: CellPosition, option: CellChange) -> list[MovableVm]:
-        """Select the VMs leaving this cell: of each group those with the fewest pods."""
+        """Select the VMs leaving this cell: of each group those with the fewest pods, then of affected pools."""
         leaving: list[MovableVm] = []
         for group, count in option.leaving:
             candidates = [source for source in cell.sources if self._groups[source.handle] == group]
@@ -242,12 +242,12 @@ def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackM
         single_cell_vms = [source for source in movable_vms if skus[source.handle].numa_cells == 1]
         remaining = free
         for source in sorted(single_cell_vms, key=lambda candidate: -context.kinds[candidate.vm_class].sku.memory_gib):
-            if remaining.has_capacity(request.sku):
+            if remaining.has_capacity(request.sku):  # enough have left
                 break
             remaining = remaining.subtract(skus[source.handle], -1)
             leaving.append(source)
         if remaining.has_capacity(request.sku):
-            yield _Gain(host, tuple(leaving), 1)
+            yield _Gain(host, tuple(leaving), gains=1)
 
 
 def _compute_machine_gain(context: RepackContext, request: RepackRequest, host: RepackMachine) -> list[_Gain]:

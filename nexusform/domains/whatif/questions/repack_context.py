@@ -200,7 +200,7 @@ def build_repack_context(
                 continue
             kind = kinds.setdefault(VmClass(pool.sku, pool.demand.constraints), len(kinds))  # number of its class
             handle = pool.handles[vm.name]
-            movable_vms[handle] = MovableVm(number, kind, vm, handle, pod_counts[vm.name])
+            movable_vms[handle] = MovableVm(number, vm_class=kind, vm=vm, handle=handle, pods=pod_counts[vm.name])
     hosts = _build_machines(scheduler, movable_vms, tuple(kinds), request.demand)
     existing = Counter((number, vm.placement.rack) for number, pool in enumerate(pools) for vm in pool.vms)
     return RepackContext(
@@ -332,7 +332,7 @@ def find_pods_without_resources(
 
 
 def _list_special_requests(pod: PodSpec) -> Iterable[Constraint]:
-    """List a pod's requests for resources missing on some nodes."""
+    """List the kinds of resources requested by a pod and missing on some nodes: hugepages and extended resources."""
     names = [name for name, amount in pod.requests.other_resources if amount]
     if any(name.startswith(HUGEPAGES) for name in names):
         yield Constraint.HUGEPAGES
@@ -397,12 +397,12 @@ def _build_machines(
 def _compute_cell_splits(
     cells: Sequence[FreeCell], unknown_cell_vms: Iterable[ScheduledVm]
 ) -> tuple[tuple[FreeCell, ...], ...]:
-    """Compute the remains of each cell for every legal split of the VMs; () for no split, too many, or VMs with VFs."""
-    base = tuple((max(cell.cpus, 0), max(cell.memory, 0)) for cell in cells)
+    """Compute free capacity by cell for every layout of VMs in unknown cells; () for none, too many, or with VFs."""
+    free_cells = tuple((max(cell.cpus, 0), max(cell.memory, 0)) for cell in cells)
     shares = tuple(Share.compute(existing.sku) for existing in unknown_cell_vms)
     if any(share.vfs for share in shares):  # splits do not count VFs
         return ()
-    splits = CellSplits(base, shares)
+    splits = CellSplits(free_cells, shares)
     vfs = [max(cell.vfs, 0) for cell in cells]
     return tuple(
         tuple(FreeCell(cpus, memory, vfs[cell]) for cell, (cpus, memory) in enumerate(remains))

@@ -104,7 +104,7 @@ class _MachineState(Struct):
         for cells, leaving_sku in leaving:
             disk += leaving_sku.disk_gib
             for cell in cells:
-                free[cell] = free[cell].subtract(leaving_sku, -1)
+                free[cell] = free[cell].subtract(leaving_sku, -1)  # it returns its share
         return disk >= sku.disk_gib and sum(cell.has_capacity(sku) for cell in free) >= sku.numa_cells
 
 
@@ -158,11 +158,11 @@ class _OrderSearch:
         for source in self._list_vms_to_recreate():
             for machine in self._list_targets(source, remaining):
                 # Move the VM, search below, and undo it.
-                old = self._remove_vm(source)
+                old_location = self._remove_vm(source)
                 self._add_vm(source, machine)
                 sequence = self._extend_solution(remaining - 1, [*order, (_Relocation(source, machine),)])
                 self._remove_vm(source)
-                self._restore_vm(source, old)
+                self._restore_vm(source, old_location)
                 if sequence is not None:
                     return sequence
         # An exchange takes two VMs down at once.
@@ -215,9 +215,9 @@ class _OrderSearch:
         unique: dict[object, str] = {}
         for name, state in self._states.items():
             if source.vm_class not in state.machine.admitted or not self._is_rack_open(source, state.machine):
-                continue
+                continue  # never feasible, or the rack is at the pool's limit
             if not state.has_capacity(demand.sku) or self._is_machine_forbidden(demand, state.machine):
-                continue
+                continue  # no capacity, or forbidden by a hint or a rule
             if name == old.machine and self._scheduler.select_cells(demand.sku, name) == old.cells:
                 continue  # it would return to its old cells
             unique.setdefault(self._build_machine_key(name), name)
@@ -233,7 +233,7 @@ class _OrderSearch:
         return None
 
     def _list_exchanges(self, sources: Sequence[MovableVm], remaining: int) -> Iterator[tuple[_Relocation, ...]]:
-        """List groups of VMs to re-create together: pairs, rings of three, and one VM for two."""
+        """List groups of VMs to re-create together, as one blocks another: pairs, rings of three, or one VM for two."""
         for first, second in combinations(sources, 2):
             is_blocked = self._needs_departure(first, second) or self._needs_departure(second, first)
             if is_blocked and first.vm_class != second.vm_class:  # an exchange of equal VMs changes nothing
@@ -269,27 +269,27 @@ class _OrderSearch:
         for number, source in enumerate(sources):
             if not can_be_down_together(self._context, self._request, sources[:number], source):
                 return None
-        old = list(map(self._remove_vm, sources))
+        old_locations = list(map(self._remove_vm, sources))
         sequence = None
         added = 0
         if self._compute_missing_departures() <= remaining - len(group):  # enough re-creations remain
-            for relocation, location in zip(group, old, strict=True):
+            for relocation, location in zip(group, old_locations, strict=True):
                 if relocation.machine not in self._find_feasible_machines(relocation.source, location):
-                    break
+                    break  # it may not move there now
                 self._add_vm(relocation.source, relocation.machine)
                 added += 1
             else:
                 sequence = self._extend_solution(remaining - len(group), [*order, group])
         for source in sources[:added]:  # undo, also after a `break` at a VM without room
             self._remove_vm(source)
-        for source, location in zip(sources, old, strict=True):
+        for source, location in zip(sources, old_locations, strict=True):
             self._restore_vm(source, location)
         return sequence
 
     def _needs_departure(self, source: MovableVm, *others: MovableVm) -> bool:
         """Return True if a VM does not fit on the machine of the others now, but fits after all of them left."""
         locations = [self._locations[other.handle] for other in others]
-        machine = locations[0].machine
+        machine = locations[0].machine  # all are on one machine
         state, sku = self._states[machine], self._demands[source.handle].sku
         if machine == self._locations[source.handle].machine or source.vm_class not in state.machine.admitted:
             return False  # it is there already, or never may be
@@ -377,7 +377,7 @@ class _OrderSearch:
         # By number of VMs of the demand: the fewest departures to place them on the machines so far.
         best = [0] + [_IMPOSSIBLE] * self._request.want
         for state in self._states.values():
-            if not state.machine.admits_demand:
+            if not state.machine.admits_demand:  # no VM of the demand may run there
                 continue
             if state.costs is None:
                 state.costs = self._compute_minimum_departures(state)
@@ -414,8 +414,9 @@ def _compute_machine_costs(
     vm_cells: int,
     want: int,
 ) -> tuple[int, ...]:
-    """Compute lower bounds of the VMs to move off a machine for 0, 1 ... `want` VMs of the demand. Cells are (free
-    capacity, shares of movable VMs). A VM on `vm_cells` cells may free all of them, so costs are divided by these.
+    """Compute lower bounds of the VMs to move off a machine for 0, 1 ... `want` VMs of the demand, by number of VMs.
+    `cells` are (free capacity, shares of movable VMs), `share` is the demand's part in one cell. A VM on `vm_cells`
+    cells may free all of them, so costs are divided by these.
     """
     total = [0]  # by number of slots on the cells so far
     for free, movable in cells:
@@ -443,12 +444,12 @@ def _compute_cell_costs(
             lacking = slots * share[dimension] - free[dimension]
             count = 0
             for amount in sorted((vm_share[dimension] for vm_share in shares), reverse=True):
-                if lacking <= 0:
+                if lacking <= 0:  # enough have left
                     break
                 lacking -= amount
                 count += 1
             cost = max(cost, count if lacking <= 0 else _IMPOSSIBLE)
-        if cost >= _IMPOSSIBLE:
+        if cost >= _IMPOSSIBLE:  # more slots are impossible, too
             break
         costs.append(cost)
     return costs

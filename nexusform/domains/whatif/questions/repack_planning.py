@@ -256,7 +256,7 @@ def find_maximum_demand(
 def _has_solution(context: RepackContext, request: RepackRequest, time_budget: TimeBudget) -> bool | None:
     """Return True if the program has a solution within -moves, False if it is proved to have none, else None."""
     solution = RepackProgram(context, request).solve(time_budget.compute_share(1.0))
-    if not request.can_recreate(solution.bound):
+    if not request.can_recreate(solution.bound):  # the lower bound exceeds -moves
         return False
     if isinstance(solution, NoRepackSolution):
         return False if solution.is_proved else None

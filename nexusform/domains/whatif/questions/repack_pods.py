@@ -47,7 +47,7 @@ class _PodSimulation:
             for vm in pool.vms
         }
         self._shared = self._find_shared_locations()
-        self.violating: set[int] = set()
+        self.violating: set[int] = set()  # handles of VMs
 
     def drain_window(self, window: RepackWindow) -> RepackWindow:
         """Run one window: its nodes go down and up on other machines. Return it with the moved pods."""

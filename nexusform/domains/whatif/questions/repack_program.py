@@ -265,7 +265,7 @@ class RepackProgram:
         program = self._program
         for kind, sku in self._arrivals:
             if not (first.admits_demand if kind == _DEMAND else kind in first.admitted):
-                continue
+                continue  # such a VM is not feasible there
             # One arrival takes a share in `numa_cells` cells, at most one share in each.
             entries = [(program.add_row(("wide", number, kind), lower=0.0, upper=0.0), -float(sku.numa_cells))]
             entries += [(program.add_row(("wide cell", number, kind, cell)), -1.0) for cell in range(len(first.cells))]
@@ -314,12 +314,12 @@ class RepackProgram:
             program.add_column(cost=option.recreations, upper=size, entries=entries, subject=(unit, option))
 
     def _add_unknown_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
-        """Add equal machines with unknown cells as type `number`. Either VMs are added if they fit every split, or all
-        VMs in unknown cells leave; the cells of an emptied machine are then known.
+        """Add equal machines with unknown cells as type `number`. Either VMs are added if they fit in every layout, or
+        all VMs in unknown cells leave; the cells of an emptied machine are then known.
         """
         first, size = hosts[0], len(hosts)
         program = self._program
-        capacity = None  # of the VMs in place: None if no more VMs fit in every split
+        capacity = None  # beside the VMs in place: None if no more VMs fit in every layout
         if first.splits:
             key = self._build_cell_key(first, 0)  # of any cell: only the properties of the machine count
             capacity = self._catalogue.find_cell_capacity(first.splits, key, first.disk)
@@ -370,7 +370,7 @@ class RepackProgram:
     def _build_capacity_change(
         self, before: CellPatterns | None, after: CellPatterns | None
     ) -> list[tuple[int, float]]:
-        """Build the row entries of a cell giving up one capacity and gaining another, None for no capacity."""
+        """Build the row entries of a cell giving up a capacity (+1) and gaining another (-1); None for no capacity."""
         if before == after:
             return []
         entries = []
@@ -399,7 +399,7 @@ class RepackProgram:
         return self._program.add_row(("slots", rack, admitted, size))
 
     def _add_cell_capacity(self, capacity: CellPatterns) -> None:
-        """Add the columns of a capacity's patterns, and bound their number by the number of cells."""
+        """Add a column for each pattern of a capacity (slots of each size in one cell), in total at most its cells."""
         program = self._program
         row = self._get_cell_capacity_row(capacity)
         program.upper[row] = float(self._cell_counts[capacity])
@@ -414,16 +414,16 @@ class RepackProgram:
             program.add_column(cost=0.0, upper=_INFINITE, entries=entries, subject=(capacity, pattern))
 
     def _add_rack_arrivals(self) -> None:
-        """Add the arrivals of leaving VMs on a rack, by class or by tracked pool."""
+        """Add a column per group of leaving VMs (by class or tracked pool) and kind of slot: its arrivals there."""
         program = self._program
         class_by_group = {self._groups[source.handle]: source.vm_class for source in self._context.all_movable_vms}
-        slots = [name for name in program.names if name[0] == "slots"]
+        slots = [name for name in program.names if name[0] == "slots"]  # ("slots", rack, classes, size)
         for group, kind in sorted(class_by_group.items()):
-            arrival_row = program.add_row(("comes", group), lower=0.0, upper=_INFINITE)
+            arrival_row = program.add_row(("comes", group), lower=0.0, upper=_INFINITE)  # arrivals less departures
             for name in slots:
                 _, rack, admitted, size = name
                 if kind not in admitted or self._catalogue.size_numbers_by_class[kind] != size:
-                    continue
+                    continue  # such VMs do not fit in this slot
                 entries = [(arrival_row, 1.0), (program.add_row(name), 1.0)]
                 group_type, pool = group
                 if group_type == "pool":
@@ -447,7 +447,7 @@ class RepackProgram:
         patterns: list[PatternCount] = []
         spanning: list[MovableVm] = []
         for column, value in zip(self._program.columns, values, strict=False):  # _reduce_pods appends values
-            if not value:
+            if not value:  # not used by the solution
                 continue
             match column.subject:
                 case (_CellGroup() as unit, CellChange() as option):
@@ -495,9 +495,9 @@ def _count_leaving(subject: object, groups: Mapping[int, Group]) -> tuple[Counte
     match subject:
         case (_CellGroup(), CellChange() as option):
             return Counter(dict(option.leaving)), option.pods
-        case (RepackMachine() as host, *_):
+        case (RepackMachine() as host, *_):  # one of equal machines gives up all of its VMs in unknown cells
             sources = host.unknown_cell_vms
-        case (MovableVm() as moved, *_):
+        case (MovableVm() as moved, *_):  # one of equal VMs moves
             sources = (moved,)
     return Counter(groups[source.handle] for source in sources), sum(source.pods for source in sources)
 
@@ -518,7 +518,7 @@ def run_solver(
     `is_finished` without values is a proof of no solution; so is a program without columns.
     """
     if not columns:
-        return SolverResult(None, 0.0, 0, is_finished=True)
+        return SolverResult(None, 0.0, 0, is_finished=True)  # no values, an objective and a bound of 0
     import highspy
     import numpy as np
 

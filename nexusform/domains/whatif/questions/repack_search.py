@@ -119,7 +119,7 @@ class _ProgramRefinement:
         self._context = context
         self._request = request
         self._time_budget = time_budget
-        self._is_fine = len(context.all_movable_vms) <= _MAX_FINE_VMS
+        self._is_fine = len(context.all_movable_vms) <= _MAX_FINE_VMS  # few enough to model the spread of every pool
         pools = frozenset(source.pool for source in context.all_movable_vms)
         self._tracked_pools = pools if self._is_fine else frozenset()
         self._single_machines: frozenset[str] = frozenset()
@@ -191,7 +191,7 @@ class _ProgramRefinement:
         if choice.crowding_pools - self._tracked_pools:
             self._tracked_pools |= choice.crowding_pools
             return True
-        if choice.affected_machines <= self._single_machines:
+        if choice.affected_machines <= self._single_machines:  # they are modelled already
             return False
         self._single_machines |= choice.affected_machines
         return True
@@ -201,10 +201,10 @@ class _ProgramRefinement:
         for more in _MORE:
             if self._time_budget.is_exhausted:
                 break
-            found = self._solve_program(replace(self._request, want=self._request.want + more))
-            if isinstance(found, NoRepackSolution):  # still more capacity is impossible, too
+            solution = self._solve_program(replace(self._request, want=self._request.want + more))
+            if isinstance(solution, NoRepackSolution):  # still more capacity is impossible, too
                 break
-            choice, _ = found  # the bound is that of the larger request
+            choice, _ = solution  # the bound is that of the larger request
             sequence = find_window_sequence(self._context, self._request, choice, self._time_budget)
             if sequence is not None:
                 return sequence

@@ -89,7 +89,7 @@ class SeparationRule(Struct, frozen=True):
             group_numbers = {number for number, group in enumerate(self.groups) if group.is_member(vm_location)}
             if group_numbers:
                 groups_at.setdefault(self._get_scope_location(vm_location.location), set()).update(group_numbers)
-        return frozenset(domain for domain, groups in groups_at.items() if len(groups) > 1)
+        return frozenset(location for location, groups in groups_at.items() if len(groups) > 1)
 
     def _get_scope_location(self, location: Placement) -> str:
         return location.machine if self.scope == "machine" else location.rack
@@ -128,7 +128,7 @@ class _GroupResolver:
             self._pods += [(nodes[pod.node], pod.spec) for pod in existing if pod.node in nodes]
 
     def resolve_group(self, group: Mapping[str, Any]) -> SeparationRuleGroup:
-        """Resolve a group to its members."""
+        """Resolve a group (ids of clusters and pools, perhaps a selector of pods) to its pools and selected nodes."""
         pools: set[PoolKey] = set()
         for cluster in list_texts(group, "cluster_ids"):
             pools |= self._clusters.get(cluster, set())

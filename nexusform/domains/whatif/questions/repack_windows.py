@@ -98,7 +98,7 @@ def find_window_sequence(
         if not context.scheduler.is_sampled:  # known NUMA cells: every target is certain
             return sequence
         certainty = compute_certainty(verify_sequence(context, sequence, time_budget))
-        if certainty == 1.0:
+        if certainty == 1.0:  # no other order is better
             return sequence
         if certainty > best_certainty:
             best_sequence, best_certainty = sequence, certainty
@@ -121,7 +121,7 @@ def build_ordered_sequence(
 
 
 def _list_window_strategies(context: RepackContext, choice: RepackChoice) -> list[tuple[_WindowStrategy, bool]]:
-    """List the strategies to try, each with True if targets must hold in all legal splits, or False."""
+    """List the strategies to try, each with True if targets must hold in all possible NUMA layouts, or False."""
     if choice.crowding_pools or not choice.targets:  # no targets to steer to
         return [(_WindowStrategy.FREE, True)]
     if not context.scheduler.is_sampled:  # no unknown NUMA cells, so no machine is emptied because of them
@@ -153,7 +153,7 @@ _STEERING_STRATEGIES: Final = (
 
 
 def has_capacity(scheduler: RackScheduler, request: RepackRequest) -> bool:
-    """Return True if all VMs of the demand fit in every legal split."""
+    """Return True if all VMs of the demand fit in every possible NUMA layout."""
     return scheduler.count_free_slots(request.demand).minimum >= request.want
 
 
@@ -246,7 +246,7 @@ class _RepackSequenceBuilder:
         window = _RepackWindowBuilder(self._scheduler.copy(), dict(self._handles))
         selected: list[MovableVm] = []
         for source in remaining:
-            if time_budget.is_exhausted:
+            if time_budget.is_exhausted:  # the caller stops, too
                 break
             can_join = can_be_down_together(self._context, self._request, selected, source)
             if can_join and self._place_vm(window, source):
@@ -367,9 +367,9 @@ class _RepackSequenceBuilder:
         return None
 
     def _find_preferred_machines(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
-        """Find the machines preferred in any split over the own machine of a returning VM; none for others."""
+        """Find the machines preferred in any NUMA layout over the own machine of a returning VM; none for others."""
         rivals: set[str] = set()
-        if self._is_strict and self._is_returning_vm(source):
+        if self._is_strict and self._is_returning_vm(source):  # strict: its target must be certain
             own_machine = source.vm.placement.machine
             while preferred := ranking.find_best_excluding({*rivals, own_machine}).in_some_splits:
                 rivals |= preferred
@@ -378,7 +378,7 @@ class _RepackSequenceBuilder:
     def _is_target_certain(
         self, window: _RepackWindowBuilder, ranking: MachineRanking, avoided: AbstractSet[str], target: str
     ) -> bool:
-        """Return True if every split of unknown cells leads the VM to the target, with the other `avoided` cordoned."""
+        """Return True if every layout of unknown cells leads the VM to the target, with other `avoided` cordoned."""
         if not self._is_strict or not window.scheduler.is_sampled:  # certainty is not required, or no cells are unknown
             return True
         return target in ranking.find_best_excluding(avoided - {target}).in_all_splits
@@ -447,7 +447,7 @@ def can_be_down_together(
     context: RepackContext, request: RepackRequest, selected: Sequence[MovableVm], source: MovableVm
 ) -> bool:
     """Return True if one more VM may be down at the same time as the selected ones."""
-    if request.window is not None and len(selected) >= request.window:
+    if request.window is not None and len(selected) >= request.window:  # the limit of -window is reached
         return False
     down_count = 1 + sum(selected_vm.pool == source.pool for selected_vm in selected)
     if down_count > compute_max_vms_down(context, source.pool):
@@ -485,7 +485,7 @@ def compute_max_vms_down(context: RepackContext, pool_number: int) -> int:
     count = len(pool.vms)
     if pool.is_control_plane:
         return max(count - compute_quorum(count), 1)
-    if Constraint.MAX_UNAVAILABLE in context.lifted:
+    if Constraint.MAX_UNAVAILABLE in context.lifted:  # tested without this limit
         return count
     return max(compute_amount_of_total(pool.demand.max_unavailable, count), 1)
 
@@ -519,7 +519,7 @@ def verify_sequence(
         verified.append(replace(window, steps=tuple(_count_target_hits(context, base, window, window_budget))))
         for step in window.steps:
             handle = step.source.handle
-            existing[handle] = replace(existing[handle], placement=step.target)
+            existing[handle] = replace(existing[handle], placement=step.target)  # for the next windows
     return tuple(verified)
 
 
@@ -549,16 +549,16 @@ def _count_target_hits(
 
 
 def _is_deterministic(context: RepackContext, base: RackScheduler, window: RepackWindow) -> bool:
-    """Return True if only the target is best for every VM of the window; then one run covers all samples."""
+    """Return True if only the planned target is best for every VM of the window: one run then covers all samples."""
     if base.is_sampled:  # unknown cells differ from sample to sample
         return False
     scheduler = base.copy()
     for step in window.steps:
         demand = build_pool_demand(context.pools[step.source.pool], step.source.vm)
         ranking = scheduler.rank_machines(demand)
-        own_machine = {step.source.vm.placement.machine}  # the last choice
+        own_machine = {step.source.vm.placement.machine}  # the VM leaves it, so it is only the last choice
         best = ranking.find_best_excluding(own_machine).in_some_splits or ranking.find_best_excluding().in_some_splits
-        placement = scheduler.try_place(demand)
+        placement = scheduler.try_place(demand)  # (handle, placement), or None
         if best != {step.target.machine} or placement is None or placement[1].machine != step.target.machine:
             return False
     return True

@@ -71,7 +71,7 @@ class RequestedUpgradeOptions(Struct, frozen=True):
     drain: bool = True
 
     def resolve_for_site(self, site: SiteSnapshot) -> UpgradeOptions:
-        """Resolve the options of a site: requested, else the site's, else all at once."""
+        """Resolve the options of a site: each as requested, else the site's, else whole racks one after another."""
         site_strategy = site.update_strategy
         if site_strategy is None:  # the site does not state one
             strategy = self.strategy or UpgradeStrategy.RACK
@@ -139,7 +139,7 @@ class PoolUpgradeVerdict(Struct, frozen=True):
 
     @property
     def outcome(self) -> PoolOutcome:
-        """Result for the pool. A plain VM is never lost: a wave interrupts it."""
+        """Result for the pool. A VM outside of clusters is never lost: a wave interrupts it."""
         if self.lost_in_waves:
             return PoolOutcome.LOST
         if not self.waves:
@@ -226,7 +226,7 @@ def _predict_stop(site: SiteSnapshot, options: UpgradeOptions, waves: Iterable[U
             for machine in machines
             if (reason := find_health_reasons(machine.unschedulable_reason))
         ]
-        if max_failed is not None and len(unhealthy) > max_failed:
+        if max_failed is not None and len(unhealthy) > max_failed:  # None: the site states no threshold
             return UpgradeStop(rack, tuple(unhealthy), len(machines), max_failed, number)
     return None
 
@@ -260,10 +260,10 @@ def _build_waves(site: SiteSnapshot, rack: str, batch_size: int | None, first: i
 
 def _build_verdicts(site: SiteSnapshot, waves: Iterable[UpgradeWave]) -> Iterable[PoolUpgradeVerdict]:
     """Build the result of every pool over all waves, in creation order."""
-    affected_waves: dict[tuple[str, str], list[tuple[int, PoolAvailability]]] = {}
+    affected_waves: dict[tuple[str, str], list[tuple[int, PoolAvailability]]] = {}  # by cluster id and pool
     for wave in waves:
-        for pool_left in wave.pools:
-            affected_waves.setdefault((pool_left.cluster_id, pool_left.pool), []).append((wave.number, pool_left))
+        for affected in wave.pools:
+            affected_waves.setdefault((affected.cluster_id, affected.pool), []).append((wave.number, affected))
     for cluster in site.clusters:
         for pool in cluster.pools:
             pool_waves = affected_waves.get((cluster.id, pool.name), [])
@@ -275,10 +275,10 @@ def _build_verdicts(site: SiteSnapshot, waves: Iterable[UpgradeWave]) -> Iterabl
                 pool=pool.name,
                 is_control_plane=pool.is_control_plane,
                 total=total,
-                minimum_up=min((pool_left.remaining_count for _, pool_left in pool_waves), default=total),
+                minimum_up=min((affected.remaining_count for _, affected in pool_waves), default=total),
                 quorum=compute_quorum(total) if pool.is_control_plane else 0,
                 waves=tuple(number for number, _ in pool_waves),
-                lost_in_waves=tuple(number for number, pool_left in pool_waves if pool_left.is_lost),
+                lost_in_waves=tuple(number for number, affected in pool_waves if affected.is_lost),
             )
 
 

@@ -101,7 +101,7 @@ def _describe_loss(pool: PoolAvailability) -> str:
 
 def _describe_recovery(failure: Failure) -> Iterable[str]:
     """Build sentences about automatic and manual recovery."""
-    if failure.scope in {FailureScope.RACK, FailureScope.OBSERVED}:
+    if failure.scope in {FailureScope.RACK, FailureScope.OBSERVED}:  # the title does not name these machines
         yield f"{format_count(len(failure.machines), 'machine')}: {format_list(failure.machines, 4)}."
     if failure.deletions:
         yield (
@@ -161,9 +161,9 @@ def _build_runbook_steps(failure: Failure) -> Iterator[str]:
         clusters = format_list(failure.unreachable_clusters)
         yield f"Recover a machine for {clusters} first. Without quorum its nodes cannot be deleted."
     if failure.missing:
-        reasons = ", ".join(f"{pool.cluster}/{pool.pool}" for pool in failure.recreations if pool.missing)
+        pools = ", ".join(f"{pool.cluster}/{pool.pool}" for pool in failure.recreations if pool.missing)
         yield (
-            f"{format_count(failure.missing, 'VM')} ({reasons}) will not fit. Free capacity first "
+            f"{format_count(failure.missing, 'VM')} ({pools}) will not fit. Free capacity first "
             "(`nexusform simulate repack`), or keep their nodes until the machine returns."
         )
     for deletion in failure.deletions:

@@ -98,7 +98,7 @@ def _list_binding_rows(placement: PlacementOutcome) -> tuple[PlacementChange, ..
 
 def _build_cells_after(simulation: FleetSimulation) -> dict[tuple[str, str], MatrixCell]:
     """Build the squares of resulting bindings, with reasons of unselected clusters."""
-    squares: dict[tuple[str, str], MatrixCell] = {}
+    squares: dict[tuple[str, str], MatrixCell] = {}  # by placement and cluster
     for placement in simulation.placements:
         key = placement.after.key
         for row in _list_binding_rows(placement):

@@ -66,12 +66,12 @@ def _describe_findings(simulation: FleetSimulation) -> Iterator[str]:
     pending_count = sum(len(placement.pending) for placement in placements)
     if pending_count:
         yield f"{format_count(pending_count, 'pod')} {select_word_form(pending_count, 'finds', 'find')} no node"
-    for key, cluster in simulation.remaining:
+    for key, cluster in simulation.remaining:  # although it is drained
         yield f"{key} stays on {cluster}"
 
 
 def _build_notes(simulation: FleetSimulation) -> Iterator[str]:
-    """Build sentences about warnings and staged runs."""
+    """Build sentences about warnings, and about placements waiting for a staged update run (strategy External)."""
     for warning in simulation.warnings:
         prefix = enclose("", warning.address, ": ")
         yield f"{prefix}{' '.join(warning.detail.split())}"
@@ -135,18 +135,18 @@ def _build_placement_row(placement: PlacementOutcome) -> Row:
     count_before, count_after = len(placement.before.clusters), len(placement.after.clusters)
     clusters = f"{count_before:,} -> {count_after:,}" if _has_cluster_changes(placement) else f"{count_after:,}"
     if placement.after.is_fulfilled:
-        state = ""
+        note = ""
     elif placement.before.is_fulfilled:
-        state = "not fulfilled"
+        note = "not fulfilled"
     else:
-        state = "not fulfilled, as before"
+        note = "not fulfilled, as before"
     cells = (
         placement.after.key,
         str(placement.after.kind),
         clusters,
         format_list(placement.gained, 4),
         format_list(placement.lost, 4),
-        state,
+        note,
     )
     return Row(cells, placement.has_findings)
 
@@ -203,7 +203,7 @@ def _build_pod_section(simulation: FleetSimulation) -> Iterator[Section]:
     reasons: dict[str, None] = {}
     for placement in simulation.placements:
         for pool, pods in group_by(placement.pods, lambda row: row.pool).items():
-            cluster, _, workload = pool.partition("/")
+            cluster, _, workload = pool.partition("/")  # the cluster of the pods, and their workload
             added = sum(_get_node(row) is not None for row in pods)
             removed = sum(row.target is None for row in pods)
             pending = len(pods) - added - removed
@@ -235,7 +235,7 @@ def _build_capacity_section(simulation: FleetSimulation) -> Iterator[Section]:
             without_data.append(member.name)
             continue
         rows.append(row)
-        if member.after is not None and not member.is_derived:
+        if member.after is not None and not member.is_derived:  # not computed from its nodes
             with_fixed_figures.append(member.name)
     lines = []
     if with_fixed_figures:

@@ -19,7 +19,7 @@ from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
 def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> Report:
     """Build the report: summary, pools, and every batch."""
     version = enclose(", now ", upgrade.version)
-    rows = tuple(_build_pool_row(pool) for pool in upgrade.pools if pool.count)
+    rows = tuple(_build_pool_row(pool) for pool in upgrade.pools if pool.count)  # without empty pools
     heads = ("pool", "SKU", "VMs", "at once", "min up", "verdict")
     sections = [Section("Pools", table=Table(heads, rows, frozenset({2})), is_finding=upgrade.has_findings)]
     sections += [_build_blocked_section(pool) for pool in upgrade.pools if pool.is_blocked]

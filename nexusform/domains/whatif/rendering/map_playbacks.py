@@ -84,7 +84,7 @@ def build_kubernetes_upgrade_playback(site: SiteSnapshot, upgrade: KubernetesUpg
             locations.update({(upgrade.cluster_id, move.vm.name): move.placement for move in batch.moves})
     site_map = _build_site_map(site, locations)
     cluster = upgrade.cluster
-    numbers = {vm.name: number for number, vm in enumerate(site_map.vms) if vm.cluster == cluster}
+    numbers = {vm.name: number for number, vm in enumerate(site_map.vms) if vm.cluster == cluster}  # in the map
     steps = [PlaybackStep("Before the upgrade")]
     for pool, batch in batches:
         # Format the title: `pool1, batch 3 of 24: cluster-d-pool1-2, 23 of 24 nodes up`.
@@ -109,7 +109,7 @@ def build_repack_playback(site: SiteSnapshot, repack: RepackResult) -> Playback:
         for step in window.steps:
             locations[clusters[step.source.pool].id, step.source.vm.name] = step.target
     site_map = _build_site_map(site, locations)
-    numbers = {(vm.address, vm.name): number for number, vm in enumerate(site_map.vms)}
+    numbers = {(vm.address, vm.name): number for number, vm in enumerate(site_map.vms)}  # of VMs in the map
     steps = [PlaybackStep("Before the repacking")]
     for window_number, window in enumerate(repack.windows, 1):
         moves = tuple(numbers[str(site.pools[step.source.pool].address), step.source.vm.name] for step in window.steps)

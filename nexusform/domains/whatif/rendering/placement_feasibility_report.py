@@ -132,7 +132,7 @@ def _build_feasibility_row(row: Feasibility) -> Row:
     """Build the row of a cluster as in `_COLUMNS`, "" for unknown numbers; a finding if its pods do not all run."""
     missing = "" if row.missing_nodes is None else str(row.missing_nodes)
     maximum = "" if row.replicas_max is None else str(row.replicas_max)
-    capacity = row.site_capacity if row.result is FeasibilityResult.RUNS_AFTER else ""
+    capacity = row.site_capacity if row.result is FeasibilityResult.RUNS_AFTER else ""  # after adding nodes
     pools = ", ".join(f"{pool} {count}" for pool, count in row.missing_by_pool.items()) or row.pool
     cells = (row.cluster, row.result.value, missing, pools, capacity, str(row.replicas_requested), maximum)
     losses = list(map(_format_loss_effect, (row.one_machine_down, row.one_rack_down)))

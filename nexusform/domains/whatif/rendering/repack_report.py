@@ -78,7 +78,7 @@ def _build_summary(repack: RepackResult) -> str:
             return f"{vms} to re-create; at least {bound} are needed (gap {per_cent:.1f} %)."
         case RepackStatus.GAP:
             return f"No solution found, none ruled out: at least {repack.bound} re-creations."
-    if repack.bound is not None and repack.request.moves is not None:
+    if repack.bound is not None and repack.request.moves is not None:  # impossible within -moves
         return (
             f"Not possible with {format_count(repack.request.moves, 're-creation')}: at least "
             f"{repack.bound} are needed (proved)."
@@ -234,7 +234,7 @@ def _build_manual_commands(repack: RepackResult, steps: Sequence[RepackStep]) ->
         names = [step.source.vm.platform_name or step.source.vm.name for step in owner_steps]
         if _VIRTUAL_MACHINE in address.split("."):
             yield f"# delete {address} and create it again"
-            continue
+            continue  # it is no Kubernetes node to drain
         node_names = " ".join(map(shlex.quote, names))
         kubectl = f"kubectl --context={shlex.quote(repack.site.pools[owner_steps[0].source.pool].owner.cluster)}"
         yield f"# {kubectl} drain {node_names} --ignore-daemonsets; {kubectl} delete node {node_names}   (in {address})"

@@ -48,7 +48,7 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
         heads = ("cluster", "pool", "VMs", "min up", "down in waves", "verdict")
         table = Table(heads, rows, frozenset({2, 3}))
         sections.append(Section(f"{prefix}Verdict by pool", table=table, is_finding=upgrade.is_availability_lost))
-        if 0 < len(upgrade.waves) <= _MAX_WAVES:
+        if 0 < len(upgrade.waves) <= _MAX_WAVES:  # the table has a column for each
             sections.append(_build_vms_up_section(upgrade, verdicts, prefix))
         for wave in upgrade.waves:
             sections.append(_build_wave_section(wave, prefix))
@@ -154,7 +154,7 @@ def _describe_versions(runtime: RuntimeVersion | None) -> Iterable[str]:
     if not runtime.offers:
         yield "Azure offers no newer version."
     for offer in runtime.offers:
-        parts = (
+        parts = (  # each text, and the value without which it is omitted
             (f"expected to take {offer.duration}", offer.duration),
             (_WORKLOADS.get(offer.workload_impact, f"workloads: {offer.workload_impact}"), offer.workload_impact),
             (f"supported until {offer.supported_until}", offer.supported_until),

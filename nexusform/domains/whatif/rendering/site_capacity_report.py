@@ -43,10 +43,9 @@ def _build_summary(answer: CapacityAnswer) -> str:
         return f"{_format_set_count(sets, 'set')} of {_format_sku_mix(answer.mix.parts)} {describe_fit(sets)}"
     if not answer.sku_capacities:
         return "no SKU to count"
-    first_skus = answer.sku_capacities[:4]
     capacity_texts = [
         f"{sku_capacity.current} more {sku_capacity.sku.title} {describe_fit(sku_capacity.current)}"
-        for sku_capacity in first_skus
+        for sku_capacity in answer.sku_capacities[:4]  # more would be too long for a summary
     ]
     rack_lost = f"{answer.sku_capacities[0].with_one_rack_down} with one rack down"
     separator = "," if answer.sku_capacities[0].current.is_exact else ";"

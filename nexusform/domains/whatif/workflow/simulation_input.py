@@ -80,7 +80,7 @@ def open_fleet(location: CommandContext, plan_path: str = "") -> tuple[FleetSnap
     from nexusform.domains.whatif.questions.fleet_simulation import build_fleet_snapshot
 
     source = _read_input(location, plan_path)
-    if source.snapshot is None:
+    if source.snapshot is None:  # unreadable, as its diagnostics state
         return None, source
     fleet = build_fleet_snapshot(source.things, build_registries(), source.catalogue, source.observations)
     if not fleet.members.members:
@@ -114,7 +114,7 @@ def open_snapshot(location: CommandContext, plan_path: str = "", *, has_pods: bo
             "`nexusform plan -out=FILE`, then this command with -plan=FILE.",
         )
         return replace(source, snapshot=None, diagnostics=(*source.diagnostics, problem))
-    if has_pods:
+    if has_pods:  # only an answer without pods has this warning
         return source
     return replace(source, diagnostics=(*source.diagnostics, *_build_unknown_node_warnings(source)))
 
@@ -125,7 +125,7 @@ def locate_diagnostics(
     """Add the declaring block to diagnostics about an object, if the current configuration has it."""
     problems = list(problems)
     if not any(problem.address and problem.subject is None for problem in problems):
-        return problems, {}
+        return problems, {}  # every location is known, or there is no object
     configuration, _ = load_project_configuration(location)
     blocks = {str(block.address): block for block in iterate_resource_blocks(configuration)}
     for position, problem in enumerate(problems):
@@ -141,7 +141,7 @@ def _build_unknown_node_warnings(source: SimulationInput) -> Iterator[Diagnostic
         return
     clusters = build_existing_clusters(source.things, build_registries(), source.catalogue)
     for cluster_id in source.observations.clusters:
-        observed_cluster = source.observations.bind_cluster(cluster_id, clusters.get(cluster_id), ())
+        observed_cluster = source.observations.bind_cluster(cluster_id, clusters.get(cluster_id), own_workloads=())
         if observed_cluster is not None and observed_cluster.unknown_nodes:
             detail = (
                 f'{format_count(len(observed_cluster.unknown_nodes), "node")} of the cluster "{cluster_id}" '
@@ -220,7 +220,7 @@ _NodeReading: TypeAlias = tuple[Mapping[str, KubectlSnapshot], list[Diagnostic]]
 def _read_observed_clusters(location: CommandContext, state: State) -> _NodeReading:
     """Read the clusters in data blocks of the current configuration, with references evaluated from the state."""
     configuration, _ = load_project_configuration(location)
-    if not _has_node_data(configuration):
+    if not _has_node_data(configuration):  # no data block lists nodes
         return {}, []
     variables, _ = read_root_variables(
         configuration,
@@ -281,11 +281,10 @@ def _read_observed_nodes(
     }
     warnings = []
     for problem in evaluation.diagnostics:
-        if problem.severity is Severity.ERROR:
-            detail = f"{problem.detail} Pods on its nodes are not counted."
-            warnings.append(
-                build_warning(
-                    "nodes-not-counted", detail, problem.subject, address=problem.address, block=problem.block
-                )
-            )
+        if problem.severity is not Severity.ERROR:
+            continue  # a warning about nodes does not keep them from being read
+        detail = f"{problem.detail} Pods on its nodes are not counted."
+        warnings.append(
+            build_warning("nodes-not-counted", detail, problem.subject, address=problem.address, block=problem.block)
+        )
     return observed, warnings

@@ -172,7 +172,7 @@ def _list_candidate_bindings(run: Run) -> Iterator[EvictionCandidate]:
     """Yield the bindings of the state, of cluster-scoped placements: an eviction names no other."""
     blocks = {block.address: block for block in run.project.configuration.root.resources.values()}
     for address, current in run.stored.state.list_current_objects():
-        if address.type != _PLACEMENT_TYPE:
+        if address.type != _PLACEMENT_TYPE:  # not a cluster-scoped placement
             continue
         attributes = current.attributes
         policy = PlacementPolicy(get_text(attributes, "policy", "placement_type") or PlacementPolicy.PICK_ALL)
@@ -189,7 +189,7 @@ def _build_unknown_name_errors(
     request: RebalanceRequest, candidates: tuple[EvictionCandidate, ...]
 ) -> Iterator[Diagnostic]:
     """Yield an error per unknown cluster or placement of the request."""
-    checks = (
+    checks = (  # flag, noun, requested name and known names
         ("-from", "cluster with a placement", request.source_cluster, {item.cluster for item in candidates}),
         ("-for", "applied placement", request.placement, {item.placement for item in candidates}),
     )

@@ -40,7 +40,7 @@ def _build_cell_capacity_check(sku: VmSku) -> CapacityCheck:
 
     def find_rejection(capacity: FreeCapacity) -> str | None:
         fitting = len(select_fitting_cells(share, capacity))
-        if fitting >= needed:
+        if fitting >= needed:  # it fits
             return None
         if needed == 1:
             # Describe the shortage for a VM that needs one cell.
@@ -127,10 +127,10 @@ def _build_virtual_function_check(sku: VmSku) -> CapacityCheck:
     share = Share.compute(sku)
 
     def find_rejection(capacity: FreeCapacity) -> str | None:
-        if not share.vfs:
+        if not share.vfs:  # the VM needs no VF
             return None
         fitting = select_fitting_cells(share, capacity)
-        if len(select_cells_with_vfs(share, capacity, fitting)) >= share.cells:
+        if len(select_cells_with_vfs(share, capacity, fitting)) >= share.cells:  # it fits
             return None
         maximum = max((capacity.vfs[cell] for cell in fitting), default=0)
         return f"no cell with capacity has {share.vfs} VFs left (most: {maximum})"

@@ -185,15 +185,15 @@ class _UnknownCells:
         self._added_skus: dict[str, set[tuple[VmSku, ...]]] = {name: {()} for name in self._machines}
         self._released_machines: set[str] = set()
         self._occupying_skus: dict[str, list[VmSku]] = {}
-        for operation in operations if self._machines else ():
+        for operation in operations if self._machines else ():  # with all cells known there is nothing to collect
             if isinstance(operation, ReleaseOperation):
                 self._released_machines.add(base.get_vm(operation.handle).placement.machine)
             elif isinstance(operation, OccupyOperation):
                 self._occupying_skus.setdefault(operation.placement.machine, []).append(operation.sku)
 
     def add_run_outcome(self, outcome: Mapping[Token, Placement | None]) -> None:
-        """Add the SKUs placed by one run on each of the machines."""
-        if not self._machines:
+        """Record the SKUs placed by one run on each of the machines with unknown cells."""
+        if not self._machines:  # all cells are known
             return
         added_skus: dict[str, list[VmSku]] = {}
         for token, placement in outcome.items():
@@ -208,7 +208,7 @@ class _UnknownCells:
         return tuple(name for name in self._machines if any(self._is_uncertain(name, sku) for sku in skus))
 
     def _is_uncertain(self, machine: str, sku: VmSku) -> bool:
-        """Return whether the split, or the VMs placed there by a run, decide if a VM of the SKU fits on the machine."""
+        """Return whether the unknown NUMA layout, or the VMs placed by a run, decide if a VM of the SKU fits there."""
         if machine not in self._released_machines and self._base.has_no_fitting_split(machine, sku):
             return False  # it never fits
         occupying_skus = self._occupying_skus.get(machine, [])
@@ -226,13 +226,13 @@ class _SampleMatches:
             token: (demand.vm.owner, demand.vm.pool) for token, demand in demands.items()
         }
         self._actual = {token: placement for token, placement in actual.items() if placement is not None}
-        self._racks: Counter[Token] = Counter()
-        self._machines: Counter[Token] = Counter()
+        self._racks: Counter[Token] = Counter()  # number of runs with the rack of the plan
+        self._machines: Counter[Token] = Counter()  # and with its machine
         self._counts = self._count_per_rack(self._actual)
         # Number of runs with the same count of a pool's VMs on a rack, and the other counts.
         self._same_counts: dict[PoolId, Counter[str]] = {pool: Counter() for pool in self._counts}
-        self._other_counts: dict[tuple[PoolId, str], set[int]] = {}
-        self._observed_locations: dict[Token, tuple[set[str], set[str]]] = {
+        self._other_counts: dict[tuple[PoolId, str], set[int]] = {}  # by pool and rack
+        self._observed_locations: dict[Token, tuple[set[str], set[str]]] = {  # racks and machines in any run
             token: ({placement.rack}, {placement.machine}) for token, placement in self._actual.items()
         }
 

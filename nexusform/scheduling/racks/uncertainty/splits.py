@@ -64,20 +64,20 @@ class CellSplits:
     __slots__ = ("_base", "_equal_cells", "_layers", "is_known", "legal_splits", "shares")
 
     def __init__(self, base: FreeCells, shares: tuple[Share, ...]) -> None:
-        """Enumerate the splits. `base` are the free cells left by the VMs on known cells."""
+        """Enumerate the splits (assignments to cells) of VMs with `shares`. `base`: the cells left by other VMs."""
         self.shares = shares
         self._base = base
-        positions: dict[tuple[int, int], list[int]] = {}
+        positions: dict[tuple[int, int], list[int]] = {}  # cells by their free capacity
         for cell, free_cell in enumerate(base):
             positions.setdefault(free_cell, []).append(cell)
         self._equal_cells = [cells for cells in positions.values() if len(cells) > 1]
-        self._layers = list(self._enumerate())
+        self._layers = list(self._enumerate())  # splits of the first 0, 1, 2 ... VMs; too few if there are too many
         self.is_known = len(self._layers) == len(shares) + 1
         self.legal_splits: tuple[FreeCells, ...] = tuple(sorted(self._layers[-1])) if self.is_known else ()
 
     def _enumerate(self) -> Iterator[_Layer]:
         """Yield the splits of no VM, of the first VM, of the first two, ...; end early if there are too many splits."""
-        layer: _Layer = {self._base: (self._base, ())}
+        layer: _Layer = {self._base: (self._base, ())}  # split -> the one before its last VM, cells of this VM
         yield layer
         is_bounded = len(self._base) > EXACT_CELLS
         transitions = 0
@@ -94,7 +94,7 @@ class CellSplits:
 
     def _list_choices(self, split: FreeCells, share: Share) -> Iterator[Cells]:
         """List the choices of cells with capacity for a share; of equal cells only the first ones."""
-        equal_cells: dict[tuple[tuple[int, int], tuple[int, int]], list[int]] = {}
+        equal_cells: dict[tuple[tuple[int, int], tuple[int, int]], list[int]] = {}  # by capacity at first and now
         for cell, (cpus, memory) in enumerate(split):
             if cpus >= share.cpus and memory >= share.memory:
                 equal_cells.setdefault((self._base[cell], split[cell]), []).append(cell)
@@ -127,12 +127,12 @@ class CellSplits:
 
     def assign_cells_in_order(self, order: Sequence[int], *, packed: bool) -> tuple[Cells, ...] | None:
         """Assign cells to each share in this order (numbers of `shares`), to those with the least free memory if
-        `packed`, else the most. Backtrack if a share does not fit. Return None if there is no split, or none was found.
+        `packed`, else the most. Backtrack if a share does not fit. Return None if no assignment exists or was found.
         """
         if self.is_known and not self.legal_splits:
             return None
         cells = _SplitSearch(self._base, self.shares, order, _build_memory_order(packed=packed)).find_cells()
-        # The search is bounded; if splits are enumerated there is one.
+        # The search is bounded; with all splits (possible assignments) enumerated, there is one.
         return self.find_split_cells(self.legal_splits[0]) if cells is None and self.is_known else cells
 
     def _format_taken_resources(self, split: FreeCells) -> str:
@@ -215,7 +215,7 @@ class _SplitSearch:
     def find_cells(self) -> tuple[Cells, ...] | None:
         """Return the cells of each share, or None if none was found within MAX_TRIES steps."""
         chosen: dict[int, Cells] = {}
-        # Per VM placed so far: the split before it, and the remaining choices.
+        # Per VM placed so far: the free cells before it, and the remaining choices.
         open_choices: list[tuple[FreeCells, Iterator[Cells]]] = [(self._base, self._list_choices(self._base, 0))]
         while open_choices:
             split, choices = open_choices[-1]
@@ -248,7 +248,7 @@ class _SplitSearch:
 
 def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share) -> Interval:
     """Compute bounds of the number of VMs with `share` fitting beside VMs with `shares` in unknown cells, for too many
-    splits. `capacity` is left by the VMs in known cells, its disk by all. Sound, not exact. For the maximum, those VMs
+    layouts. `capacity` is left by the VMs in known cells, its disk by all. Sound, not exact. For the maximum, those VMs
     reduce the machine as a whole, not single cells. For the minimum, each blocks as many VMs as its size can.
     """
     cells = list(zip(capacity.cpus, capacity.memory, strict=True))
