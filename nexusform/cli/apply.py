@@ -183,7 +183,7 @@ def _create_apply_job(flags: ApplyFlags) -> _ApplyCommandRun:
 
 
 def apply_new_plan(flags: ApplyFlags, options: PlanOptions) -> int:
-    """Plan, ask for approval and apply."""
+    """Plan, ask for approval and apply; return the exit code."""
     job = _create_apply_job(flags)
     if not flags.auto_approve and not job.can_prompt():
         job.reporter.report_diagnostics(
@@ -202,7 +202,7 @@ def apply_new_plan(flags: ApplyFlags, options: PlanOptions) -> int:
 def _plan_and_apply(run: Run, job: _ApplyCommandRun, options: PlanOptions) -> int:
     """Plan, ask for approval if needed, and apply; return the exit code."""
     code = _finish_interrupted_apply(run, job) if options.mode is Mode.NORMAL else 0
-    if code:
+    if code:  # the earlier apply did not finish
         return code
     with job.reporter.track_planning():
         plan = run.plan(options).plan
@@ -268,7 +268,7 @@ def _apply_steps_of_earlier_apply(run: Run, job: _ApplyCommandRun) -> int:
 
 
 def _discard_steps_of_earlier_apply(flags: ApplyFlags) -> int:
-    """Drop the remaining steps of an earlier apply."""
+    """Drop the remaining steps of an earlier apply; return the exit code."""
     job = _create_apply_job(flags)
     opened = open_project(flags.create_context())
     job.reporter.report_diagnostics(opened.diagnostics, opened.sources)
@@ -276,12 +276,12 @@ def _discard_steps_of_earlier_apply(flags: ApplyFlags) -> int:
         return 1
 
     def drop_steps(run: Run) -> int:
-        """Drop the steps and report their number: None without an unfinished apply, 0 if all steps were complete."""
+        """Drop the steps, report the result and return the exit code. An unfinished apply can have 0 steps left."""
         step_count, problems = discard_remaining_steps(run)
         job.reporter.report_diagnostics(problems, run.project.sources)
         if problems:
             return 1
-        if step_count is None:
+        if step_count is None:  # no unfinished apply
             job.reporter.report_notice("No unfinished apply.")
         elif step_count:
             job.reporter.report_notice(f"Dropped {format_count(step_count, 'step')} of an earlier apply.")

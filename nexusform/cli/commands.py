@@ -194,7 +194,9 @@ def define_command(
 
 
 def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Mapping[str, Any]) -> None:
-    """Delete older files at the output paths of a command. Raises a usage error for an input path among them."""
+    """Delete older files at the output paths of a command: if it fails, none is taken for its result. Raises a usage
+    error for an output path equal to another argument or with the suffix of an input.
+    """
     outputs = {parameter.name for parameter in parameters if isinstance(parameter, Flag) and parameter.is_output}
     inputs = {value for name, value in values.items() if name not in outputs and isinstance(value, str)}
     for name in outputs & values.keys():
@@ -203,7 +205,7 @@ def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Ma
         for path in filter(None, paths):
             if path in inputs or path.endswith(_INPUT_SUFFIXES):
                 raise click.UsageError(f'-{name.replace("_", "-")}: "{path}" is an input and is not overwritten.')
-            if path != "-":
+            if path != "-":  # stdout
                 from nexusform.workflow.opening.system_io import remove_older_output
 
                 with suppress(OSError):  # writing it reports the problem

@@ -31,7 +31,7 @@ def list_flag_value_completions(metavar: str, flag: str, incomplete: str) -> lis
 
 
 def list_argument_completions(context: click.Context, name: str, incomplete: str) -> list[CompletionItem]:
-    """Return the values of the argument with this name; a file if nothing else is known, and for `targets`, too."""
+    """Return the values of the argument with this name. The shell adds files for `targets` and for unknown values."""
     path = " ".join(context.command_path.split()[1:])
     list_words = WORDS.get(f"{path} {name}", WORDS.get(name, _list_nothing))
     arguments = [parameter for parameter in context.command.params if isinstance(parameter, click.Argument)]

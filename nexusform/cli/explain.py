@@ -55,7 +55,7 @@ def explain(arguments: ExplainArguments) -> int:
     address = arguments.address
     context = create_context(arguments.state, arguments.variables)
     answer = find_explanations(context, address, arguments.name, arguments.plan)
-    if answer.objects and not answer.pools:
+    if answer.objects and not answer.pools:  # no OBJECT was given and no pool is there to describe
         names = format_first_items(answer.objects, 20)
         raise click.UsageError(f"{address} has several objects; specify one of: {names}.")
     domain_answer = answer.domain_answer or DomainAnswer()
@@ -71,16 +71,16 @@ def explain(arguments: ExplainArguments) -> int:
 
         removals = ((build_removal_report(row), REMOVAL_FORM(row)) for row in answer.removals)
         texts += [_render_answer(report, document, arguments, screen) for report, document in removals]
-    if not texts:
+    if not texts:  # nothing could be explained, as the errors say
         return screen.print_failure(answer.diagnostics, answer.sources)
     for text in texts:
         screen.print_text(text, end="")
     errors = select_errors(answer.diagnostics)
-    if domain_answer.allows_errors:
+    if domain_answer.allows_errors:  # the answer is about a configuration with errors: list them all
         screen.print_diagnostics(errors, answer.sources)
-    elif errors and arguments.format == "text":
+    elif errors and arguments.format == "text":  # of the plan: one warning instead of all its errors
         screen.print_diagnostics([_build_plan_warning(errors)], answer.sources)
-    elif errors:  # stdout may be a document
+    elif errors:  # stdout has a JSON or Markdown document
         click.echo(f"Warning: {_build_plan_warning(errors).detail}", err=True)
     if domain_answer.notes and arguments.format == "text":
         screen.print_diagnostics(domain_answer.notes, answer.sources)
@@ -166,7 +166,7 @@ def _describe_machine(trigger: str, machine: str, verb: str = "is") -> str:
 
 
 def _describe_current_placement(reason: VmExplanation) -> list[str]:
-    """Return the current location of a VM and its cause, before the new evaluation."""
+    """Return a sentence about the current location of a VM and its cause; [] for a VM new in the plan."""
     if reason.current_placement is None:
         return []
     location = format_location_text(reason.current_placement)

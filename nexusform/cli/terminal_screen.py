@@ -77,8 +77,8 @@ class Screen:
         is_aside: bool = False,
         errors_last: bool = False,
     ) -> None:
-        """Print diagnostics in boxes, the most severe first (`errors_last` is Terraform's order). `is_aside`:
-        print warnings to stderr, because stdout is for a document.
+        """Print diagnostics in boxes, errors (to stderr) before warnings, with `errors_last` after them, as Terraform.
+        `is_aside`: print warnings to stderr, too, because stdout is for a document. Without diagnostics print nothing.
         """
         all_diagnostics = list(diagnostics)
         if not all_diagnostics:
@@ -94,7 +94,7 @@ class Screen:
         ]
         for print_output, text in reversed(outputs) if errors_last else outputs:
             if text:
-                sys.stdout.flush()
+                sys.stdout.flush()  # keeps the order of both streams on a terminal
                 print_output(text, end="")
 
     def print_failure(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile] = _NO_SOURCES) -> int:

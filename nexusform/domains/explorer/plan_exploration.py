@@ -89,7 +89,7 @@ class PlanExploration:
         self._pools: dict[str, PoolCountControl] = {}
         for table in self.base.placement_tables:
             path = _get_count_path(table.address.type, table.pool)
-            if path is not None:
+            if path is not None:  # a pool with a count to change
                 key = f"{table.address}:{table.pool}"
                 self._count_paths[key] = (table.address, path)
                 names = (table.cluster, table.pool, table.vm_sku_name)
@@ -176,7 +176,7 @@ class PlanExploration:
     def _render_added_racks(self, counts_by_rack: Mapping[str, int]) -> Iterator[str]:
         """Yield the configuration of racks like existing ones."""
         planned_values = {str(change.address): change.after or {} for change in self.base.changes}
-        for number, key in enumerate(Counter(counts_by_rack).elements(), 1):
+        for number, key in enumerate(Counter(counts_by_rack).elements(), 1):  # each key as often as it counts
             model_rack = planned_values[key]
             # A label has no spaces and no dots, unlike a name.
             label, name = f"{parse_address(key).name}-like-{number}", f"{model_rack['name']}-like-{number}"

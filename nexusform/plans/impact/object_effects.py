@@ -224,11 +224,12 @@ def _format_vm_moves(vms: EffectCount) -> str:
 
 
 def _format_clauses(effect: Effect, rows: Sequence[EffectCount]) -> list[str]:
-    """Format objects of all kinds with one effect as one clause; waiting and lost ones get one per kind and state."""
+    """Format objects of all kinds with one effect as one clause, [] for none; waiting and lost ones get one per row."""
     if effect in (Effect.WAITING, Effect.STILL_WAITING):
         return [f"{_format_object_count(row)} {format_waiting_verb(row.state, row.count)}" for row in rows]
     if effect is Effect.LOST:
-        return [f"{_format_object_count(row)} {_format_host_loss(row)}" for row in rows]
+        verbs = [(row, select_word_form(row.count, "loses its", "lose their")) for row in rows]
+        return [f"{_format_object_count(row)} {verb} {get_host_noun(row.kind)}" for row, verb in verbs]
     total = sum(row.count for row in rows)
     by_kind: Counter[str] = Counter()
     for row in rows:

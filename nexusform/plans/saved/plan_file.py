@@ -254,7 +254,7 @@ def _parse_version_numbers(version: str) -> tuple[int, ...]:
 
 def _parse_plan_documents(manifest: Mapping[str, Any], members: Mapping[str, bytes], name: str) -> dict[str, Any]:
     """Return the members of a plan with shared and unknown values resolved. Raises DiagnosticsError."""
-    mark = manifest.get("mark")
+    mark = manifest.get("mark")  # texts with this prefix refer to shared and unknown values
     if not isinstance(mark, str) or not mark:
         raise _build_damaged_file_error(name, "It does not define the notation of shared and unknown values.")
     parts = [part for part in _MEMBERS if part != _VALUES]
@@ -355,15 +355,16 @@ def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
     index, names = _ZipHeaderBuilder(), set[str]()
     while (head := file.read(_LOCAL.size))[:4] == b"PK\3\4" and len(head) == _LOCAL.size:
         *_, content_size, label_size, _extra_size = _LOCAL.unpack(head)  # label: the name of the member
-        if index.offset + len(head) + label_size + content_size > size:
+        if index.offset + len(head) + label_size + content_size > size:  # more than the file can hold
             raise CorruptArchiveError
         label = file.read(label_size)
         name, content = label.decode("utf-8", "replace"), file.read(content_size)
+        # `add_member` returns the header written by `pack_archive`.
         if name in names or index.add_member(name.encode(), content) != head + label:
             raise CorruptArchiveError
         names.add(name)
         yield name, content
-    end = index.build_directory()
+    end = index.build_directory()  # after the members; `head` holds its first bytes
     if names and head + file.read(len(end)) != end:
         raise CorruptArchiveError
 

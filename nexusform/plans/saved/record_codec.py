@@ -246,7 +246,7 @@ def _build_sequence_shape(item: Shape) -> Shape:
     write_list: Write = list if write is None else lambda value: [write(element) for element in value]
 
     def read(data: Any) -> tuple[Any, ...]:
-        if converter is not None and data.__class__ is dict:
+        if converter is not None and data.__class__ is dict:  # records as a table of columns
             return read_table(data, converter.kind, converter.fields)
         if data.__class__ is not list:
             raise ConversionProblem((), "a list expected")
@@ -410,7 +410,7 @@ def get_annotation_shape(annotation: Any) -> Shape:
 
 @cache
 def _build_shape_of_annotation(annotation: Any) -> Shape:
-    """Build the shape of an annotation once. Raises TypeError if it is unknown."""
+    """Build the shape (converters to and from JSON) of a type annotation. Raises TypeError for an unsupported one."""
     if annotation in _SCALAR_SHAPES:
         return _SCALAR_SHAPES[annotation]
     origin, arguments = get_origin(annotation), get_args(annotation)

@@ -221,7 +221,7 @@ def _count_vms(
 def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
     """Return the resources (addresses) without an added VM on a machine with another VM of the same resource."""
     vms_after: dict[str, Counter[tuple[str, str]]] = {}  # VMs by resource, and by site and machine
-    added: dict[str, set[tuple[str, str]]] = {}
+    added: dict[str, set[tuple[str, str]]] = {}  # site and machine of added VMs, by resource
     for site in sites:
         for pool in site.pools:
             address = str(pool.address)
@@ -250,7 +250,7 @@ def add_recorded_vms(
 def read_recorded_vms(
     kind: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> list[tuple[str, OccupiedCapacity]]:
-    """Return the unmanaged VMs recorded in the note of a rack or machine, each with the site id; none for others."""
+    """Return (site id, VM) for each unmanaged VM recorded in the note of a rack or machine; [] for other resources."""
     rows = [*get_list(note, UNMANAGED_KEY), *get_list(note, FORGOTTEN_KEY)]
     if not rows or kind.kind not in {PlanningKind.RACK, PlanningKind.MACHINE}:
         return []

@@ -353,15 +353,15 @@ def _sum_appliance_capacity(supplies: SiteResources) -> int | None:
 def _compute_pod_storage(
     supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
 ) -> SiteResourceCapacity:
-    """Compute the storage of pods and volumes against all appliances; unknown (None) without any known workload."""
-    claims = {**before.claims, **after.claims}
+    """Compute the storage claimed by pods, of that of all appliances; None if the pods of no cluster are known."""
+    claims = {**before.claims, **after.claims}  # by name of a cluster with known pods
     unknown_clusters = [cluster for cluster in after.counts if cluster not in claims]
     unsized_claims = [claim.unsized_claim for claim in after.claims.values() if claim.unsized_claim]
     notes = [f"not of {format_first_items(unknown_clusters, _MAXIMUM_NAMES)}"] if claims and unknown_clusters else []
     notes += [f"{unsized_claims[0]} has no size"] if unsized_claims else []
     name = format_first_items(sorted(claims), _MAXIMUM_NAMES)
     return SiteResourceCapacity(
-        site_id="",
+        site_id="",  # set by the caller
         site="",
         kind=SiteResourceKind.CLAIMS,
         name=f"{name}; {'; '.join(notes)}" if notes else name,

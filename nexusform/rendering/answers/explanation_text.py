@@ -325,12 +325,10 @@ def _describe_needed_change(
     )
 
 
-def _build_need(need: MachineObstacle) -> dict[str, str]:
-    return {"kind": need.value, "text": _NEED_TEXTS[need]}
-
-
 _ALTERNATIVE_FORM: Final = RecordForm(
-    MachineAlternative, "machine rack availability_zone=zone needs=requirements leaving=removed_vms", needs=_build_need
+    MachineAlternative,
+    "machine rack availability_zone=zone needs=requirements leaving=removed_vms",
+    needs=lambda need: {"kind": need.value, "text": _NEED_TEXTS[need]},
 )
 
 
@@ -387,12 +385,12 @@ def build_pools_report(address: str, pools: Sequence[PoolPlacement]) -> Report:
     sections += [_build_pool_section(pool, has_several) for pool in pools]
     examples = format_list([pool.objects[0] for pool in pools if pool.objects], 4)
     hint = f"To explain one placement: nexusform explain '{address}' OBJECT, such as {examples}."
-    # `24 VMs on 8 racks`, or the number of existing VMs.
+    # `24 VMs on 8 racks`, or `20 of 24 VMs on 8 racks` if some have no rack.
     racks: set[str] = set()
     for pool in pools:
         racks |= pool.table.actual_vms_per_rack.keys()
     total = sum(pool.table.total_count for pool in pools)
-    missing = sum(pool.missing_count for pool in pools)
+    missing = sum(pool.missing_count for pool in pools)  # VMs without a rack
     vms = f"{total - missing:,} of {format_count(total, 'VM')}" if missing else format_count(total, "VM")
     verdict = f"{vms} on {format_count(len(racks), 'rack')}"
     return Report(address, verdict, is_finding=missing > 0, facts=(_SPREAD_RULE, hint), sections=tuple(sections))

@@ -302,7 +302,7 @@ def _build_module_tree(
 
     def build_module(path: ModulePath) -> LazyObject:
         document = LazyObject(address=format_module(path)) if path else LazyObject()
-        if path in paths:
+        if path in paths:  # the others have only child modules
             document["resources"] = LazyArray(lambda: list_resources(path))
         if path in children:
             document["child_modules"] = LazyArray(lambda: map(build_module, children[path]))

@@ -263,7 +263,9 @@ def _build_binding_or_pod(row: PlacementChange) -> list[Any]:
         format_optional_location(row.target),
         row.trigger,
         explanation or None,
-        ([row.object, "", ""] if location is None else list(KINDS[row.kind].get_link(location))),
+        (
+            [row.object, "", ""] if location is None else list(KINDS[row.kind].get_link(location))
+        ),  # its place on the map
     ]
 
 
@@ -278,7 +280,7 @@ _TEXT_INDEX: Final = 5  # position of the difference in FIELDS of page_data.py
 
 
 def compress_document(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document, packed if it has many changes or rows: these are numbers of distinct values and lines."""
+    """Return the document. With many changes and rows, numbers replace their values; the texts are in two lists."""
     changes, rows = document["changes"], document["rows"]
     if len(changes) + len(rows) < _MIN_PACKED:
         return document

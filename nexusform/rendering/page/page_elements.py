@@ -51,7 +51,7 @@ def build_framed_table(
     is_firm: bool = False,
 ) -> Markup:
     """Build a table in a scrollable box, at most one screen high; rows of wide tables fold on a phone."""
-    text_columns = len(headers) - len(figures)
+    text_columns = len(headers) - len(figures)  # `figures` are the columns with numbers
     is_wide = len(headers) > _MAX_COLUMNS or text_columns > 2 or len("  ".join(headers)) > _MAX_HEADER_LENGTH
     css_classes = {
         "scroll": True,
@@ -163,7 +163,7 @@ def render_inline_code(text: str) -> list[Part]:
 
 
 def _build_source_lines(diagnostic: Diagnostic, sources: Mapping[str, SourceFile]) -> Part:
-    """Build numbered source lines with the subject highlighted."""
+    """Build numbered source lines with the subject highlighted; None without a known source."""
     snippet = extract_snippet(diagnostic, sources)
     if snippet is None:
         return None

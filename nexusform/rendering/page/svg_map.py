@@ -192,19 +192,19 @@ class _SiteDrawing:
     """Drawing of one site, with its `width` and `height`."""
 
     def __init__(self, site: SiteMap) -> None:
-        """Compute the layout of the site: racks in lines, once per side, below the legends."""
+        """Compute the layout of the site: racks in lines, once per side (before and after), below the legends."""
         self._map = site
         self._scale = _CONDENSED_SCALE if site.machine_count > LARGE else _FULL_SCALE
         self._sides = _select_map_sides(site, has_both=self._scale.has_texts)
         self._styles = build_cluster_styles(site.clusters)
-        self._unmarked = _select_unmarked(site)
+        self._unmarked = _select_unmarked(site)  # the mark of most VMs, not drawn
         machines = chain.from_iterable(rack.machines for rack in site.racks)
         max_cells = max((machine.facts.cells for machine in machines), default=0) or _DEFAULT_CELLS
         self._rack_width = self._scale.label + max_cells * (self._scale.cell + _CELL_GAP) + _RACK_GAP
         racks_per_line = self._scale.racks_per_line
         line_starts = range(0, len(site.racks), racks_per_line)
         self._lines = [site.racks[first : first + racks_per_line] for first in line_starts]
-        racks_across = min(racks_per_line, max(len(site.racks), 1))
+        racks_across = min(racks_per_line, max(len(site.racks), 1))  # of the first, longest line
         self.width = max(racks_across * self._rack_width, _MIN_SITE_WIDTH)
         entries = list(self._styles.values())
         changed_clusters = {vm.cluster for vm in site.vms if vm.mark is not ChangeMark.KEPT}
@@ -265,7 +265,7 @@ class _SiteDrawing:
             left = scale.label + cell * (scale.cell + _CELL_GAP)
             css_class = "cell refused" if facts.unschedulable_reason else "cell"  # hatched
             parts.append(build_svg_element("rect", class_=css_class, x=left, width=scale.cell, height=scale.row))
-        fill_levels = [0.0] * facts.cells
+        fill_levels = [0.0] * facts.cells  # by cell, the width of the boxes drawn so far
         for vm in vms:
             location = side.get_location(vm)
             assert location is not None, "listed on this side"
@@ -287,7 +287,7 @@ class _SiteDrawing:
     def _render_vm(
         self, vm: MapVm, location: Placement, machine: MapMachine, fill_levels: list[float], mark: ChangeMark
     ) -> Markup:
-        """Render a box per cell to the right of earlier ones (`fill_levels`), or one box for unknown cells."""
+        """Render a box per NUMA cell to the right of earlier ones, or one for unknown cells; update `fill_levels`."""
         scale = self._scale
         cell_memory = machine.facts.memory_gib_per_cell or 1
         share = min(max(vm.sku.memory_in_cell / cell_memory, 0.06), 1.0)  # small VMs stay visible

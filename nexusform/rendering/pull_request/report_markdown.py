@@ -157,7 +157,7 @@ def _build_code_part(section: Section, importance: int) -> ReportPart:
 
 
 def _render_section_lines(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[str]:
-    """Yield the lines of a section; without `has_all` only the first rows of tables and lists."""
+    """Yield the lines of a section in blocks; without `has_all` only the first rows of tables and lists."""
     blocks = [_render_notes(section)]
     tables = [table.compact or table for table in section.all_tables]  # few columns, for a phone
     for table, full_table in zip(tables, section.all_tables, strict=True):

@@ -87,7 +87,7 @@ def build_drift_stanzas(plan: Plan, registries: PluginRegistries) -> tuple[Chang
         condensed = (
             _build_condensed_texts(drift.before, None, NO_PLACEMENTS, placements_follow=False) if is_deleted else {}
         )
-        marks = PathMarks.create(drift.sensitive, drift.sensitive)
+        marks = PathMarks.create(drift.sensitive, drift.sensitive)  # equal on both sides
         body = Comparison().compare_objects(drift.before, drift.after, find_schema(drift.address), marks, condensed)
         stanza = ChangeStanza(
             address=str(drift.address),

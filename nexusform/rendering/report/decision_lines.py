@@ -115,13 +115,13 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     if figures.stopped:
         stopped = format_count(figures.stopped, "VM")
         further_clauses.append(f"{stopped} to stop for machine actions, at most {figures.max_stopped:,} at a time")
-    if not clauses:
+    if not clauses:  # no running object is affected: the clause about stopped VMs, if any, comes first
         clauses, further_clauses = further_clauses or ["no running workload affected"], []
     elif figures.max_down:
         clusters = {(row.site_id, row.cluster) for row in plan.placements if row.kind == VM}
         scope = " per cluster" if len(clusters) > 1 else ""
         clauses.append(f"at most {figures.max_down:,} down at a time{scope}")
-    elif plan.upgrades:
+    elif plan.upgrades:  # each pool creates new VMs before it drains old ones
         clauses.append("capacity never drops")
     if figures.minutes is not None:
         minutes = figures.minutes.max
@@ -131,7 +131,7 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     further_clauses += format_effect_clauses(counts, [Effect.WAITING])
     if plan.to_destroy:
         count, deleted = plan.to_destroy, plan.count(Action.DELETE)
-        verbs = {0: "replace", count: "destroy"}  # by deleted objects: none or all, else some
+        verbs = {0: "replace", count: "destroy"}  # by number of deleted objects: none, all; the default is for some
         further_clauses.append(f"{format_count(count, 'object')} to {verbs.get(deleted, 'destroy or replace')}")
     return "; ".join([", ".join(clauses), *further_clauses])
 
@@ -205,7 +205,7 @@ def _describe_spare_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[s
     groups = list(group_by(changed_rows, _format_capacity_figures).items())
     for text, equal_rows in groups[:_MAX_SITES]:
         names = format_names(row.site for row in equal_rows)
-        # The figures are those of each site.
+        # The figures are not a sum over the sites.
         yield f"{names} {text}" if len(equal_rows) == 1 else f"{names}: each {text}"
     hidden_count = sum(len(equal_rows) for _, equal_rows in groups[_MAX_SITES:])
     if hidden_count:

@@ -61,11 +61,12 @@ def build_name_runs(names: Iterable[str]) -> list[NameRange]:
     """Group names into runs without gaps, in the order of the first name per prefix. Every name is in one
     run. Numbers of a run are padded to one width (`08`, `09`, `10`) or not at all (`8`, `9`, `10`).
     """
-    split_names = list(map(_split_number, dict.fromkeys(names)))
+    split_names = list(map(_split_number, dict.fromkeys(names)))  # (prefix, digits at the end)
     # A number is padded if it starts with 0 and is not 0. Width 0 below: not padded, -1: a name without a number.
     padded_widths = {(prefix, len(digits)) for prefix, digits in split_names if digits[:1] == "0" != digits}
     groups: dict[tuple[str, int], list[str]] = {}
     for prefix, digits in split_names:
+        # `10` after `08` has its width, so both are in one run.
         width = len(digits) if (prefix, len(digits)) in padded_widths else 0
         groups.setdefault((prefix, width if digits else -1), []).append(digits)
     runs: list[NameRange] = []
@@ -114,7 +115,7 @@ def fold_instances(names: Iterable[str]) -> list[str]:
         block, _, key = name.rpartition("[")
         match = _KEY.fullmatch(key)
         if match:
-            by_block.setdefault(block, []).append(int(match[1]) if match[1] else match[2])
+            by_block.setdefault(block, []).append(int(match[1]) if match[1] else match[2])  # a number or a text
         else:
             by_block.setdefault(name, [])  # a name without a key
     return [f"{block}{_truncate_keys(keys)}" if keys else block for block, keys in by_block.items()]
@@ -264,6 +265,7 @@ def _fold_addresses_by_key(members: Sequence[int], addresses: Sequence[Address])
     keys: list[int | str] = []
     for member in members:
         address = addresses[member]
+        # -1: the address's own key, else the key of the module at this position.
         key = address.key if key_position == -1 else address.module[key_position].key
         assert key is not None, "of one shape"
         keys.append(key)
@@ -341,16 +343,16 @@ class SitePools(Struct, frozen=True):
 def build_site_pools(plan: Plan, tables: Sequence[PlacementTable], maximum: int = MAX_ROWS) -> tuple[SitePools, ...]:
     """Build up to MAX_ROWS pool rows per site; more tables than the maximum fold into shared rows."""
     names = {site.id: site.name for site in plan.sites}
-    by_site = group_by((table for table in tables if table.total_count), lambda table: table.site_id)
+    tables_by_site = group_by((table for table in tables if table.total_count), lambda table: table.site_id)
     is_folded = len(tables) > maximum
     sites = []
-    for site_id, site_tables in by_site.items():
+    for site_id, site_tables in tables_by_site.items():  # one table per pool with VMs
         similar_pools = _group_pools(site_tables) if is_folded else [[table] for table in site_tables]
         rows = [_build_pool_row(pool_tables, plan.samples) for pool_tables in similar_pools]
         visible_rows = rows[:MAX_ROWS]
         hidden_pools = sum(row.pools for row in rows[MAX_ROWS:])
         name, is_decided = names.get(site_id, site_id), is_fully_decided(site_tables)
-        sites.append(SitePools(name, tuple(visible_rows), hidden_pools, is_decided, (name,)))
+        sites.append(SitePools(name, tuple(visible_rows), hidden_pools, is_decided, names=(name,)))
     return _fold_equal_sites(sites)
 
 
@@ -505,7 +507,7 @@ def _describe_expected_spread(table: PlacementTable) -> str:
 
 
 def _describe_expected_clusters(tables: Iterable[PlacementTable]) -> str:
-    """Describe the expected spread of several pools that deviate from it."""
+    """Describe the expected spread of the pools with another one; "" without such pools."""
     unexpected = [table for table in tables if _has_unexpected_spread(table)]
     if not unexpected:
         return ""

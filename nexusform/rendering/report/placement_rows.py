@@ -301,7 +301,8 @@ def _build_pool_group(
     recreation_triggers = _find_recreation_triggers(rows, detail) if kind == VM else frozenset()
     runs: dict[tuple[str, str, _States, Effect, str, str], list[PlacementChange]] = {}
     for row in rows:
-        effect = Effect.MOVED if row.trigger in recreation_triggers else compute_effect(row)  # also if in place
+        # A node re-created on the same machine is part of the same line as moved ones.
+        effect = Effect.MOVED if row.trigger in recreation_triggers else compute_effect(row)
         doubt = format_uncertainty_mark(row)
         run_key = (row.action.value, describe_trigger(row), _get_states(row), effect, describe_state(row), doubt)
         runs.setdefault(run_key, []).append(row)
@@ -435,7 +436,7 @@ def get_leaving_verb(line: PlacementLine) -> str:
 
 
 def _build_single_line(row: PlacementChange, location_formatter: LocationFormatter) -> PlacementLine:
-    """Build the line of one row, without an origin if the object neither leaves it nor was found elsewhere."""
+    """Build the line of one row. The origin is "" unless the object leaves it or was observed at another location."""
     origin, target = _format_row_locations(row, location_formatter)
     effect = compute_effect(row)
     if effect is Effect.MOVED and origin == target:  # equal only in short form: another node of the same machine

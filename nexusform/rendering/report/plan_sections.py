@@ -133,7 +133,7 @@ def _build_resource_count_table(plan: Plan) -> Table:
     """Build the table of added, changed and destroyed objects, with a row per resource type."""
     counts_by_type: dict[str, Counter[str]] = {}
     for change in plan.changes:
-        if change.action in _COUNT_COLUMNS:
+        if change.action in _COUNT_COLUMNS:  # a replacement counts in two columns
             counts_by_type.setdefault(change.address.type, Counter()).update(_COUNT_COLUMNS[change.action])
     rows = []
     for resource_type, counts in sorted(counts_by_type.items()):
@@ -145,7 +145,7 @@ def _build_resource_count_table(plan: Plan) -> Table:
 def _build_trigger_count_table(plan: Plan) -> Table:
     """Build the table of objects by kind, action and trigger, in the order of kinds and actions."""
     actions = tuple(PlacementAction)
-    counts: Counter[tuple[int, int, str, str]] = Counter()
+    counts: Counter[tuple[int, int, str, str]] = Counter()  # order of the kind, of the action, trigger, kind
     for row in plan.placements:
         if row.trigger:
             counts[get_kind_order(row.kind), actions.index(row.action), row.trigger, row.kind] += 1
@@ -494,10 +494,10 @@ def build_cause_section(view: PlanReportData) -> Section:
     locations = dict.fromkeys(format_location(change.source) for change in find_move_causes(view.plan))
     causes = [StyledText(location, Style.LOCATION) for location in locations if location]
     if any(row.trigger in _FLAG_TRIGGERS for row in _list_moves(view.plan)):
-        causes.append(StyledText("-replace", Style.CODE))
+        causes.append(StyledText("-replace", Style.CODE))  # no line of the configuration
     if not causes:
         return NO_SECTION
-    parts: list[str | StyledText] = []
+    parts: list[str | StyledText] = []  # of one line, with their styles
     for cause in causes[:_MAX_CAUSES]:
         parts += [", ", cause]
     parts[0] = "Cause: "  # instead of the first comma
@@ -517,11 +517,11 @@ def find_move_causes(plan: Plan) -> tuple[Change, ...]:
     """
     moves = _list_moves(plan)
     hardware_ids: set[str] = set()
-    addresses: set[Address] = set()
+    addresses: set[Address] = set()  # of resources of VMs
     for row in moves:
         if row.trigger in _HARDWARE_TRIGGERS:
             assert isinstance(row.source, Placement), "only a VM moves because of hardware"
-            rack = f"{row.site_id}/{row.source.rack}"
+            rack = f"{row.site_id}/{row.source.rack}"  # ids of racks and machines are paths
             hardware_ids |= {rack, f"{rack}/{row.source.machine}"}
         elif row.trigger not in _FLAG_TRIGGERS:
             addresses.add(row.address)

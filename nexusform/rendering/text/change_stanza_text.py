@@ -80,7 +80,7 @@ class _DifferenceRenderer:
             lines.append(self._render_hidden_count(node.hidden, "attribute", level + 1))
         previous = ""
         for block in node.blocks:
-            if (lines or previous) and block.name != previous:
+            if lines and block.name != previous:  # no blank line between blocks of one type
                 lines.append("")
             previous = block.name
             lines += self._render_block(block, level + 1)
@@ -260,6 +260,7 @@ def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
     """
     text_column = 0  # start column of the current text; 0 = outside of texts
     for line in text.split("\n"):
+        # A sign in the middle of a level is of a changed line of the text.
         yield line, bool(text_column) and not _has_change_sign_at(line, text_column + _LEVEL_WIDTH // 2)
         if not text_column:
             match = _HEREDOC_START.fullmatch(line)

@@ -164,7 +164,7 @@ def merge_similar_warnings(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic
     """
     merged: list[Diagnostic] = []
     first_positions: dict[tuple[str, str], int] = {}
-    similar: Counter[int] = Counter()
+    similar: Counter[int] = Counter()  # number of dropped warnings by position of the first
     for diagnostic in diagnostics:
         if diagnostic.severity is Severity.WARNING and diagnostic.subject is not None:
             key = (diagnostic.id, diagnostic.summary)

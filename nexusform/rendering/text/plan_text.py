@@ -280,10 +280,10 @@ def _render_effect_notes(summary: PlacementSummary, margin: str, width: int) -> 
 
 
 def _render_full_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> str:
-    """Render every argument, the placements, the findings and the decision block."""
+    """Render every argument, the placements, the findings and the decision block. A failed plan has no placements."""
     view = PlanReportData(plan, sources, options.registries, options.placements, is_long=True)
     paint, width = Painter(options.colour), options.width
-    parts = [] if options.terraform else ["\n".join(plan.provider_titles)]
+    parts = [] if options.terraform else ["\n".join(plan.provider_titles)]  # Terraform's format has no such line
     parts += [*_render_drift(view, paint, options), *_render_changes(view, paint, options)]
     conditions = render_plan_section(plan_sections.build_machine_and_feasibility_section(view), width, paint)
     if plan.is_failed:
@@ -365,7 +365,7 @@ def _render_changes(view: PlanReportData, paint: Painter, options: PlanTextOptio
 
 
 def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[str]:
-    """Render the `Plan:` or `No changes.` line, then the placements."""
+    """Render the `Plan:` line, or for no changes `No changes.` with the reason, then the placements."""
     plan = view.plan
     counts = _render_placement_summaries(view, width, paint)
     placements = render_placement_text(view, width, paint) if counts else []
