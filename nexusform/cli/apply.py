@@ -256,7 +256,7 @@ def _resume_last_apply(flags: ApplyFlags, planfile: str | None) -> int:
 
 
 def _apply_steps_of_earlier_apply(run: Run, job: _ApplyCommandRun) -> int:
-    """Apply the remaining steps of an earlier apply."""
+    """Apply the remaining steps of an earlier apply; return the exit code, 0 if there are none."""
     remaining_steps, problems = find_remaining_steps(run.stored, run.project.context)
     job.reporter.report_diagnostics(problems, run.project.sources)
     if has_errors(problems):

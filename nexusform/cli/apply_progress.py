@@ -94,9 +94,9 @@ class ApplyProgress:
 
 
 def _format_wrong_prediction(miss: WrongPrediction) -> str:
-    """Format the address of an object with its own text, or with the path and both values."""
+    """Format the address of an object with the text of the prediction, or else with the path and both values."""
     if miss.text:
         return f"{miss.address}: {miss.text}"
-    if isinstance(miss.predicted, Mapping) and miss.observed is None:
+    if isinstance(miss.predicted, Mapping) and miss.observed is None:  # such as a missing VM
         return f"{miss.address}: {format_path(miss.path)} was predicted but does not exist"
     return f"{miss.address}: {format_path(miss.path)} predicted {miss.predicted}, observed {miss.observed}"

@@ -106,7 +106,7 @@ def _list_placed_objects(taken: Sequence[str]) -> list[str]:
     names: list[str] = []
     for address, current in state.list_current_objects():
         if str(address) == taken[0]:  # the argument ADDRESS
-            for attribute in ("nodes", "vnfcs", "bindings"):
+            for attribute in ("nodes", "vnfcs", "bindings"):  # VMs of clusters, VMs of VNFs, bindings of placements
                 names += get_mapping(current.attributes, attribute)
     return sorted(names, key=compute_natural_sort_key)
 

@@ -94,7 +94,7 @@ def _trim_expression(text: str) -> str:
 
 
 def _print_expression_value(screen: Screen, session: ExpressionConsole, expression: str) -> bool:
-    """Print the value of an expression; return whether it has one."""
+    """Print the value of an expression or its errors, or the help; return whether there were no errors."""
     if expression == "help":
         screen.print_text(HELP)
         return True

@@ -119,7 +119,7 @@ class TextReporter:
         """Ignore it, because acquiring a free lock is not reported in text."""
 
     def report_read(self, address: str, object_id: str) -> None:
-        """Print a line for the first objects."""
+        """Print a line for one of the first objects read from a provider, and count all of them."""
         if self._is_concise:
             return
         self._read_count += 1

@@ -134,7 +134,7 @@ def _apply_state_change(
         reading = read_state(context)
         diagnostics = list(reading.diagnostics)
         if reading.state is not None:
-            diagnostics += change(reading.state)[1]
+            diagnostics += change(reading.state)[1]  # only the problems are used, not the new state
         screen.print_diagnostics(diagnostics, reading.sources)
         return not has_errors(diagnostics)
     return run_state_change(screen, operation, change, context, arguments.lock.build_options()).after is not None

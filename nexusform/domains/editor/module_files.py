@@ -101,7 +101,7 @@ class ModuleText(Struct, frozen=True):
             candidates = get_native_body(enclosing_block).blocks
 
     def find_attribute(self, path: str, offset: int) -> Attribute | None:
-        """Return the argument at a byte of a file."""
+        """Return the argument at a byte of a file; None if there is none, or the file is unknown."""
         if path not in self.trees:
             return None
         blocks = self.find_blocks(path, offset)
@@ -109,7 +109,7 @@ class ModuleText(Struct, frozen=True):
         return next((attribute for attribute in body.attributes if is_within(attribute.span, offset)), None)
 
     def find_declaration_block(self, symbol: Symbol) -> Block | None:
-        """Return the block that declares a symbol; for a local the `locals` block."""
+        """Return the top-level block with the declaration of a symbol (for a local, `locals`); None if undeclared."""
         range_in_file = self.list_symbols().get(symbol)
         if range_in_file is None:
             return None

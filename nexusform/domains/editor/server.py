@@ -135,7 +135,7 @@ class EditorState(Struct):
             return
         directory = str(Path(path).parent)
         self.previews[directory] = build_saved_preview(directory)
-        if self.previews[directory].findings:
+        if self.previews[directory].findings:  # to be shown next to those of validation
             self.publish_diagnostics(path)
 
     def _has_unsaved_changes(self, directory: str) -> bool:

@@ -128,13 +128,13 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
         self._send_response(HTTPStatus.OK, encode_document(document), "application/json")
 
     def _handle_request_body(self, body: _RequestBody) -> dict[str, Any]:
-        if self.path == "/plan":
+        if self.path == "/plan":  # `wish`: the requested counts and racks
             return self.server.render_plan(body.wish)
         if self.path == "/change":
             document: dict[str, Any] = msgspec.to_builtins(self.server.exploration.compute_file_changes(body.wish))
             return document
         with self.server.lock:  # /write
-            return {"files": list(self.server.exploration.write_files(body.wish, body.digest))}
+            return {"files": list(self.server.exploration.write_files(body.wish, body.digest))}  # of the change shown
 
     def _verify_access_token(self, token: str) -> bool:
         """Return whether a request has the token of the opened page; otherwise reject it."""

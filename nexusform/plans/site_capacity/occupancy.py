@@ -211,7 +211,7 @@ def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
 def _count_vms(
     machine: SiteMachine, unchanged: Counter[str], removed: Counter[str], added: Counter[str]
 ) -> MachineVmCount:
-    """Return the VMs of one machine before and after; None if it does not exist."""
+    """Return the numbers of VMs of one machine before and after (None: it does not exist), and whether it is closed."""
     name = machine.facts.name
     before = unchanged[name] + removed[name] if machine.exists_before else None
     after = unchanged[name] + added[name] if machine.exists_after else None

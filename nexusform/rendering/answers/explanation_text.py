@@ -126,7 +126,7 @@ def _describe_choice(step: str, ranked: Sequence[RankedCandidate], tied: Sequenc
 
 
 def _describe_chosen_numa_cells(explanation: DecisionExplanation, placement: Placement) -> _Note:
-    """Describe the cells and their reason."""
+    """Return the heading of the fifth step with a sentence about the chosen NUMA cells and their reason."""
     count = len(placement.cells)
     if not count:
         return "5 cells", "unknown: the site does not report the cells of its VMs"

@@ -181,7 +181,7 @@ class _ReferenceAnalysis:
         return _build_references(path, output.expression) if output else ()
 
     def list_block_references(self, path: ModulePath, key: _ResourceKey, attribute: _Steps) -> Iterable[_Reference]:
-        """Return the references of a resource, or of one attribute or nested block."""
+        """Return the references of a resource, or of one attribute or nested block; () for an undeclared resource."""
         block = self.find_module(path).resources.get(key)
         if block is None:
             return ()

@@ -121,7 +121,7 @@ _SEQUENCE_BRACKETS = {ListType: ("tolist([", "])"), SetType: ("toset([", "])")}
 
 
 def get_element_type(sequence_type: Type, index: int) -> Type:
-    """Return the type of an element of a list, set or tuple."""
+    """Return the type of an element of a list, set or tuple; DYNAMIC if it is not known."""
     if isinstance(sequence_type, ListType | SetType):
         return sequence_type.element
     if isinstance(sequence_type, TupleType) and index < len(sequence_type.elements):

@@ -157,7 +157,7 @@ def _build_count_lines(view: PlanReportData) -> list[DecisionLine]:
 
 
 def _build_changes(view: PlanReportData) -> Part:
-    """Build the changed objects, then each with its difference."""
+    """Build the changed objects, then each with its difference; None for a plan without objects."""
     if not view.plan.changes:
         return None
     section = plan_sections.build_change_section(view)

@@ -196,7 +196,7 @@ def build_site_map(
 
 
 def _index_vms_by_machine(placements: Iterable[Placement | None]) -> dict[str, list[int]]:
-    """Return the numbers of the VMs on each machine."""
+    """Return the positions of VMs in their list, by machine; None: a VM without a place on this side."""
     numbers: dict[str, list[int]] = {}
     for number, placement in enumerate(placements):
         if placement is not None:

@@ -248,7 +248,7 @@ def _render_entry_text(entry: FindingEntry) -> str:
 
 
 def render_existing_findings(entries: Sequence[FindingEntry]) -> tuple[str, ...]:
-    """Render pre-existing findings in one line."""
+    """Render pre-existing findings in one line; () without any."""
     if not entries:
         return ()
     listed_entries, remaining_entries = limit_findings_per_id(entries)

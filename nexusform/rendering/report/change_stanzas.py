@@ -109,7 +109,7 @@ def format_block_header(address: Address) -> str:
 
 def compare_output(output: OutputChange) -> DifferenceNode:
     """Return the change of an output as a tree."""
-    sensitive_paths: tuple[Path, ...] = ((),) if output.sensitive else ()
+    sensitive_paths: tuple[Path, ...] = ((),) if output.sensitive else ()  # the empty path: the whole value
     marks = PathMarks.create(sensitive_paths, sensitive_paths)
     before = ABSENT if output.action is Action.CREATE else output.before
     after = ABSENT if output.action is Action.DELETE else output.after

@@ -312,7 +312,7 @@ def _create_leaf(symbol: str, old: Any, new: Any) -> DifferenceNode:
 
 
 def _compute_symbol(old: Any, new: Any, value_type: Type) -> str:
-    """Return the symbol of a value: created, deleted, changed or unchanged."""
+    """Return the symbol of a value by its sides: created, deleted, changed, or unchanged (SAME is "")."""
     if old is ABSENT:
         return CREATED
     if new is ABSENT:

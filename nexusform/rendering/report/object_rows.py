@@ -51,7 +51,7 @@ class ObjectFold(Struct, frozen=True):
 
 
 def create_schema_lookup(registries: PluginRegistries) -> SchemaLookup:
-    """Return a function that finds the schema of an address."""
+    """Return a function for the schema of an address, None for an unknown type."""
 
     def find_schema(address: Address) -> BlockSchema | None:
         table = registries.data_sources if address.mode == "data" else registries.resource_types
@@ -315,7 +315,7 @@ def _describe_status(attributes: _Attributes) -> str:
 
 
 def _describe_policy(attributes: _Attributes) -> str:
-    """Return `PickN 2` of a cluster placement."""
+    """Return `PickN 2` of a cluster placement; "" for other objects."""
     kind = get_value_at_path(attributes, "policy", "placement_type")
     if not isinstance(kind, str):
         return ""

@@ -158,7 +158,7 @@ def _render_changed_outputs(view: PlanReportData, width: int, paint: Painter) ->
 
 
 def _render_drift_items(view: PlanReportData, width: int, paint: Painter) -> list[str]:
-    """Render changes made outside of nexusform, one object per line."""
+    """Render changes made outside of nexusform, one object per line; [] for none."""
     section = plan_sections.build_drift_section(view)
     if not section.has_content:
         return []
@@ -259,7 +259,7 @@ def render_placement_counts(summaries: Sequence[PlacementSummary], paint: Painte
 
 
 def _wrap_clauses(label: str, clauses: Sequence[str], width: int) -> list[str]:
-    """Join clauses after a label and wrap them to the width."""
+    """Join clauses after a label, with a full stop, and break lines only between clauses."""
     lines = [f"{label} {clauses[0]}"]
     for clause in clauses[1:]:
         if count_columns(lines[-1]) + count_columns(clause) + 3 <= width:  # with ", " before and "," after it
@@ -399,7 +399,7 @@ def _describe_certainty(view: PlanReportData, width: int) -> list[str]:
 
 
 def _render_full_outputs(view: PlanReportData, paint: Painter, width: int) -> list[str]:
-    """Render the changed outputs with all values, with a note if nothing else changes."""
+    """Render the changed outputs with all values ([] for none), with a note if nothing else changes."""
     if not view.outputs or view.plan.is_failed:  # after a failure they may be wrong
         return []
     from nexusform.rendering.text.change_stanza_text import render_outputs
