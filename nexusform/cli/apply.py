@@ -293,12 +293,12 @@ def _discard_steps_of_earlier_apply(flags: ApplyFlags) -> int:
 
 
 def _apply_saved_plan(path: str, verification: SignatureRequirements, flags: ApplyFlags) -> int:
-    """Apply a saved plan after verifying its signatures."""
+    """Apply a saved plan after verifying its signatures; return the exit code."""
     job = _create_apply_job(flags)
     context = flags.create_context()
     saved, problems = read_plan(path, context)
     if saved is not None:
-        problems += check_failed_plan(saved, path)
+        problems += check_failed_plan(saved, path)  # a plan with errors cannot be applied
         for key in verification.key_files:
             problems += verify_signature(saved.signature, saved.signed_digest, key, context.confinement)
             problems += check_plan_statement(saved.digest, path, key) if not has_errors(problems) else []

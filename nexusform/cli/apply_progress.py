@@ -67,7 +67,7 @@ class ApplyProgress:
         self._screen.print_text(f"\n{line}")
         if not outcome.sends and outcome.provider_names:  # such as the simulated provider
             self._screen.print_wrapped(progress_text.format_nothing_sent(outcome.provider_names[0]))
-        misses, ties, hits = outcome.applied.wrong_predictions, outcome.applied.ties, outcome.applied.hits
+        misses, ties, hits = applied.wrong_predictions, applied.ties, applied.hits  # ties: on an equally good machine
         if hits and not misses and not ties:  # else the number is part of a title below
             self._screen.print_text(f"{hits:,} of {hits:,} predictions correct.")
         hit_note = f", {hits:,} correct" if hits else ""

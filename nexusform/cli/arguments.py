@@ -87,13 +87,13 @@ class Flag(click.Option):
         return list_flag_value_completions(self.metavar or "", self.opts[0].lstrip("-"), incomplete)
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:  # noqa: ARG002 - click's signature
-        """Return the flag as typed by users: `-name=METAVAR`."""
+        """Return the flag as typed by users (`-name=METAVAR`) and its meaning; None for a hidden flag."""
         if self.hidden:
             return None
         names = [name.lstrip("-") for name in self.opts]
         value = f"={self.metavar or 'VALUE'}"
         if self.is_switch:
-            value = f"[{value}]" if self.metavar else ""
+            value = f"[{value}]" if self.metavar else ""  # a switch has an optional value or none
         usage = ", ".join(f"-{name}{value}" for name in names)
         meaning = self.help or ""
         if self.multiple:

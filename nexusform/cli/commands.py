@@ -102,7 +102,7 @@ class Command(click.Command):
         records = {
             parameter.opts[0].lstrip("-"): record
             for parameter in self.get_params(ctx)
-            if (record := parameter.get_help_record(ctx))
+            if (record := parameter.get_help_record(ctx))  # None: a hidden one
         }
         shows_all = ctx.meta.get(_HELP_KEY, False)
         sections = group_flags(records.items() if shows_all else select_main_help_rows(path, records).items())
@@ -141,7 +141,7 @@ class Command(click.Command):
             if not word.startswith("-") or word == "-":  # "-" is stdin
                 rewritten.append(word)
                 continue
-            rewritten.extend(self._rewrite_single_dash_flag(ctx, word, flags, words))
+            rewritten.extend(self._rewrite_single_dash_flag(ctx, word, flags, words))  # may take the next word, too
         return rewritten
 
     def _rewrite_single_dash_flag(

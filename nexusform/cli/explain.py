@@ -58,7 +58,7 @@ def explain(arguments: ExplainArguments) -> int:
     if answer.objects and not answer.pools:  # no OBJECT was given and no pool is there to describe
         names = format_first_items(answer.objects, 20)
         raise click.UsageError(f"{address} has several objects; specify one of: {names}.")
-    domain_answer = answer.domain_answer or DomainAnswer()
+    domain_answer = answer.domain_answer or DomainAnswer()  # about an object of a domain, such as fleet; may be empty
     texts = [_render_answer(report, document, arguments, screen) for report, document in domain_answer.answers]
     if answer.pools:
         from nexusform.rendering.answers.explanation_text import build_pools_document, build_pools_report
@@ -66,7 +66,7 @@ def explain(arguments: ExplainArguments) -> int:
         report, document = build_pools_report(address, answer.pools), build_pools_document(address, answer.pools)
         texts.append(_render_answer(report, document, arguments, screen))
     texts += [_render_vm_explanation(reason, arguments, screen) for reason in answer.reasons]
-    if answer.removals:
+    if answer.removals:  # VMs of this name, removed by the plan
         from nexusform.rendering.answers.explanation_text import REMOVAL_FORM, build_removal_report
 
         removals = ((build_removal_report(row), REMOVAL_FORM(row)) for row in answer.removals)

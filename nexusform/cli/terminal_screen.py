@@ -89,7 +89,7 @@ class Screen:
         errors = select_errors(all_diagnostics)
         print_warnings = self.print_error if is_aside else self.print_text
         outputs = [
-            (self.print_error, render_diagnostics(errors, sources, self.error_colour, self.width)),
+            (self.print_error, render_diagnostics(errors, sources, self.error_colour, self.width)),  # stderr
             (print_warnings, render_diagnostics(warnings, sources, self.colour, self.width)),
         ]
         for print_output, text in reversed(outputs) if errors_last else outputs:

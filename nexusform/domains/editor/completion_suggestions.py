@@ -121,7 +121,7 @@ def _suggest_references(module: ModuleText, attribute: AttributeSchema | None, t
     parent, dot, _ = typed_text.rpartition(".")
     if dot:
         yield from (
-            Suggestion(name, "reference", f"{parent}.{name}", length, detail)
+            Suggestion(name, "reference", insert=f"{parent}.{name}", typed_length=length, detail=detail)
             for name, detail in _list_names_after_prefix(module, parent)
         )
         return
@@ -130,7 +130,7 @@ def _suggest_references(module: ModuleText, attribute: AttributeSchema | None, t
     for symbol in symbols:
         is_target = symbol.type in referred_types and symbol.kind == "resource"
         insert = f"{symbol.reference}.id" if is_target else symbol.reference
-        yield Suggestion(insert, "reference", insert, length, symbol.kind)
+        yield Suggestion(insert, "reference", insert, typed_length=length, detail=symbol.kind)
 
 
 def _list_referable_blocks(module: ModuleText) -> Iterable[Symbol]:

@@ -156,7 +156,7 @@ class PlanExploration:
         return add_site_capacity(make_plan(request), self.project.registries).plan
 
     def _check_request(self, request: ExplorationRequest) -> None:
-        """Check a request. Raises ExplorationRequestError."""
+        """Raise ExplorationRequestError for unknown pools or racks and for counts out of range."""
         unknown_keys = [key for key in request.counts if key not in self._count_paths]
         unknown_keys += [key for key in (*request.lost, *request.active, *request.added) if key not in self._racks]
         if unknown_keys:

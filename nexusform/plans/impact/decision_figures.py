@@ -110,12 +110,12 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
     for row in plan.capacity:
         if row.after is None:  # the plan removes the site, so its clusters have no later upgrade
             continue
-        for cluster in row.after.clusters:
+        for cluster in row.after.clusters:  # those with a pool of the SKU
             results.setdefault((row.site, cluster), UNKNOWN if lacks_data else SUFFICIENT)
-        for cluster in row.after.uncertain_surge_clusters:
+        for cluster in row.after.uncertain_surge_clusters:  # it depends on unknown NUMA cells
             if results.get((row.site, cluster)) != INSUFFICIENT:  # a worse result for another SKU stays
                 results[row.site, cluster] = UNKNOWN
-        for cluster in row.after.no_surge_clusters:
+        for cluster in row.after.no_surge_clusters:  # the extra VMs do not fit
             results[row.site, cluster] = INSUFFICIENT
     # The spare capacity of every site is that for its largest VM SKU.
     largest_sku_rows: dict[str, SiteSkuCapacity] = {}
@@ -144,7 +144,7 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
 
 def _build_impact_figures(plan: Plan) -> ImpactSummary:
     """Count the affected objects, the most VMs of one cluster down at once, and the most stopped by machine actions."""
-    counts = count_effects(plan.placements)
+    counts = count_effects(plan.placements)  # numbers of objects by effect, kind and state
     off_vms_by_site: dict[str, set[str]] = {}  # VMs still stopped when the next action begins
     maximum_stopped = 0
     for action in plan.machine_actions:  # in order of their maintenance windows
@@ -198,7 +198,7 @@ def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
     }
     seconds = sum(timeouts.get(pool, 0) for pool in drained_pools)
     seconds += sum(pool.drain_seconds for upgrade in plan.upgrades for pool in upgrade.pools)
-    return DrainMinuteRange(0, -(-seconds // _SECONDS_PER_MINUTE)) if seconds else None
+    return DrainMinuteRange(0, -(-seconds // _SECONDS_PER_MINUTE)) if seconds else None  # rounded up
 
 
 def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:

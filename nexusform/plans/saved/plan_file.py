@@ -89,6 +89,7 @@ def write_plan_file(
     with pause_garbage_collection():
         record = write_record(plan)
         documents: dict[str, Any] = {f"{name}.json": record.pop(name, []) for name in _LARGE}
+        # Large parts are members of their own, and the other fields are one.
         documents = {_PLAN: record, **documents, _CONFIGURATION: dict(sorted(configuration_files.items()))}
         documents[_PRIOR] = dict(prior_state)
         mark, members = _serialize_documents(documents)

@@ -190,6 +190,7 @@ def list_changed_racks(sites: Iterable[SiteVms]) -> tuple[RackVmCounts, ...]:
 
 def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
     """Return the racks of a site with added or removed VMs; lost unmanaged VMs count as removed."""
+    # Numbers of VMs by machine.
     unchanged = Counter(vm.placement.machine for vm in site.unmanaged_vms if not vm.is_lost)
     removed: Counter[str] = Counter(vm.placement.machine for vm in site.unmanaged_vms if vm.is_lost)
     added: Counter[str] = Counter()
@@ -200,11 +201,10 @@ def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
     racks = []
     for rack, members in group_by(site.machines, lambda machine: machine.facts.rack).items():
         names = [machine.facts.name for machine in members]
-        if not any(removed[name] or added[name] for name in names):
-            continue
-        members.sort(key=lambda machine: (machine.facts.slot, compute_natural_sort_key(machine.facts.name)))
-        counts = [_count_vms(machine, unchanged, removed, added) for machine in members]
-        racks.append(RackVmCounts(site.name, rack, tuple(counts), sum(removed[name] for name in names)))
+        if any(removed[name] or added[name] for name in names):
+            members.sort(key=lambda machine: (machine.facts.slot, compute_natural_sort_key(machine.facts.name)))
+            counts = tuple([_count_vms(machine, unchanged, removed, added) for machine in members])
+            racks.append(RackVmCounts(site.name, rack, counts, removed_count=sum(removed[name] for name in names)))
     return racks
 
 
@@ -255,7 +255,7 @@ def read_recorded_vms(
     if not rows or kind.kind not in {PlanningKind.RACK, PlanningKind.MACHINE}:
         return []
     rack_id = str(attributes.get("id" if kind.kind is PlanningKind.RACK else "rack_id"))
-    site_id = rack_id.partition("/")[0]
+    site_id = rack_id.partition("/")[0]  # of SITE/RACK
     # After the fields of a row, its cells are one more element, missing if they are unknown.
     return [(site_id, replace(OccupiedCapacity(*row[:_FIELDS]), cell_numbers=tuple(*row[_FIELDS:]))) for row in rows]
 

@@ -99,7 +99,7 @@ def build_plan_document(
         errored=plan.errored,
         decision=build_decision_document(plan),
         placement_changes=LazyArray(lambda: build_placement_changes(plan, placements)),
-        **PLAN_FORM(plan),
+        **PLAN_FORM(plan),  # keys without a counterpart in Terraform: rollouts, capacity and others
         **({"providers": dict(plan.providers)} if plan.providers else {}),
         **({"dry_runs": list(plan.dry_run_messages)} if plan.dry_run_messages else {}),
         diagnostics=[build_finding_document(finding, known_files) for finding in collect_findings(plan)],
@@ -312,7 +312,7 @@ def _build_module_tree(
 
 
 def _build_state(state: State, show: bool) -> LazyObject:
-    """Build a state representation without its checks."""
+    """Build a state representation without its checks; a state without objects and outputs has no `values`."""
     document = LazyObject(format_version="1.0", terraform_version=TERRAFORM_VERSION)
     if not state.instances and not state.outputs:
         return document

@@ -104,7 +104,7 @@ _STREAM_REASONS: Final = {
 
 
 def create_plan_events(plan: Plan, time: str, detail: ShownPlacements = ShownPlacements.CHANGED) -> Iterator[Event]:
-    """Yield drift, planned changes, planned placements, both summaries and outputs."""
+    """Yield drift, planned changes, planned placements, both summaries, the decision and outputs."""
     yield from create_drift_events(plan, time)
     for change in () if plan.mode is Mode.REFRESH_ONLY else plan.reported_changes:  # -refresh-only: drift only
         yield create_planned_change_event(change, time)

@@ -259,7 +259,7 @@ class _SiteDrawing:
         facts, scale = machine.facts, self._scale
         vms = [self._map.vms[number] for number in side.list_vms(machine)]
         parts = [build_svg_element("title", self._format_tooltip(machine, vms))]
-        if scale.has_texts:
+        if scale.has_texts:  # not in the condensed form of large sites
             parts.append(render_text(scale.label - 5, scale.row - 5, f"{facts.slot:02d}", "slot"))
         for cell in range(facts.cells):
             left = scale.label + cell * (scale.cell + _CELL_GAP)

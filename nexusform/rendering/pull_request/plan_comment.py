@@ -80,7 +80,7 @@ def render_markdown(
         section = entry.build(view)
         if section.has_content:
             parts += build_parts(section, entry.importance, origin, has_title=entry.has_title)
-        if entry.build is plan_sections.build_entry_section:
+        if entry.build is plan_sections.build_entry_section:  # after the findings caused by the plan
             existing_lines = render_existing_findings(view.entries.existing)
             parts.append(ReportPart("Existing issues", importance=50, lines=existing_lines))
         if entry.build is plan_sections.build_change_section:

@@ -130,7 +130,7 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
         clauses.append(f"drains up to {duration}")
     further_clauses += format_effect_clauses(counts, [Effect.WAITING])
     if plan.to_destroy:
-        count, deleted = plan.to_destroy, plan.count(Action.DELETE)
+        count, deleted = plan.to_destroy, plan.count(Action.DELETE)  # `to_destroy` includes replaced objects
         verbs = {0: "replace", count: "destroy"}  # by number of deleted objects: none, all; the default is for some
         further_clauses.append(f"{format_count(count, 'object')} to {verbs.get(deleted, 'destroy or replace')}")
     return "; ".join([", ".join(clauses), *further_clauses])

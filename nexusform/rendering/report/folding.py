@@ -365,8 +365,8 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
     for general_site, members in group_by(sites, _remove_site_names).items():
         if (named_rows := _restore_site_names(general_site.rows, members)) is not None:
             folded_sites.append(_merge_sites(general_site, named_rows, members))
-            continue
-        for same_clusters in group_by(members, _list_general_clusters).values():  # a row has several prefixes
+            continue  # else the clusters of a row have several prefixes: fold only sites with equal clusters
+        for same_clusters in group_by(members, _list_general_clusters).values():
             rows = _restore_site_names(general_site.rows, same_clusters) or general_site.rows
             folded_sites.append(_merge_sites(general_site, rows, same_clusters))
     return tuple(folded_sites)

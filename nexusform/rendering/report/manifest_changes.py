@@ -60,7 +60,7 @@ _Key: TypeAlias = tuple[str, str, str, str]  # API version, namespace, kind, nam
 
 def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]]:
     """Return the Kubernetes objects of a YAML text by key; {} for an unknown, too long or invalid text, for one with a
-    document of another kind, or with two documents of one key.
+    document other than a nonempty mapping, and for one with two documents of one key.
     """
     if not isinstance(text, str) or len(text) > _MAX_TEXT_LENGTH:
         return {}

@@ -166,7 +166,7 @@ def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> li
     ]  # these also if 0
     if summary.update:
         clauses.append(f"{summary.update:,} to update")
-    for host, number in summary.losses:
+    for host, number in summary.losses:  # host: a machine, a node or a member cluster
         loss = f"{number:,} {select_word_form(number, f'loses its {host}', f'lose their {host}')}"
         clauses.append(paint(loss, "bold", "red"))
     if summary.forget:
@@ -296,7 +296,9 @@ def _build_pool_group(
     location_formatter: LocationFormatter,
     simultaneous_pools: frozenset[tuple[str, str, str]],
 ) -> PlacementLineGroup:
-    """Build the lines of one pool; rows with equal action, trigger, states, effect and certainty form a run."""
+    """Build the lines of one pool; rows with equal action, trigger, states, effect and certainty form a run.
+    `simultaneous_pools` (site, cluster, name) re-create all nodes at once.
+    """
     kind = rows[0].kind if rows else VM  # without rows there is a table, and only VMs have tables
     recreation_triggers = _find_recreation_triggers(rows, detail) if kind == VM else frozenset()
     runs: dict[tuple[str, str, _States, Effect, str, str], list[PlacementChange]] = {}
@@ -453,7 +455,7 @@ def _build_single_line(row: PlacementChange, location_formatter: LocationFormatt
         target=target,
         trigger=describe_trigger(row),
         state=describe_state(row),
-        doubt=describe_other_location(row),
+        doubt=describe_other_location(row),  # "" if the location is certain
         machine_share=row.certainty.machine if row.certainty is not None else None,
     )
 

@@ -205,12 +205,12 @@ def _build_upgrade_row(pool: PoolNodeRecreation) -> Row:
 def build_rule_section(view: PlanReportData) -> Section:
     """Build an item per separation rule with its result, then its violations."""
     verdicts = view.plan.separation_verdicts
-    rules = tuple(Item("", str(verdict.address), _describe_separation_rule(verdict)) for verdict in verdicts)
-    groups = [ItemGroup("", rules)]
+    rules = tuple(Item(symbol="", label=str(rule.address), text=_describe_separation_rule(rule)) for rule in verdicts)
+    groups = [ItemGroup("", rules)]  # "": without a heading
     for verdict in verdicts:
         if verdict.violations:
             title = f"{verdict.address}: {format_count(len(verdict.violations), 'violation')}"
-            items = tuple(Item("", "", text) for text in map(format_violation, verdict.violations))
+            items = tuple(Item(symbol="", label="", text=format_violation(entry)) for entry in verdict.violations)
             groups.append(ItemGroup(title, items))
     return Section("Separation rules", groups=tuple(groups), name="separation")
 

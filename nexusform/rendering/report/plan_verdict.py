@@ -248,7 +248,7 @@ def _describe_accuracy(score: SitePredictionAccuracy) -> str:
         sentences.append(f"{', '.join([*clauses, unverified])}.")
     elif score.unverified_count:
         sentences.append(f"no VM could be verified, {unverified}.")
-    if score.predictions is not None:
+    if score.predictions is not None:  # those of earlier plans, verified after their apply
         if score.predictions.is_no_better_than_chance:
             sentences.append(_GUESSES)
         sentences.append(f"{plan_sentences.format_prediction_accuracy(score.predictions)}.")

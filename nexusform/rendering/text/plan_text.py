@@ -432,16 +432,12 @@ _LEVEL_MARKS: Final = {Level.ADVICE: "i", Level.NOTE: "\N{MIDDLE DOT}"}
 
 def build_entry_hint(entries: FindingEntries, saved_path: str) -> str:
     """Return a hint about the command with more detail. Without a plan file `advise` checks the state."""
-    if any(_is_lint_rule(entry.id) for entry in (*entries.caused, *entries.existing)):
+    from nexusform.advice.registry import RULE_IDS
+
+    if any(entry.id in RULE_IDS for entry in (*entries.caused, *entries.existing)):
         plan_option = f" -plan={shlex.quote(escape_control_characters(saved_path))}" if saved_path else ""
         return f"Suggested fixes: nexusform advise{plan_option}. All arguments: -details."
     return "All warnings and arguments: -details."
-
-
-def _is_lint_rule(diagnostic_id: str) -> bool:
-    from nexusform.advice.registry import RULE_IDS
-
-    return diagnostic_id in RULE_IDS
 
 
 def render_finding_entries(entries: FindingEntries, width: int, paint: Painter) -> list[str]:
