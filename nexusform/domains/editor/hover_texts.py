@@ -43,7 +43,7 @@ def _describe_declared_symbol(module: ModuleText, preview: PlacementPreview, occ
     elif symbol.kind in ("resource", "data"):
         schema = schema_lookup.get_schemas(symbol.kind).get(symbol.type, schema_lookup.UNKNOWN_SCHEMA)
         parts.append(schema_lookup.escape_description(schema.description))
-        parts += [text for (address, _), text in preview.texts.items() if address == symbol.reference]
+        parts += [text for (address, _), text in preview.texts.items() if address == symbol.reference]  # of all pools
         hint = preview.hints.get((symbol.reference, ""))  # "": not of a pool
         if hint:
             parts.append(f"on {hint} (predicted)")

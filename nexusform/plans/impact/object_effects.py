@@ -155,7 +155,7 @@ def index_upgrade_nodes(plan: Plan) -> dict[Node, PlacementChange]:
     nodes: dict[Node, PlacementChange] = {}
     for row in plan.placements if pools else ():
         if row.kind == VM and is_upgrade_row(row, pools):
-            for name in filter(None, (row.object, row.platform_name)):
+            for name in filter(None, (row.object, row.platform_name)):  # its own and, if known, the platform's
                 nodes[row.site_id, row.cluster, name] = row
     return nodes
 

@@ -130,7 +130,7 @@ def get_element_type(sequence_type: Type, index: int) -> Type:
 
 
 def build_path_trie(paths: Iterable[Path]) -> Any:
-    """Build nested dicts of paths by step: True at the end of a path, None without paths."""
+    """Build nested dicts of paths by step: True at the end of a path (the empty one: just True), None without paths."""
     root: Any = None
     for path in paths:
         if not path:

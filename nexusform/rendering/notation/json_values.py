@@ -39,7 +39,7 @@ def _is_list(plain: Any) -> bool:
 
 
 def build_unknown_mask(plain: Any) -> Any:
-    """Build a mask with True at unknown values. Objects list parts with unknowns only; known containers are empty."""
+    """Build a mask: True for unknown values, False for scalars; objects list parts with unknowns, lists all or none."""
     if plain is UNKNOWN:
         return True
     if isinstance(plain, Mapping):

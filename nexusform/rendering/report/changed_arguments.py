@@ -30,7 +30,7 @@ _NO_TEXTS: Final[Mapping[str, tuple[str, ...]]] = {}
 
 
 def describe_changes(change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]) -> tuple[str, ...]:
-    """Return clauses about changed arguments; without any `placement_clauses`, else the kind of change, or ()."""
+    """Return clauses about changed arguments, else `placement_clauses`, else the kind of change; () for no change."""
     marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)
     tree = Comparison().compare_objects(change.before, change.after, schema, marks)
     tree = sort_by_source_order(tree, change.configured_paths)

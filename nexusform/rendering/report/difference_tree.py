@@ -260,7 +260,7 @@ class Comparison(Struct, frozen=True):
             return self._compare_sets(symbol, old, new, sequence_type.element)
         children: list[DifferenceNode] = []
         for i, j in pair_elements(old, new):
-            # In a tuple the type depends on the position: the new one, or the old one of a removed element.
+            # In a tuple the type depends on the position: the new one, or the old one (i) of a removed element.
             element_type = get_element_type(sequence_type, (i or 0) if j is None else j)
             sides = (_get_element(old, i), _get_element(new, j))
             children.append(self._build_node(*sides, element_type, marks.select_part(i, j)))

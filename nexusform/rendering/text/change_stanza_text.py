@@ -260,11 +260,12 @@ def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
     """
     text_column = 0  # start column of the current text; 0 = outside of texts
     for line in text.split("\n"):
-        # A sign in the middle of a level is of a changed line of the text.
+        # The sign of a changed line of a text is in the middle of the level after `text_column`.
         yield line, bool(text_column) and not _has_change_sign_at(line, text_column + _LEVEL_WIDTH // 2)
         if not text_column:
             match = _HEREDOC_START.fullmatch(line)
-            text_column = (len(match.group(1)) // _LEVEL_WIDTH + 1) * _LEVEL_WIDTH if match else 0
+            # A text is one level deeper than its attribute.
+            text_column = (len(match[1]) // _LEVEL_WIDTH + 1) * _LEVEL_WIDTH if match else 0
         elif line.startswith(f"{' ' * text_column}EOT"):
             text_column = 0
 

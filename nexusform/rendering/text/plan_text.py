@@ -109,7 +109,7 @@ def render_around_errors(plan: Plan, sources: Mapping[str, SourceFile], options:
     """Render the parts before and after the boxes of errors, without final newlines."""
     view = PlanReportData(plan, sources, options.registries, options.placements)
     paint = Painter(options.colour)
-    # Changes planned before an error may result from it and would hide it.
+    # A failed plan has only its title before the errors: changes may result from an error and would hide it.
     before = [FAILED]
     if not plan.is_failed:
         before = [_render_boxes(list_destructive_renames(plan), sources, options), "\n".join(plan.provider_titles)]

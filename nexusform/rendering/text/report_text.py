@@ -60,7 +60,7 @@ def render_report_text(report: Report, *, colour: bool = False, width: int = 80)
 
 
 def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
-    """Render the lines of one section."""
+    """Render the lines of one section; of a folded table only the first rows."""
     styles = ("red",) if section.is_finding else ()
     inner_width = width - len(_INDENT)
     paragraphs = (_wrap_text(get_plain_text(line), inner_width) for line in section.lines)
