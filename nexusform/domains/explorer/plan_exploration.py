@@ -118,7 +118,7 @@ class PlanExploration:
         """Return the plan of a request. Raises ExplorationRequestError."""
         self._check_request(request)
         configuration = self.configuration
-        if request.added:
+        if request.added:  # racks in a file not on disk
             extra_files = [SourceFile("explored.nf.hcl", "".join(self._render_added_racks(request.added)))]
             extended, diagnostics = load_project_configuration(self.project.context, extra_files)
             errors = select_errors(diagnostics)

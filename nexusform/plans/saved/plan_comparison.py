@@ -90,7 +90,7 @@ def is_equal_record(first: Any, second: Any) -> bool:
     while pairs_to_compare:
         left, right = pairs_to_compare.pop()
         pairs = _pair_compared_parts(left, right)
-        if pairs is None:  # of different kinds or sizes
+        if pairs is None:  # the values differ
             return False
         pairs_to_compare += [pair for pair in pairs if not _is_equal_scalar(*pair)]
     return True

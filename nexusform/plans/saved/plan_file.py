@@ -374,7 +374,7 @@ def read_member_at(data: bytes, offset: int) -> tuple[str, bytes, int] | None:
     """Return the member at an offset: name, content and the offset after it; None if it is truncated or compressed."""
     if data[offset : offset + 4] != b"PK\3\4" or len(data) < offset + _LOCAL.size:
         return None
-    _, _, _, method, _, _, _, _, size, label_size, _ = _LOCAL.unpack_from(data, offset)
+    _, _, _, method, _, _, _, _, size, label_size, _ = _LOCAL.unpack_from(data, offset)  # header of a ZIP member
     start = offset + _LOCAL.size + label_size
     if method != _STORED or start + size > len(data):
         return None

@@ -42,6 +42,7 @@ class DocumentDeduplicator:
         for node in collector.nodes:
             self._write(node)
         self.shared = {"keys": list(self._keys), "values": self._values}
+        # In the documents, references replace shared values.
         self.documents = {name: _get_written_form_of_part(root) for name, root in roots.items()}
 
     @property

@@ -188,7 +188,7 @@ def format_spare_resources(row: SiteResourceCapacity, free: int | None) -> str:
 
 
 def format_shortage(row: SiteResourceCapacity) -> str:
-    """Format `addresses for nodes of net-a: at most 3 of 30 free, but an upgrade needs 5`."""
+    """Format `addresses for nodes of net-a: at most 3 of 30 free, but an upgrade needs 5`, or a use above the total."""
     free = row.free or 0
     of = f" of {row.name}" if row.name else ""
     if free < 0:
@@ -204,7 +204,7 @@ def build_site_resources_note(supplies: SiteResources) -> Mapping[str, Any]:
     if supplies.runtime is None:  # notes of sites without a known runtime stay unchanged
         del document["runtime"]
     for name in ("supported_until", "volume_sizes", "available_until", "upgrades", "attachable"):
-        if not document[name]:
+        if not document[name]:  # not known either
             del document[name]
     return {SUPPLIES: document}
 

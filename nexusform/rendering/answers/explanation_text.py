@@ -283,7 +283,9 @@ def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: De
     several. `pool_size` is the number of VMs re-placed by a change of pool arguments.
     """
     with_one_change = [alternative for alternative in alternatives if len(alternative.requirements) < 2]
-    alternatives_by_need = group_by(with_one_change, lambda alternative: next(iter(alternative.requirements), None))
+    alternatives_by_need = group_by(
+        with_one_change, lambda alternative: next(iter(alternative.requirements), None)
+    )  # None: no change
     lines = [
         _describe_needed_change(need, alternatives_by_need[need], demand, pool_size)
         for need in _NEED_SENTENCES

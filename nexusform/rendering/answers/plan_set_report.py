@@ -44,7 +44,8 @@ def build_plan_set_report(plans: Sequence[tuple[str, Plan]]) -> Report:
     facts = tuple(f"{path}: {note}." for path, note in notes if note)
     title = f"{format_count(len(plans), 'plan')} together"
     sections = (Section("Plans", table=table), *_build_capacity_section(named_plans))
-    return Report(title, _format_verdict(plans, rejected_paths), bool(rejected_paths), facts, sections)
+    verdict = _format_verdict(plans, rejected_paths)
+    return Report(title, verdict, is_finding=bool(rejected_paths), facts=facts, sections=sections)
 
 
 def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[str]) -> str:
@@ -63,7 +64,7 @@ def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[
 
 
 def _format_plan_note(named_plan: _NamedPlan) -> str:
-    """Return the reason why a plan is rejected, or its checks and warnings."""
+    """Return the reason why a plan is rejected, or its checks and warnings; "" without any."""
     rejection = describe_rejection(named_plan.plan)
     if rejection:
         return f"blocked by {rejection}"

@@ -147,7 +147,7 @@ def _measure_common_prefix(names: Sequence[str]) -> int:
             break
         length += 1
     # Only whole words are removed: cluster-a10 and cluster-a11 give a10 and a11.
-    return max(names[0].rfind(mark, 0, length) + 1 for mark in "-_. /")
+    return max(names[0].rfind(mark, 0, length) + 1 for mark in "-_. /")  # 0: no whole word
 
 
 _VmKey: TypeAlias = tuple[str, str]  # address, name
@@ -247,7 +247,7 @@ def _compute_location_certainty(vm: MapVm, certain_racks: AbstractSet[_PoolRack]
     if vm.row is None or vm.row.certainty is None or vm.after is None or vm.mark is ChangeMark.KEPT:
         return CertaintyLevel.UNKNOWN
     if (vm.address, vm.pool, vm.after.rack) in certain_racks:
-        return CertaintyLevel.COUNT
+        return CertaintyLevel.COUNT  # the rack has the same number of VMs of the pool in every sample
     return CertaintyLevel.LIKELY if vm.row.certainty.rack_count >= _LIKELY_SHARE else CertaintyLevel.UNLIKELY
 
 

@@ -90,8 +90,8 @@ def render_markdown(
                 inventory = f"**{inventory}**"
             evaluation = escape_plain_text(describe_plan_evaluation(plan))
             line = join_texts((format_commit(origin), inventory, evaluation), " · ")
-            lines = (line,) if line else ()
-            parts.append(ReportPart("The last line", importance=99, lines=lines, is_atomic=True))
+            last_lines = (line,) if line else ()
+            parts.append(ReportPart("The last line", importance=99, lines=last_lines, is_atomic=True))
     return join_parts_within_limit(parts, max_bytes)
 
 

@@ -266,7 +266,7 @@ def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> Iterator[str]:
 
 
 def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
-    """Yield `rack counts exact for 168 of 215 VMs; Azure picks the machines`, then the certainty of pods."""
+    """Yield `rack counts exact for 168 of 215 VMs; Azure picks the machines`, missing data, the certainty of pods."""
     yield from _describe_vm_confidence(plan, figures)
     if plan.missing_data:
         yield f"no data on {', '.join(plan.missing_data)}"

@@ -256,7 +256,7 @@ def _remove_folded_key(address: Address, key_position: int) -> _Shape:
 
 
 def _fold_addresses_by_key(members: Sequence[int], addresses: Sequence[Address]) -> FoldedAddresses:
-    """Fold instances of one block, or of one block in instances of one module."""
+    """Fold instances of one block, or of one block in instances of one module; too many keys become their number."""
     first_address = addresses[members[0]]
     if len(members) == 1:
         return FoldedAddresses(tuple(members), str(first_address))

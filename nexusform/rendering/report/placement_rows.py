@@ -243,7 +243,7 @@ def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
     pools = set()
     for upgrade in plan.upgrades:
         if not upgrade.is_rolling:
-            continue  # RECREATION_VERBS has AT_ONCE for the other triggers
+            continue  # for the other triggers every text says so (AT_ONCE in RECREATION_VERBS)
         for pool in upgrade.pools:
             if pool.vms > 1 and pool.batches == 1 and not pool.surges:  # a single node is always one batch
                 pools.add((upgrade.site_id, upgrade.cluster, pool.pool))

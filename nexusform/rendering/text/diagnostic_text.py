@@ -40,7 +40,7 @@ def render_diagnostics(
     """
     merged = merge_similar_warnings(diagnostics)
     levels = ((merged_diagnostic, _get_level(merged_diagnostic, terraform=terraform)) for merged_diagnostic in merged)
-    ordered = sorted(levels, key=lambda pair: (terraform and pair[1] is Level.ERROR, pair[1].order))
+    ordered = sorted(levels, key=lambda pair: (terraform and pair[1] is Level.ERROR, pair[1].order))  # [1]: level
     return "".join(
         render_diagnostic(diagnostic, files, colour=colour, width=width, terraform=terraform)
         for diagnostic, _ in ordered
