@@ -112,7 +112,7 @@ def apply(arguments: ApplyArguments) -> int:
     1 for errors and other waiting steps.
     Exit code 2: applied, but a certain prediction was wrong.
     """
-    planning_flags = arguments.planning.list_flags_set()
+    planning_flags = arguments.planning.list_flags_set()  # names, to report the first one
     verification = parse_verification(arguments.verify)
     if arguments.verify and (arguments.planfile is None or arguments.resume or arguments.discard):
         raise click.UsageError("-verify needs a plan file and excludes -resume and -discard.")

@@ -342,7 +342,7 @@ class LazyGroup(click.Group):
         # Commands without a section come last.
         rows = {name: (name, entry.summary) for name, entry in self.table.items()}
         sections = {title: [rows.pop(name) for name in names if name in rows] for title, names in self.chapters.items()}
-        sections["Other commands" if sections else "Commands"] = list(rows.values())
+        sections["Other commands" if sections else "Commands"] = list(rows.values())  # not taken by a section
         for title, section_rows in sections.items():
             if section_rows:
                 with formatter.section(title):

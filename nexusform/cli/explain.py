@@ -136,7 +136,7 @@ def _render_vm_explanation(reason: VmExplanation, arguments: ExplainArguments, s
     remedies = [f"{number}. {remedy['text']}" for number, remedy in enumerate(reason.remedies, 1)]
     sections = [Section("To place it elsewhere", tuple(alternatives))] if alternatives else []
     sections += [Section("Suggested fixes (tested)", tuple(remedies))] if remedies else []
-    is_long = arguments.every or arguments.format == "markdown"
+    is_long = arguments.every or arguments.format == "markdown"  # with ranked and rejected machines
     report = build_explanation_report(
         reason.object, explanation, facts, sections, is_long=is_long, is_folded=not arguments.every
     )

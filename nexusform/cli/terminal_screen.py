@@ -213,7 +213,7 @@ class PlanningProgressLine:
     def _display_progress_after_delay(self) -> None:
         """Show the progress after a short delay."""
         if self._end_event.wait(PROGRESS_DELAY):
-            return
+            return  # the work ended before the delay
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         text_column = TextColumn("{task.description}", markup=False)

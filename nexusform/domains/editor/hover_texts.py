@@ -28,7 +28,7 @@ def build_hover_text(module: ModuleText, preview: PlacementPreview, path: str, o
             return schema_lookup.describe_attribute(attribute.name, schema_attribute)
         # Only top-level blocks have meta-arguments.
         return schema_lookup.META_ARGUMENTS.get(attribute.name, "") if len(blocks) == 1 else ""
-    if blocks and is_within(blocks[-1].header_span, offset):
+    if blocks and is_within(blocks[-1].header_span, offset):  # the type and the labels of a block
         return _describe_block(preview, blocks)
     return ""
 

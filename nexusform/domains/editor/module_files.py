@@ -250,7 +250,7 @@ def rename_symbol(module: ModuleText, occurrence: Occurrence, name: str) -> list
     declarations = module.list_symbols()
     if symbol not in declarations:
         raise RenameError(f"{symbol.reference} is not declared in this module.")
-    if new_symbol in declarations and new_symbol != symbol:
+    if new_symbol in declarations and new_symbol != symbol:  # the same name again is no error
         raise RenameError(f"{new_symbol.reference} is already declared.")
     changes = [TextChange(item.range, name) for item in module.list_occurrences() if item.symbol == symbol]
     if symbol.kind == "resource" and new_symbol != symbol:

@@ -373,7 +373,7 @@ def _build_completion_item(item: Suggestion, number: int, source: SourceFile, of
         detail=item.detail,
         documentation=lsp.MarkupContent(lsp.MarkupKind.Markdown, item.text) if item.text else None,
         sort_text=f"{number:05}",
-        filter_text=item.insert if item.kind == "reference" else item.label,
+        filter_text=item.insert if item.kind == "reference" else item.label,  # compared with the typed text
         insert_text_format=lsp.InsertTextFormat.Snippet if item.kind == "block" else None,
         text_edit=lsp.TextEdit(replaced_range, item.insert),
     )

@@ -209,7 +209,7 @@ class PlanExploration:
         for name, text in sorted(texts.items()):
             old_lines = self.configuration.files[name].text.splitlines(keepends=True)
             lines += difflib.unified_diff(old_lines, text.splitlines(keepends=True), name, name, n=1)
-        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)  # the last line may lack it
 
 
 def _compute_digest(difference: str) -> str:

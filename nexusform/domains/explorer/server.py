@@ -99,7 +99,7 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        """Send the page."""
+        """Send the page for `/?token=TOKEN`; reject other paths and tokens."""
         url_parts = urlsplit(self.path)
         token = parse_qs(url_parts.query).get("token", [""])[0]
         if url_parts.path != "/":

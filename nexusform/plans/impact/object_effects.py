@@ -193,7 +193,7 @@ def count_substitutions(rows: Iterable[PlacementChange]) -> dict[str, int]:
         removed_counts[owner] += row.action is PlacementAction.REMOVE and KINDS[row.kind].is_running(row.source)
         added_counts[owner] += row.action is PlacementAction.PLACE  # True adds 1
     substitutions: Counter[str] = Counter()
-    for (kind, _, _), count in (removed_counts & added_counts).items():
+    for (kind, _, _), count in (removed_counts & added_counts).items():  # `&`: the lower count of each owner
         substitutions[kind] += count
     return {kind: substitutions[kind] for kind in sorted(substitutions, key=get_kind_order)}
 

@@ -339,7 +339,7 @@ def _build_record_shape(kind: type[Any]) -> Shape:
     def read(data: Any) -> Any:
         if data.__class__ is not dict:
             raise ConversionProblem((), "an object expected")
-        if not data.keys() <= readers.keys():
+        if not data.keys() <= readers.keys():  # `readers` by field name
             raise ConversionProblem((), f'"{min(data.keys() - readers.keys())}" is not known here')
         if not required <= data.keys():
             raise ConversionProblem((), f'"{min(required - data.keys())}" is missing')
@@ -383,7 +383,7 @@ def _build_location_shape() -> Shape:
         return {type(location).__name__: write_as(location)}
 
     def read(data: Any) -> Any:
-        if data.__class__ is dict and data.keys() == {Placement.__name__}:
+        if data.__class__ is dict and data.keys() == {Placement.__name__}:  # of a VM: other kinds are not imported
             return _read_with_path(Placement.__name__, get_annotation_shape(Placement).read, data[Placement.__name__])
         return _build_record_union_shape(tuple(get_location_classes().values())).read(data)
 

@@ -184,7 +184,7 @@ def _format_on_one_line(text: str, max_length: int) -> str:
 
 def _format_part_type(part: TracedExpression) -> str:
     """Format the type of a part and its sensitive or unknown state on one line."""
-    if part.is_hidden:
+    if part.is_hidden:  # a sensitive value follows from it
         return "sensitive"
     texts = [_format_on_one_line(render_type(part.value.type), _MAX_TYPE_LENGTH)]
     if part.value.has_marks:

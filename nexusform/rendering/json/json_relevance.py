@@ -65,7 +65,7 @@ def collect_relevant_attributes(
 
 def _list_change_references(analysis: _ReferenceAnalysis, changes: Iterable[Change]) -> Iterator[_Reference]:
     """Yield the references in the blocks of changed objects."""
-    blocks: dict[tuple[ModulePath, _ResourceKey], None] = {}
+    blocks: dict[tuple[ModulePath, _ResourceKey], None] = {}  # each once, in order
     for change in changes:
         if change.action is not Action.NO_OP:
             address = change.address

@@ -127,7 +127,7 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
 def _build_verdict(view: PlanReportData, report: Report) -> Markup:
     """Build the decision block with placements and changes, and the notes."""
     lines = [*report.decision, *_build_count_lines(view)]
-    kind = "safe" if report.impact is None else IMPACT_STYLES[report.impact][0]
+    kind = "safe" if report.impact is None else IMPACT_STYLES[report.impact][0]  # a CSS class
     if report.verdict:  # the reason of a rejection
         kind = "denied"
     notes = plan_sections.build_note_section(view)

@@ -69,7 +69,7 @@ def build_cluster_styles(clusters: Sequence[str]) -> dict[str, ClusterStyle]:
         pattern = (number + number // len(COLOURS)) % len(PATTERNS)
         by_cluster[cluster] = ClusterStyle(cluster, keys[cluster], colour, pattern)
     if OUTSIDE in clusters:
-        by_cluster[OUTSIDE] = ClusterStyle(OUTSIDE, keys[OUTSIDE], -1, 0)
+        by_cluster[OUTSIDE] = ClusterStyle(OUTSIDE, keys[OUTSIDE], colour=-1, pattern=0)  # grey, for unmanaged VMs
     return by_cluster
 
 

@@ -80,7 +80,7 @@ def build_framed_table(
 def build_row(
     headers: Sequence[str], cells: Sequence[Part], figures: AbstractSet[int], kind: str | None = None
 ) -> Markup:
-    """Build a row with its first cell as header. `data-head` is the column name for cells shown as lines."""
+    """Build a row of CSS class `kind`, its first cell as header. `data-head`: column names for cells shown as lines."""
     row_head, *other_cells = cells
     data_cells = [
         build_element("td", cell, class_=_get_cell_class(column, figures), data_head=headers[column] or None)

@@ -93,7 +93,7 @@ def render_maps(maps: Sequence[SiteMap], verdict: str = "", *, empty_text: str =
 def _render_machines(maps: Sequence[SiteMap], verdict: str, empty_text: str) -> str:
     """Render the document with every machine; without sites it has a text."""
     drawings: list[Markup] = []
-    width, top = 480, MARGIN
+    width, top = 480, MARGIN  # at least 480 wide
     for site in maps:
         drawing = _SiteDrawing(site)
         drawings.append(build_svg_element("g", drawing.render_markup(top)))

@@ -59,7 +59,7 @@ def render_report_markdown(report: Report) -> str:
     if report.alert_level is not None:
         verdict = f"> [!{report.alert_level.value.upper()}]\n> **{escape_prose(report.verdict)}**"
     else:
-        mark = "\u274c" if report.is_finding else "\u2705"
+        mark = "\u274c" if report.is_finding else "\u2705"  # a cross or a check mark
         verdict = f"{mark} **{escape_prose(report.verdict)}**"
     blocks = [f"### {escape_prose(report.title)}", verdict]
     if report.facts:
@@ -70,7 +70,7 @@ def render_report_markdown(report: Report) -> str:
 
 def _render_section(section: Section) -> Iterable[str]:
     """Render the text blocks of one section of an answer."""
-    title = f"\u274c {escape_prose(section.title)}" if section.is_finding else escape_prose(section.title)
+    title = f"\u274c {escape_prose(section.title)}" if section.is_finding else escape_prose(section.title)  # cross
     yield f"<details><summary>{title}</summary>" if section.is_folded else f"#### {title}"
     if section.lines:
         # A list separates lines; a single line is a paragraph.

@@ -407,7 +407,7 @@ def _list_labels(name: str, old: _Mapping, new: _Mapping) -> list[str]:
         order = side.get(get_order_attribute(name))
         if order.__class__ is list:
             labels |= dict.fromkeys(label for label in order if label in blocks)
-        labels |= dict.fromkeys(sorted(blocks))
+        labels |= dict.fromkeys(sorted(blocks))  # adds those without a recorded position
     return list(labels)
 
 
@@ -418,7 +418,7 @@ def _select_with_context(children: Sequence[DifferenceNode]) -> tuple[tuple[Diff
     visible_children: list[DifferenceNode] = []
     hidden_count = 0
     for position, child in enumerate(children):
-        if not any(neighbour.symbol for neighbour in children[max(position - 1, 0) : position + 2]):
+        if not any(neighbour.symbol for neighbour in children[max(position - 1, 0) : position + 2]):  # all SAME
             hidden_count += 1
             continue
         if hidden_count:

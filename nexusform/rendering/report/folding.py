@@ -153,7 +153,7 @@ def _merge_groups(groups: Sequence[PlacementLineGroup]) -> PlacementLineGroup:
     """Merge groups with equal lines; those of pools list their sites. A single group is unchanged."""
     if len(groups) == 1:
         return groups[0]
-    if KINDS[groups[0].kind].by_resource:
+    if KINDS[groups[0].kind].by_resource:  # bindings, under the address of their placement
         return replace(groups[0], name=format_instances([group.name for group in groups]))
     sites = [group.table.site_id for group in groups if group.table is not None]
     return replace(groups[0], lines=_normalize_lines(groups[0]), sites=tuple(sites))
@@ -174,7 +174,7 @@ def format_keys(keys: Sequence[int | str]) -> str:
 
 def _truncate_keys(keys: Sequence[int | str]) -> str:
     """Format instance keys, limited to one line, with the number of omitted keys."""
-    (first_text, first_count), *runs = _group_keys_into_runs(keys)
+    (first_text, first_count), *runs = _group_keys_into_runs(keys)  # the first run is always visible
     hidden_count = len(keys) - first_count
     visible_texts = [first_text]
     for text, count in runs:
@@ -223,8 +223,8 @@ def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> lis
     """Fold addresses of the same kind that differ in one instance key or in the final number of their name. Addresses
     fold only with an equal element of `kinds`. Every position is in one fold; folds are ordered by first member.
     """
-    with_keys: dict[object, list[int]] = {}
-    without_keys: dict[object, list[int]] = {}
+    with_keys: dict[object, list[int]] = {}  # positions by kind and by address without its folded key
+    without_keys: dict[object, list[int]] = {}  # positions by kind, mode, type and module
     for position, address in enumerate(addresses):
         key_position = _find_folded_key_position(address)
         if key_position is None:

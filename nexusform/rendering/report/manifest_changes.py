@@ -82,7 +82,7 @@ def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]]:
 def _compare_fields(title: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[FieldChange]:
     """Return the changed fields of one object by path."""
     changes: list[FieldChange] = []
-    is_secret = old.get("kind") == "Secret"
+    is_secret = old.get("kind") == "Secret"  # the values of its data are not shown
     for path, before, after in _find_differences((), old, new):
         format_side = _replace_by_sensitive if is_secret and path[0] in _SECRET_FIELDS else _format_value
         # Format a path from the field of its last list on, else without `spec`: `containers[web].image`, `replicas`.

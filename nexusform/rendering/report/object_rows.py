@@ -175,7 +175,7 @@ def _format_shared_clauses(row_clauses: tuple[str, ...]) -> tuple[str, ...]:
 
 def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]) -> ObjectRow:
     """Build the row of a change: for a whole object (created, read, deleted) its key facts, else its changes."""
-    if change.after is None or change.action is Action.FORGET:
+    if change.after is None or change.action is Action.FORGET:  # the object leaves the state
         attributes = _select_visible_attributes(change.before, change.sensitive_before)
     else:
         attributes = _select_visible_attributes(change.after, change.sensitive_after)

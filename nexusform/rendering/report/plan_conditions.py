@@ -155,7 +155,7 @@ def _describe_action(action: PlannedMachineAction) -> str:
     if action.stopped_vms:
         end = "stay down until a start of the machine" if action.leaves_off else "start again there"
         sentences.append(f"{_format_list('VM stops', 'VMs stop', action.stopped_vms)}. Stopped VMs {end}.")
-    if not action.is_disruptive:
+    if not action.is_disruptive:  # a cordon
         sentences.append("No VM stops. The machine takes no new VM.")
     elif not (action.leaving_vms or action.stopped_vms):
         sentences.append("No VM runs there.")

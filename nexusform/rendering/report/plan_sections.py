@@ -477,7 +477,7 @@ def describe_line(line: PlacementLine) -> Text:
     target = StyledText(line.target, Style.STRONG)
     if line.effect is Effect.PLACED:
         return (ARROW, " ", target, remark)
-    leaving_verb = get_leaving_verb(line)
+    leaving_verb = get_leaving_verb(line)  # "" for objects not leaving the plan
     if leaving_verb:
         departure = f"{leaving_verb} {line.origin}".rstrip()
         return f"{departure}{remark}"

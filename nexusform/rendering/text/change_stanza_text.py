@@ -109,7 +109,7 @@ class _DifferenceRenderer:
         margin = _BLANK * (level + 1)
         lines: list[str] = []
         for node in nodes:
-            lines += [f"{margin}{_BLANK}{text}" for text in _NOTES.get(node.note, ())]
+            lines += [f"{margin}{_BLANK}{text}" for text in _NOTES.get(node.note, ())]  # on its sensitivity
             name = fill_to_width(quote_string(node.name) if is_map else format_attribute_name(node.name), width)
             value = self.render_value(node, level + 1, show_null=show_null)
             lines.append(f"{margin}{self._signs[node.symbol]}{name} = {value}")

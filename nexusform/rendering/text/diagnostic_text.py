@@ -59,7 +59,7 @@ def render_diagnostic(
     paint = Painter(colour)
     level = _get_level(diagnostic, terraform=terraform)
     title, colour_name = f"{level.value.capitalize()}: ", _LEVEL_COLOURS[level]
-    inner_width = width - 2
+    inner_width = width - 2  # right of the bar
     first_line, *further_lines = wrap_lines(f"{title}{escape_control_characters(diagnostic.summary)}", inner_width)
     inner = [f"{paint(title, 'bold', colour_name)}{paint(first_line.removeprefix(title), 'bold')}"]
     inner += [paint(line, "bold") for line in further_lines]
@@ -245,7 +245,7 @@ def extract_snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> 
 
 
 def _find_line_range(subject: Span, context: Span | None, data: bytes, starts: tuple[int, ...]) -> tuple[int, int]:
-    """Return the numbers (from 0) of the first and the last line to show."""
+    """Return the numbers (from 0) of the first and the last line to show; `starts` has the first byte of each line."""
 
     def find_line(byte: int) -> int:
         return bisect_right(starts, min(max(byte, 0), len(data))) - 1

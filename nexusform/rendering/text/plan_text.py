@@ -250,7 +250,7 @@ def _render_placement_summaries(view: PlanReportData, width: int, paint: Painter
 
 def render_placement_counts(summaries: Sequence[PlacementSummary], paint: Painter, width: int) -> list[str]:
     """Render `Placements: 215 to place, ...` and a line per kind, with notes below. Moves are highlighted."""
-    total = summaries[0]
+    total = summaries[0]  # those of the kinds follow
     lines = _wrap_clauses(paint("Placements:", "bold"), build_count_clauses(total, paint), width)
     for kind in summaries[1:]:
         lines += _wrap_clauses(f"  {get_kind_title(kind.kind)}:", build_count_clauses(kind, paint), width)
