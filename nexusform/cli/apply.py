@@ -341,7 +341,7 @@ def _check_and_apply(run: Run, job: _ApplyCommandRun, saved: SavedPlan, verifica
 
 
 def _run_with_lock(job: _ApplyCommandRun, project: Project, work: Callable[[Run], int]) -> int:
-    """Run the work while the lock is held; return the exit code."""
+    """Run the work while the lock is held; return its exit code, or 1 if the run cannot begin or has errors."""
     with begin_run(project, "OperationTypeApply", job.locking, notices=job.display.notices) as run:
         reported_count = len(run.diagnostics)
         job.reporter.report_diagnostics(run.diagnostics, project.sources)

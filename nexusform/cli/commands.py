@@ -310,7 +310,7 @@ class LazyGroup(click.Group):
         if removed_names:
             removed = max(removed_names, key=len)  # the most specific one
             raise RemovedCommandError(f'"nexusform {removed}" was removed. Use: {REMOVED_COMMANDS[removed]}')
-        hint = self.hints.get(name)
+        hint = self.hints.get(name)  # for a word of another tool, for example
         suggestion = f" {hint}" if hint else suggest_name(name, [*self.table, *self.aliases])
         raise click.UsageError(f'Unknown command "{name}".{suggestion}', ctx)
 

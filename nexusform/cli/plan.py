@@ -284,8 +284,8 @@ def _load_signer(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:
     from nexusform.workflow.plan_files.plan_signing import check_signable, create_signer
 
     confinement = create_context().confinement
-    unsafe = check_signable(is_confined=bool(confinement.root), is_unconfined_accepted=is_confinement_disabled())
-    return (None, unsafe) if unsafe else create_signer(key_file, confinement)
+    problems = check_signable(is_confined=bool(confinement.root), is_unconfined_accepted=is_confinement_disabled())
+    return (None, problems) if problems else create_signer(key_file, confinement)
 
 
 def parse_fail_on(flag: str) -> tuple[GuardRailLimit, ...]:

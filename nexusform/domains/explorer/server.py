@@ -112,7 +112,7 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Send the plan of a request, its file changes, or the result of writing them."""
         if not self._verify_access_token(self.headers.get("X-Token", "")):
-            return
+            return  # already rejected
         if self.headers.get("Origin") != f"http://{self.headers.get('Host')}":
             self._reject(HTTPStatus.FORBIDDEN, "Only the page itself may send requests.")
             return

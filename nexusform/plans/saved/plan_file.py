@@ -132,7 +132,7 @@ def read_signature(digests: Mapping[str, str], last: tuple[str, bytes], name: st
 
 
 def _serialize_documents(documents: Mapping[str, Any]) -> tuple[str, dict[str, bytes]]:
-    """Return the documents as JSON, after their shared values, and the mark of references."""
+    """Return the mark of references, and the shared values and the documents as JSON, by member name."""
     sharing = DocumentDeduplicator(documents)
 
     def encode_value(value: Any) -> Any:

@@ -264,7 +264,7 @@ def build_unmanaged_vms_note(vms: Iterable[OccupiedCapacity]) -> Mapping[str, An
     """Build the note of a rack or machine that records its unmanaged VMs."""
     rows: list[list[Any]] = []
     for vm in vms:
-        cells = [list(vm.cell_numbers)] if vm.cell_numbers else []
+        cells = [list(vm.cell_numbers)] if vm.cell_numbers else []  # no element for unknown cells
         rows.append([*astuple(vm)[:_FIELDS], *cells])
     return {UNMANAGED_KEY: rows}
 

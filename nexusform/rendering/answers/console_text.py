@@ -104,7 +104,7 @@ def _render_heredoc(text: str, indent: int) -> str:
     """Render a multi-line text; `indent` is that of its first line, and nested texts are indented."""
     lines = text.split("\n")
     end = choose_heredoc_end(lines)
-    opening = f"<<-{end}" if indent else f"<<{end}"
+    opening = f"<<-{end}" if indent else f"<<{end}"  # `<<-` ignores the margin
     margin = " " * indent
     return "\n".join([opening, *(f"{margin}{_escape_line(line)}" for line in lines), f"{margin}{end}"])
 

@@ -76,7 +76,7 @@ _MARGIN: Final = "\N{BOX DRAWINGS LIGHT VERTICAL} "  # as in the boxes of the te
 def disable_bot_commands(markdown: str) -> str:
     """Disable lines that look like commands to a code host or bot, by an empty element or, in code, a margin."""
     lines: list[str] = []
-    fence = ""  # backticks or tildes of the current code block, "" outside
+    fence = ""  # the backticks before the current code block, "" outside of one
     for line in markdown.split("\n"):
         run = _FENCE.match(line)
         if run is not None and not fence:

@@ -330,7 +330,7 @@ def _build_previous_plan_line(since: PreviousPlanDifferences | None) -> list[Dec
     """Return the line `Since 0123abc: 2 fewer moves; cluster-d no longer affected`; none without an earlier plan."""
     if since is None:
         return []
-    clauses = []
+    clauses = []  # the numbers are later minus earlier
     for difference, noun in ((since.moved, "move"), (since.removed, "removal")):
         if difference:
             clauses.append(f"{_format_difference(difference)} {select_word_form(abs(difference), noun)}")

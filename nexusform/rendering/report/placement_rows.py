@@ -257,7 +257,7 @@ def build_placement_groups(
     the location of a single object.
     """
     if detail is ShownPlacements.NONE:
-        return ()
+        return ()  # -placements=none
     rows_by_pool = group_by(
         select_placement_rows(plan, detail),
         lambda row: _build_pool_key(row.site_id, row.address, row.cluster, row.kind, row.pool),

@@ -347,7 +347,7 @@ def _build_pool_table(site: SitePools, *, has_placed: bool, is_only_site: bool) 
         figures=frozenset({3, 5}),  # VMs, per rack
         caption=caption,
         details=frozenset({6, 7}),  # the certainty
-        compact=Table((f"Pool{scope}", "VMs", "VMs per rack"), compact_rows),
+        compact=Table((f"Pool{scope}", "VMs", "VMs per rack"), compact_rows),  # for comments
         is_grouped=True,
         is_firm=True,
     )

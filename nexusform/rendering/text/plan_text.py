@@ -130,7 +130,7 @@ def _create_section_renderer(build: Callable[[PlanReportData], Section]) -> _Sec
 
 
 def _render_objects(view: PlanReportData, width: int, paint: Painter) -> list[str]:
-    """Render the changed objects, or the sentence for no changes."""
+    """Render the changed objects, or the sentence for no changes; [] if only outputs change."""
     section = plan_sections.build_change_section(view)
     if section.has_content:
         parts = render_plan_section(section, width, paint, hint="; -details shows each")
@@ -147,7 +147,7 @@ def _render_no_changes(plan: Plan, width: int, paint: Painter) -> list[str]:
 
 
 def _render_changed_outputs(view: PlanReportData, width: int, paint: Painter) -> list[str]:
-    """Render the changed outputs in short form, with a note if nothing else changes."""
+    """Render the changed outputs in short form ([] for none), with a note if nothing else changes."""
     if not view.outputs:
         return []
     from nexusform.rendering.text.output_text import render_short_outputs
@@ -255,6 +255,7 @@ def render_placement_counts(summaries: Sequence[PlacementSummary], paint: Painte
     for kind in summaries[1:]:
         lines += _wrap_clauses(f"  {get_kind_title(kind.kind)}:", build_count_clauses(kind, paint), width)
         lines += _render_effect_notes(kind, "    ", width)
+    # Without lines for kinds, the notes are below the total.
     return lines if len(summaries) > 1 else [*lines, *_render_effect_notes(total, "  ", width)]
 
 
@@ -534,7 +535,7 @@ def _format_locations(locations: Sequence[str]) -> str:
 
 
 def _append_location(lines: list[str], location: str, column: int, width: int) -> list[str]:
-    """Append the location to the last line on the right, or on a line of its own."""
+    """Append the location, if any, to the last line on the right, or on a line of its own if it does not fit."""
     if not location:
         return lines
     *first_lines, last_line = lines
