@@ -256,7 +256,7 @@ def force_unlock(arguments: ForceUnlockArguments) -> int:
     """
     screen = Screen()
     holder, problems, sources = find_lock_holder(create_context(arguments.state))
-    if holder is None and not problems:  # with problems the state is unreadable; breaking the lock reports them again
+    if holder is None and not problems:  # problems are reported by breaking the lock, below
         screen.print_error("The state is not locked.")
         return 1
     if not arguments.force:

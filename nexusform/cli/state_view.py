@@ -203,7 +203,7 @@ def history(arguments: HistoryArguments) -> int:
     screen.print_diagnostics(state_versions.diagnostics, state_versions.sources)
     for version in state_versions.versions:
         objects = format_count(len(version.state.instances), "object")
-        screen.print_text(f"serial {version.serial:<6}  {version.timestamp or 'current':<27}  {objects}")
+        screen.print_text(f"serial {version.serial:<6}  {version.timestamp or 'current':<27}  {objects}")  # "": current
     if not state_versions.versions and not state_versions.diagnostics:
         screen.print_text("No state exists.")
     return 1 if has_errors(state_versions.diagnostics) else 0

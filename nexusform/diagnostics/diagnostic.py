@@ -179,7 +179,7 @@ def locate_line_in_text(diagnostic: Diagnostic, files: Mapping[str, SourceFile])
         return unchanged  # a text on one line is no heredoc
     source_lines = files[subject.filename].text.encode()[subject.start.byte : subject.end.byte].split(b"\n")
     line_index = _find_source_line([source_line.decode(errors="replace") for source_line in source_lines], line)
-    if line_index is None:  # template sequences hide the line
+    if line_index is None:  # uncertain
         return unchanged
     begin = subject.start.byte + sum(len(source_line) + 1 for source_line in source_lines[:line_index])
     text = source_lines[line_index].decode(errors="replace").rstrip()

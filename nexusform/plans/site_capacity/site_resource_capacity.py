@@ -204,7 +204,7 @@ def build_site_resources_note(supplies: SiteResources) -> Mapping[str, Any]:
     if supplies.runtime is None:  # notes of sites without a known runtime stay unchanged
         del document["runtime"]
     for name in ("supported_until", "volume_sizes", "available_until", "upgrades", "attachable"):
-        if not document[name]:  # not known either
+        if not document[name]:  # likewise
             del document[name]
     return {SUPPLIES: document}
 

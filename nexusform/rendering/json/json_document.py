@@ -75,8 +75,8 @@ def build_plan_document(
     placements: ShownPlacements = ShownPlacements.CHANGED,
     show_sensitive: bool = False,
 ) -> LazyObject:
-    """Build Terraform's JSON plan; large parts are built while it is written. `prior` is the refreshed prior state.
-    `files` (default: those of the configuration) supply source lines. Sensitive values are redacted unless `show_sensitive`; the marks remain.
+    """Build Terraform's JSON plan, large parts lazily. `prior` is the refreshed prior state. `files` (default: those of
+    the configuration) supply source lines. Sensitive values are redacted unless `show_sensitive`; the marks remain.
     """
     known_files = files or (configuration.files if configuration else _NO_FILES)
     changes = _select_changes(plan)

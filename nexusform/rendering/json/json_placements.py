@@ -57,7 +57,7 @@ def _build_placement_change(row: PlacementChange, detail: ShownPlacements) -> di
     document |= omit_empty({"platform_name": row.platform_name})
     if row.certainty is not None:
         document["certainty"] = row.certainty.get_shares_by_name()
-    if row.group:  # clusters of an update run (Kubernetes Fleet) change stage by stage, group by group
+    if row.group:  # of a rollout (Kubernetes Fleet): its stage, its group there (or wave), its condition to start
         document |= {"stage": row.stage or None, "group": row.group, "waits_for": row.waits_for or None}
     if detail is ShownPlacements.ALL:
         document["rejected"] = list(map(REJECTION_FORM, row.rejections))

@@ -106,7 +106,7 @@ _STREAM_REASONS: Final = {
 def create_plan_events(plan: Plan, time: str, detail: ShownPlacements = ShownPlacements.CHANGED) -> Iterator[Event]:
     """Yield drift, planned changes, planned placements, both summaries, the decision and outputs."""
     yield from create_drift_events(plan, time)
-    for change in () if plan.mode is Mode.REFRESH_ONLY else plan.reported_changes:  # -refresh-only: drift only
+    for change in () if plan.mode is Mode.REFRESH_ONLY else plan.reported_changes:  # -refresh-only changes no object
         yield create_planned_change_event(change, time)
     if detail is not ShownPlacements.NONE:
         for document in build_placement_changes(plan, detail):

@@ -125,7 +125,7 @@ def _move_sign_to_first_column(line: str) -> str:
     match = SIGN_PATTERN.match(line)
     if match is None:
         return line
-    indent, sign, after = match.groups()
+    indent, sign, after = match.groups()  # `after`: the second part of a replacement sign, or a space
     is_replacement = "/" in after
     # GitHub colours a line that starts with "!" as changed.
     if sign == "~" or is_replacement:

@@ -39,7 +39,7 @@ def describe_changes(change: Change, schema: BlockSchema | None, placement_claus
     clauses = tuple(_build_clauses(tree, schema, texts, machines)) or placement_clauses
     if clauses:
         return clauses
-    progress = get_mapping(change.private, UNFINISHED_KEY)  # recorded by an apply with steps left
+    progress = get_mapping(change.private, UNFINISHED_KEY)  # of a change failed or still in progress
     if progress.get("in_progress"):
         return ("continues an earlier apply",)
     # `-details` lists changed computed values.

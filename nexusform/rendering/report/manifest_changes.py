@@ -139,7 +139,7 @@ def _format_value(value: Any) -> str:
     if isinstance(value, list):
         return f"[{format_count(len(value), 'item')}]"
     text = format_scalar(value)
-    return text if len(text) <= _MAX_VALUE_LENGTH else f'{text[: _MAX_VALUE_LENGTH - 4]}..."'
+    return text if len(text) <= _MAX_VALUE_LENGTH else f'{text[: _MAX_VALUE_LENGTH - 4]}..."'  # closes the quotation
 
 
 _MAX_FIELDS: Final = 3

@@ -455,7 +455,7 @@ def _build_single_line(row: PlacementChange, location_formatter: LocationFormatt
         target=target,
         trigger=describe_trigger(row),
         state=describe_state(row),
-        doubt=describe_other_location(row),  # "" if the location is certain
+        doubt=describe_other_location(row),  # "" without a doubt
         machine_share=row.certainty.machine if row.certainty is not None else None,
     )
 

@@ -187,7 +187,7 @@ def build_upgrade_section(view: PlanReportData) -> Section:
     for upgrade in view.plan.upgrades:
         caption = f"{format_upgrade_heading(upgrade)}: {describe_upgrade_course(upgrade)}"
         rows = tuple(map(_build_upgrade_row, upgrade.pools))
-        tables.append(Table(heads, rows, figures=frozenset({2, 3, 4, 5}), caption=caption))
+        tables.append(Table(heads, rows, figures=frozenset({2, 3, 4, 5}), caption=caption))  # all numbers
     # Rolling upgrades change the version of Kubernetes; otherwise pools are re-created for another reason.
     title = "Upgrades" if all(upgrade.is_rolling for upgrade in view.plan.upgrades) else "Re-created"
     return Section(title, tables=tuple(tables), name="upgrades")
