@@ -44,7 +44,7 @@ def _describe_declared_symbol(module: ModuleText, preview: PlacementPreview, occ
         schema = schema_lookup.get_schemas(symbol.kind).get(symbol.type, schema_lookup.UNKNOWN_SCHEMA)
         parts.append(schema_lookup.escape_description(schema.description))
         parts += [text for (address, _), text in preview.texts.items() if address == symbol.reference]  # of all pools
-        hint = preview.hints.get((symbol.reference, ""))  # "": not of a pool
+        hint = preview.hints.get((symbol.reference, ""))  # "": objects of no pool
         if hint:
             parts.append(f"on {hint} (predicted)")
     else:

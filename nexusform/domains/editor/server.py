@@ -174,7 +174,7 @@ def _register_document_handlers(server: LanguageServer, editor: EditorState) -> 
         editor.update_document(parameters.text_document.uri)
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)
-    def handle_save(parameters: lsp.DidSaveTextDocumentParams) -> None:
+    def handle_save(parameters: lsp.DidSaveTextDocumentParams) -> None:  # validates, then plans
         path = _resolve_path(parameters.text_document.uri)
         editor.edited_files.add(path)  # findings of the previous plan do not apply to this text
         editor.publish_diagnostics(path)
@@ -196,7 +196,7 @@ def _register_information_handlers(server: LanguageServer, editor: EditorState) 
     triggers = lsp.CompletionOptions(trigger_characters=[".", '"'])
 
     @server.feature(lsp.TEXT_DOCUMENT_COMPLETION, triggers)
-    def handle_completion(parameters: lsp.CompletionParams) -> lsp.CompletionList:
+    def handle_completion(parameters: lsp.CompletionParams) -> lsp.CompletionList:  # for the text before the cursor
         path = _resolve_path(parameters.text_document.uri)
         module = editor.load_module(path)
         source = module.files.get(path)
@@ -208,7 +208,7 @@ def _register_information_handlers(server: LanguageServer, editor: EditorState) 
         return lsp.CompletionList(is_incomplete=False, items=completion_items)
 
     @server.feature(lsp.TEXT_DOCUMENT_HOVER)
-    def handle_hover(parameters: lsp.HoverParams) -> lsp.Hover | None:
+    def handle_hover(parameters: lsp.HoverParams) -> lsp.Hover | None:  # documentation at the pointer, None without
         path = _resolve_path(parameters.text_document.uri)
         module = editor.load_module(path)
         source = module.files.get(path)
@@ -219,7 +219,7 @@ def _register_information_handlers(server: LanguageServer, editor: EditorState) 
         return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, text)) if text else None
 
     @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
-    def handle_inlay_hint(parameters: lsp.InlayHintParams) -> list[lsp.InlayHint]:
+    def handle_inlay_hint(parameters: lsp.InlayHintParams) -> list[lsp.InlayHint]:  # predicted places by block
         path = _resolve_path(parameters.text_document.uri)
         module, preview = editor.load_module(path), editor.get_preview(path)
         hints = []
@@ -248,7 +248,7 @@ def _register_navigation_handlers(server: LanguageServer, editor: EditorState) -
         return _build_location(module, range_in_file) if range_in_file is not None else None
 
     @server.feature(lsp.TEXT_DOCUMENT_REFERENCES)
-    def handle_references(parameters: lsp.ReferenceParams) -> list[lsp.Location]:
+    def handle_references(parameters: lsp.ReferenceParams) -> list[lsp.Location]:  # of the name at the cursor
         module, occurrence = _find_symbol_at_cursor(editor, parameters)
         if occurrence is None:
             return []
@@ -264,7 +264,7 @@ def _register_edit_handlers(server: LanguageServer, editor: EditorState) -> None
     """Register handlers for formatting, renaming, and quick fixes."""
 
     @server.feature(lsp.TEXT_DOCUMENT_FORMATTING)
-    def handle_formatting(parameters: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
+    def handle_formatting(parameters: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:  # one edit of all, or none
         path = _resolve_path(parameters.text_document.uri)
         source = editor.load_module(path).files.get(path)
         if source is None:
@@ -287,7 +287,7 @@ def _register_edit_handlers(server: LanguageServer, editor: EditorState) -> None
     actions = lsp.CodeActionOptions(code_action_kinds=[lsp.CodeActionKind.QuickFix])
 
     @server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION, actions)
-    def handle_code_action(parameters: lsp.CodeActionParams) -> list[lsp.CodeAction]:
+    def handle_code_action(parameters: lsp.CodeActionParams) -> list[lsp.CodeAction]:  # fixes of selected findings
         path = _resolve_path(parameters.text_document.uri)
         module = editor.load_module(path)
         findings_in_selection = [

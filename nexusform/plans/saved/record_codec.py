@@ -201,7 +201,7 @@ def _build_address_shape() -> Shape:
     """Build the shape of an address: its text. Addresses repeat often, so parsed ones are cached."""
     cache: dict[str, Address] = {}
 
-    def read(data: Any) -> Address:
+    def read(data: Any) -> Address:  # from JSON data
         if data.__class__ is not str:
             raise ConversionProblem((), "an address expected")
         address = cache.get(data)
@@ -245,7 +245,7 @@ def _build_sequence_shape(item: Shape) -> Shape:
     write, converter = item.write, item.table
     write_list: Write = list if write is None else lambda value: [write(element) for element in value]
 
-    def read(data: Any) -> tuple[Any, ...]:
+    def read(data: Any) -> tuple[Any, ...]:  # of `tuple[X, ...]`, from JSON data
         if converter is not None and data.__class__ is dict:  # records as a table of columns
             return read_table(data, converter.kind, converter.fields)
         if data.__class__ is not list:
@@ -336,10 +336,10 @@ def _build_record_shape(kind: type[Any]) -> Shape:
             data[name] = value if write_field is None else write_field(value)  # None: written as it is
         return data
 
-    def read(data: Any) -> Any:
+    def read(data: Any) -> Any:  # the record of a JSON object; `readers` and `required` are about its fields
         if data.__class__ is not dict:
             raise ConversionProblem((), "an object expected")
-        if not data.keys() <= readers.keys():  # `readers` by field name
+        if not data.keys() <= readers.keys():
             raise ConversionProblem((), f'"{min(data.keys() - readers.keys())}" is not known here')
         if not required <= data.keys():
             raise ConversionProblem((), f'"{min(required - data.keys())}" is missing')

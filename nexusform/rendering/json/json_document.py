@@ -300,7 +300,7 @@ def _build_module_tree(
     inner_paths = sorted(all_paths - {ROOT_MODULE}, key=format_module)
     children = group_by(inner_paths, lambda path: path[:-1])
 
-    def build_module(path: ModulePath) -> LazyObject:
+    def build_module(path: ModulePath) -> LazyObject:  # with its resources and its child modules
         document = LazyObject(address=format_module(path)) if path else LazyObject()
         if path in paths:  # the others have only child modules
             document["resources"] = LazyArray(lambda: list_resources(path))
@@ -320,9 +320,9 @@ def _build_state(state: State, show: bool) -> LazyObject:
     by_module = {ROOT_MODULE: [], **group_by(addresses, lambda address: address.module)}
 
     def list_resources(path: ModulePath) -> Iterator[dict[str, Any]]:
+        """Yield the objects of a module in Terraform's form."""
         for address in by_module[path]:
             for deposed, instance in _list_current_and_deposed_objects(state.instances[address]):
-                # Build an object of the state in Terraform's form.
                 document: dict[str, Any] = {
                     "address": str(address),
                     **build_address_keys(address),
