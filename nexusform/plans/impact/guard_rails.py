@@ -147,7 +147,9 @@ def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> D
 def _summarize_breaches(
     limit: GuardRailLimit, measurements: Sequence[GuardRailMeasurement], breaches: Sequence[GuardRailMeasurement]
 ) -> GuardRailResult:
-    """Return the result with the worst known figure, or UNKNOWN (with None) if all breaches are unknown figures."""
+    """Return the result of a limit with the worst known figure: PASSED without breaches; UNKNOWN, with None as figure,
+    if all breaches are unknown figures; else BLOCKED.
+    """
     rail = GUARD_RAILS[limit.name]
     known_values = [float(measurement.value) for measurement in measurements if measurement.value is not None]
     worst = (min if rail.is_minimum else max)(known_values, default=None)

@@ -224,7 +224,9 @@ def _format_vm_moves(vms: EffectCount) -> str:
 
 
 def _format_clauses(effect: Effect, rows: Sequence[EffectCount]) -> list[str]:
-    """Format objects of all kinds with one effect as one clause, [] for none; waiting and lost ones get one per row."""
+    """Format objects of all kinds with one effect as one clause, [] for none. Those without a place yet (waiting) and
+    those losing their host (`2 VMs lose their machine`) get one per row: per kind and state.
+    """
     if effect in (Effect.WAITING, Effect.STILL_WAITING):
         return [f"{_format_object_count(row)} {format_waiting_verb(row.state, row.count)}" for row in rows]
     if effect is Effect.LOST:
@@ -245,12 +247,6 @@ def format_kind_counts(counts: Mapping[str, int]) -> str:
 
 def _format_object_count(row: EffectCount) -> str:
     return format_count(row.count, get_kind_noun(row.kind))
-
-
-def _format_host_loss(row: EffectCount) -> str:
-    """Format `lose their machine`; pods lose a node and bindings a member."""
-    host = get_host_noun(row.kind)
-    return select_word_form(row.count, f"loses its {host}", f"lose their {host}")
 
 
 def describe_lost_vms(plan: Plan) -> list[str]:
