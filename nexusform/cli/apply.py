@@ -112,7 +112,7 @@ def apply(arguments: ApplyArguments) -> int:
     1 for errors and other waiting steps.
     Exit code 2: applied, but a certain prediction was wrong.
     """
-    planning_flags = arguments.planning.list_flags_set()
+    planning_flags = arguments.planning.list_flags_set()  # names, to report the first one
     verification = parse_verification(arguments.verify)
     if arguments.verify and (arguments.planfile is None or arguments.resume or arguments.discard):
         raise click.UsageError("-verify needs a plan file and excludes -resume and -discard.")
@@ -183,7 +183,7 @@ def _create_apply_job(flags: ApplyFlags) -> _ApplyCommandRun:
 
 
 def apply_new_plan(flags: ApplyFlags, options: PlanOptions) -> int:
-    """Plan, ask for approval and apply."""
+    """Plan, ask for approval and apply; return the exit code."""
     job = _create_apply_job(flags)
     if not flags.auto_approve and not job.can_prompt():
         job.reporter.report_diagnostics(
@@ -202,7 +202,7 @@ def apply_new_plan(flags: ApplyFlags, options: PlanOptions) -> int:
 def _plan_and_apply(run: Run, job: _ApplyCommandRun, options: PlanOptions) -> int:
     """Plan, ask for approval if needed, and apply; return the exit code."""
     code = _finish_interrupted_apply(run, job) if options.mode is Mode.NORMAL else 0
-    if code:
+    if code:  # the earlier apply did not finish
         return code
     with job.reporter.track_planning():
         plan = run.plan(options).plan
@@ -256,7 +256,7 @@ def _resume_last_apply(flags: ApplyFlags, planfile: str | None) -> int:
 
 
 def _apply_steps_of_earlier_apply(run: Run, job: _ApplyCommandRun) -> int:
-    """Apply the remaining steps of an earlier apply."""
+    """Apply the remaining steps of an earlier apply; return the exit code, 0 if there are none."""
     remaining_steps, problems = find_remaining_steps(run.stored, run.project.context)
     job.reporter.report_diagnostics(problems, run.project.sources)
     if has_errors(problems):
@@ -268,7 +268,7 @@ def _apply_steps_of_earlier_apply(run: Run, job: _ApplyCommandRun) -> int:
 
 
 def _discard_steps_of_earlier_apply(flags: ApplyFlags) -> int:
-    """Drop the remaining steps of an earlier apply."""
+    """Drop the remaining steps of an earlier apply; return the exit code."""
     job = _create_apply_job(flags)
     opened = open_project(flags.create_context())
     job.reporter.report_diagnostics(opened.diagnostics, opened.sources)
@@ -276,12 +276,12 @@ def _discard_steps_of_earlier_apply(flags: ApplyFlags) -> int:
         return 1
 
     def drop_steps(run: Run) -> int:
-        """Drop the steps and report their number: None without an unfinished apply, 0 if all steps were complete."""
+        """Drop the steps, report the result and return the exit code. An unfinished apply can have 0 steps left."""
         step_count, problems = discard_remaining_steps(run)
         job.reporter.report_diagnostics(problems, run.project.sources)
         if problems:
             return 1
-        if step_count is None:
+        if step_count is None:  # no unfinished apply
             job.reporter.report_notice("No unfinished apply.")
         elif step_count:
             job.reporter.report_notice(f"Dropped {format_count(step_count, 'step')} of an earlier apply.")
@@ -293,12 +293,12 @@ def _discard_steps_of_earlier_apply(flags: ApplyFlags) -> int:
 
 
 def _apply_saved_plan(path: str, verification: SignatureRequirements, flags: ApplyFlags) -> int:
-    """Apply a saved plan after verifying its signatures."""
+    """Apply a saved plan after verifying its signatures; return the exit code."""
     job = _create_apply_job(flags)
     context = flags.create_context()
     saved, problems = read_plan(path, context)
     if saved is not None:
-        problems += check_failed_plan(saved, path)
+        problems += check_failed_plan(saved, path)  # a plan with errors cannot be applied
         for key in verification.key_files:
             problems += verify_signature(saved.signature, saved.signed_digest, key, context.confinement)
             problems += check_plan_statement(saved.digest, path, key) if not has_errors(problems) else []
@@ -341,7 +341,7 @@ def _check_and_apply(run: Run, job: _ApplyCommandRun, saved: SavedPlan, verifica
 
 
 def _run_with_lock(job: _ApplyCommandRun, project: Project, work: Callable[[Run], int]) -> int:
-    """Run the work while the lock is held; return the exit code."""
+    """Run the work while the lock is held; return its exit code, or 1 if the run cannot begin or has errors."""
     with begin_run(project, "OperationTypeApply", job.locking, notices=job.display.notices) as run:
         reported_count = len(run.diagnostics)
         job.reporter.report_diagnostics(run.diagnostics, project.sources)

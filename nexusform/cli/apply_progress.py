@@ -45,14 +45,14 @@ class ApplyProgress:
             self._print_line(progress_text.format_end_line(event, self._paint, self._screen.width))
 
     def print_result(self, outcome: ApplyOutcome, mode: Mode) -> None:
-        """Print the line parsed by tools, with further lines; a table after a failure."""
+        """Print `Apply complete! ...`, parsed by tools, and the checked predictions; after a failed step a table."""
         applied = outcome.applied
         if not applied.is_complete:
             table = progress_text.render_step_outcomes(applied.end_events, self._paint, self._screen.width)
             self._screen.print_text(f"\n{table}")
             return
         if not outcome.is_complete:
-            return  # all steps were done and not all was saved, as reported by errors
+            return  # an error after the last step, such as an unsaved state, is reported as a diagnostic
         if mode is Mode.DESTROY:
             line = progress_text.format_destroy_complete(applied.destroyed, self._paint)
         else:
@@ -65,10 +65,10 @@ class ApplyProgress:
                 forgotten=applied.forgotten,
             )
         self._screen.print_text(f"\n{line}")
-        if not outcome.sends and outcome.provider_names:
+        if not outcome.sends and outcome.provider_names:  # such as the simulated provider
             self._screen.print_wrapped(progress_text.format_nothing_sent(outcome.provider_names[0]))
-        misses, ties, hits = outcome.applied.wrong_predictions, outcome.applied.ties, outcome.applied.hits
-        if hits and not misses and not ties:
+        misses, ties, hits = applied.wrong_predictions, applied.ties, applied.hits  # ties: on an equally good machine
+        if hits and not misses and not ties:  # else the number is part of a title below
             self._screen.print_text(f"{hits:,} of {hits:,} predictions correct.")
         hit_note = f", {hits:,} correct" if hits else ""
         if misses:
@@ -94,9 +94,9 @@ class ApplyProgress:
 
 
 def _format_wrong_prediction(miss: WrongPrediction) -> str:
-    """Format the address of an object with its own text, or with the path and both values."""
+    """Format the address of an object with the text of the prediction, or else with the path and both values."""
     if miss.text:
         return f"{miss.address}: {miss.text}"
-    if isinstance(miss.predicted, Mapping) and miss.observed is None:
+    if isinstance(miss.predicted, Mapping) and miss.observed is None:  # such as a missing VM
         return f"{miss.address}: {format_path(miss.path)} was predicted but does not exist"
     return f"{miss.address}: {format_path(miss.path)} predicted {miss.predicted}, observed {miss.observed}"

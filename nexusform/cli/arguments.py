@@ -87,13 +87,13 @@ class Flag(click.Option):
         return list_flag_value_completions(self.metavar or "", self.opts[0].lstrip("-"), incomplete)
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:  # noqa: ARG002 - click's signature
-        """Return the flag as typed by users: `-name=METAVAR`."""
+        """Return the flag as typed by users (`-name=METAVAR`) and its meaning; None for a hidden flag."""
         if self.hidden:
             return None
         names = [name.lstrip("-") for name in self.opts]
         value = f"={self.metavar or 'VALUE'}"
         if self.is_switch:
-            value = f"[{value}]" if self.metavar else ""
+            value = f"[{value}]" if self.metavar else ""  # a switch has an optional value or none
         usage = ", ".join(f"-{name}{value}" for name in names)
         meaning = self.help or ""
         if self.multiple:
@@ -216,7 +216,7 @@ def build_click_parameters(record: type[Struct]) -> list[click.Parameter]:
     """Build the click parameters of the fields of a record, in order."""
     parameters: list[click.Parameter] = []
     for name, declaration in _list_declared_fields(record):
-        if isinstance(declaration, _FlagGroup):
+        if isinstance(declaration, _FlagGroup):  # a record of further flags
             parameters += build_click_parameters(declaration.record)
         else:
             parameters.append(declaration.create_parameter(name))
@@ -227,7 +227,7 @@ def build_arguments_record(record: type[Record], values: Mapping[str, Any]) -> R
     """Fill the record with values of click by field name; missing ones have their defaults."""
     arguments: dict[str, Any] = {}
     for name, declaration in _list_declared_fields(record):
-        if isinstance(declaration, _FlagGroup):
+        if isinstance(declaration, _FlagGroup):  # a record of further flags
             arguments[name] = build_arguments_record(declaration.record, values)
         else:
             arguments[name] = values.get(name, declaration.default)

@@ -102,7 +102,7 @@ class Command(click.Command):
         records = {
             parameter.opts[0].lstrip("-"): record
             for parameter in self.get_params(ctx)
-            if (record := parameter.get_help_record(ctx))
+            if (record := parameter.get_help_record(ctx))  # None: a hidden one
         }
         shows_all = ctx.meta.get(_HELP_KEY, False)
         sections = group_flags(records.items() if shows_all else select_main_help_rows(path, records).items())
@@ -141,7 +141,7 @@ class Command(click.Command):
             if not word.startswith("-") or word == "-":  # "-" is stdin
                 rewritten.append(word)
                 continue
-            rewritten.extend(self._rewrite_single_dash_flag(ctx, word, flags, words))
+            rewritten.extend(self._rewrite_single_dash_flag(ctx, word, flags, words))  # may take the next word, too
         return rewritten
 
     def _rewrite_single_dash_flag(
@@ -194,7 +194,9 @@ def define_command(
 
 
 def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Mapping[str, Any]) -> None:
-    """Delete older files at the output paths of a command. Raises a usage error for an input path among them."""
+    """Delete older files at the output paths of a command: if it fails, none is taken for its result. Raises a usage
+    error for an output path equal to another argument or with the suffix of an input.
+    """
     outputs = {parameter.name for parameter in parameters if isinstance(parameter, Flag) and parameter.is_output}
     inputs = {value for name, value in values.items() if name not in outputs and isinstance(value, str)}
     for name in outputs & values.keys():
@@ -203,7 +205,7 @@ def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Ma
         for path in filter(None, paths):
             if path in inputs or path.endswith(_INPUT_SUFFIXES):
                 raise click.UsageError(f'-{name.replace("_", "-")}: "{path}" is an input and is not overwritten.')
-            if path != "-":
+            if path != "-":  # stdout
                 from nexusform.workflow.opening.system_io import remove_older_output
 
                 with suppress(OSError):  # writing it reports the problem
@@ -308,7 +310,7 @@ class LazyGroup(click.Group):
         if removed_names:
             removed = max(removed_names, key=len)  # the most specific one
             raise RemovedCommandError(f'"nexusform {removed}" was removed. Use: {REMOVED_COMMANDS[removed]}')
-        hint = self.hints.get(name)
+        hint = self.hints.get(name)  # for a word of another tool, for example
         suggestion = f" {hint}" if hint else suggest_name(name, [*self.table, *self.aliases])
         raise click.UsageError(f'Unknown command "{name}".{suggestion}', ctx)
 
@@ -340,7 +342,7 @@ class LazyGroup(click.Group):
         # Commands without a section come last.
         rows = {name: (name, entry.summary) for name, entry in self.table.items()}
         sections = {title: [rows.pop(name) for name in names if name in rows] for title, names in self.chapters.items()}
-        sections["Other commands" if sections else "Commands"] = list(rows.values())
+        sections["Other commands" if sections else "Commands"] = list(rows.values())  # not taken by a section
         for title, section_rows in sections.items():
             if section_rows:
                 with formatter.section(title):

@@ -31,9 +31,9 @@ def list_flag_value_completions(metavar: str, flag: str, incomplete: str) -> lis
 
 
 def list_argument_completions(context: click.Context, name: str, incomplete: str) -> list[CompletionItem]:
-    """Return the values of the argument with this name; a file if nothing else is known, and for `targets`, too."""
+    """Return the values of the argument with this name. The shell adds files for `targets` and for unknown values."""
     path = " ".join(context.command_path.split()[1:])
-    list_words = WORDS.get(f"{path} {name}", WORDS.get(name, _list_nothing))
+    list_words = WORDS.get(f"{path} {name}", WORDS.get(name, _list_nothing))  # of this command, else of all
     arguments = [parameter for parameter in context.command.params if isinstance(parameter, click.Argument)]
     values = [context.params.get(str(argument.name)) for argument in arguments]
     items = _filter_by_prefix(list_words([value for value in values if isinstance(value, str)]), incomplete)
@@ -106,7 +106,7 @@ def _list_placed_objects(taken: Sequence[str]) -> list[str]:
     names: list[str] = []
     for address, current in state.list_current_objects():
         if str(address) == taken[0]:  # the argument ADDRESS
-            for attribute in ("nodes", "vnfcs", "bindings"):
+            for attribute in ("nodes", "vnfcs", "bindings"):  # VMs of clusters, VMs of VNFs, bindings of placements
                 names += get_mapping(current.attributes, attribute)
     return sorted(names, key=compute_natural_sort_key)
 

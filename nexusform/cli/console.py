@@ -50,14 +50,14 @@ def console(arguments: ConsoleArguments) -> int:
     screen = arguments.view.create_screen()
     opened = open_console(create_context(arguments.state, arguments.variables))
     screen.print_diagnostics(opened.diagnostics, opened.sources)
-    if opened.console is None:
+    if opened.console is None:  # the errors are printed above
         return 1
     if arguments.explain:
         from nexusform.rendering.answers.console_text import build_trace_document, render_trace
 
         explanation = opened.console.explain(arguments.explain)
         screen.print_diagnostics(explanation.diagnostics, explanation.sources)
-        if explanation.tree is not None and arguments.as_json:
+        if explanation.tree is not None and arguments.as_json:  # None: a syntax error, printed above
             from nexusform.rendering.notation.json_values import encode_document
 
             screen.print_text(encode_document(build_trace_document(explanation.tree), pretty=True).decode())
@@ -76,16 +76,16 @@ def console(arguments: ConsoleArguments) -> int:
 
 def _join_expressions(lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines, joined to whole expressions; empty ones are dropped."""
-    pending = ""
+    expression = ""  # the lines read so far
     for line in lines:
-        pending += line
-        if not pending.strip():
-            pending = ""
-        elif not is_unfinished(pending):
-            yield _trim_expression(pending)
-            pending = ""
-    if pending:
-        yield _trim_expression(pending)
+        expression += line
+        if not expression.strip():
+            expression = ""
+        elif not is_unfinished(expression):
+            yield _trim_expression(expression)
+            expression = ""
+    if expression:  # the text ends inside an expression; its evaluation reports it
+        yield _trim_expression(expression)
 
 
 def _trim_expression(text: str) -> str:
@@ -94,7 +94,7 @@ def _trim_expression(text: str) -> str:
 
 
 def _print_expression_value(screen: Screen, session: ExpressionConsole, expression: str) -> bool:
-    """Print the value of an expression; return whether it has one."""
+    """Print the value of an expression or its errors, or the help; return whether there were no errors."""
     if expression == "help":
         screen.print_text(HELP)
         return True

@@ -55,10 +55,10 @@ def explain(arguments: ExplainArguments) -> int:
     address = arguments.address
     context = create_context(arguments.state, arguments.variables)
     answer = find_explanations(context, address, arguments.name, arguments.plan)
-    if answer.objects and not answer.pools:
+    if answer.objects and not answer.pools:  # no OBJECT was given and no pool is there to describe
         names = format_first_items(answer.objects, 20)
         raise click.UsageError(f"{address} has several objects; specify one of: {names}.")
-    domain_answer = answer.domain_answer or DomainAnswer()
+    domain_answer = answer.domain_answer or DomainAnswer()  # about an object of a domain, such as fleet; may be empty
     texts = [_render_answer(report, document, arguments, screen) for report, document in domain_answer.answers]
     if answer.pools:
         from nexusform.rendering.answers.explanation_text import build_pools_document, build_pools_report
@@ -66,21 +66,21 @@ def explain(arguments: ExplainArguments) -> int:
         report, document = build_pools_report(address, answer.pools), build_pools_document(address, answer.pools)
         texts.append(_render_answer(report, document, arguments, screen))
     texts += [_render_vm_explanation(reason, arguments, screen) for reason in answer.reasons]
-    if answer.removals:
+    if answer.removals:  # VMs of this name, removed by the plan
         from nexusform.rendering.answers.explanation_text import REMOVAL_FORM, build_removal_report
 
         removals = ((build_removal_report(row), REMOVAL_FORM(row)) for row in answer.removals)
         texts += [_render_answer(report, document, arguments, screen) for report, document in removals]
-    if not texts:
+    if not texts:  # nothing could be explained, as the errors say
         return screen.print_failure(answer.diagnostics, answer.sources)
     for text in texts:
         screen.print_text(text, end="")
     errors = select_errors(answer.diagnostics)
-    if domain_answer.allows_errors:
+    if domain_answer.allows_errors:  # the answer is about a configuration with errors: list them all
         screen.print_diagnostics(errors, answer.sources)
-    elif errors and arguments.format == "text":
+    elif errors and arguments.format == "text":  # of the plan: one warning instead of all its errors
         screen.print_diagnostics([_build_plan_warning(errors)], answer.sources)
-    elif errors:  # stdout may be a document
+    elif errors:  # stdout has a JSON or Markdown document
         click.echo(f"Warning: {_build_plan_warning(errors).detail}", err=True)
     if domain_answer.notes and arguments.format == "text":
         screen.print_diagnostics(domain_answer.notes, answer.sources)
@@ -136,7 +136,7 @@ def _render_vm_explanation(reason: VmExplanation, arguments: ExplainArguments, s
     remedies = [f"{number}. {remedy['text']}" for number, remedy in enumerate(reason.remedies, 1)]
     sections = [Section("To place it elsewhere", tuple(alternatives))] if alternatives else []
     sections += [Section("Suggested fixes (tested)", tuple(remedies))] if remedies else []
-    is_long = arguments.every or arguments.format == "markdown"
+    is_long = arguments.every or arguments.format == "markdown"  # with ranked and rejected machines
     report = build_explanation_report(
         reason.object, explanation, facts, sections, is_long=is_long, is_folded=not arguments.every
     )
@@ -166,7 +166,7 @@ def _describe_machine(trigger: str, machine: str, verb: str = "is") -> str:
 
 
 def _describe_current_placement(reason: VmExplanation) -> list[str]:
-    """Return the current location of a VM and its cause, before the new evaluation."""
+    """Return a sentence about the current location of a VM and its cause; [] for a VM new in the plan."""
     if reason.current_placement is None:
         return []
     location = format_location_text(reason.current_placement)

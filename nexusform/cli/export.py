@@ -46,7 +46,7 @@ def export(arguments: ExportArguments) -> int:
         screen.print_error(text, end="")
     if has_errors(exported.diagnostics):
         return 1
-    if not exported.text:
+    if not exported.text:  # no error: the plan has nothing for this format
         screen.print_error(f"The plan has no data for -format={arguments.format}. No file was written.")
         return 0
     if arguments.out:

@@ -41,13 +41,13 @@ def fmt(arguments: FmtArguments) -> int:
     if "-" in paths:
         if len(paths) > 1:
             raise click.UsageError("- is stdin and cannot be combined with other paths.")
-        list_files, write = False, False
+        list_files, write = False, False  # the result goes to stdout
         formatting = FormattingResult()
         source = decode_source(sys.stdin.buffer.read(), STDIN, formatting.problems)
-        if source is not None:
+        if source is not None:  # UTF-8 of allowed length, else `problems` has the error
             formatting.format_source(source)
     else:
-        list_files, write = arguments.list_files, arguments.write and not check
+        list_files, write = arguments.list_files, arguments.write and not check  # -check only reports
         confinement = create_context().confinement
         formatting = format_paths(paths or (".",), recursive=arguments.recursive, write=write, confinement=confinement)
     screen = arguments.view.create_screen()

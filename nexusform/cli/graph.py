@@ -34,7 +34,7 @@ def graph(arguments: GraphArguments) -> int:
     context = create_context(arguments.state, arguments.variables)
     resources = build_graph(context, arguments.plan, destroy=arguments.type == "plan-destroy")
     screen.print_diagnostics(resources.diagnostics, resources.sources)
-    if not resources.is_drawable:
+    if not resources.is_drawable:  # the errors are printed above
         return 1
     draw = render_mermaid if arguments.format == "mermaid" else render_dot
     drawing = draw(resources.nodes, resources.edges)

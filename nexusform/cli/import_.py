@@ -80,9 +80,9 @@ def import_(arguments: ImportArguments) -> int:
     locking, notices = arguments.lock.build_options(), RunCallbacks(on_wait=screen.print_error)
     with begin_run(project, "OperationTypeImport", locking, notices=notices) as run:
         run.diagnostics += run.check_identities() if run.is_ready else []
-        reported_count = len(run.diagnostics)
+        reported_count = len(run.diagnostics)  # those added later are printed at the end
         screen.print_diagnostics(run.diagnostics, project.sources)
-        if not run.is_ready:
+        if not run.is_ready:  # for example, another run holds the state lock
             return 1
         object_id = arguments.object_id
         screen.print_text(f'{address}: Importing from ID "{object_id}"...')

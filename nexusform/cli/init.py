@@ -47,7 +47,7 @@ def init(arguments: InitArguments) -> int:
     screen = arguments.view.create_screen()
     context = create_context()
     if is_input_allowed(arguments.input) and sys.stdin.isatty() and not _prompt_for_files(screen, context.directory):
-        return 1
+        return 1  # a file could not be written
     result = init_directory(context, options)
     screen.print_diagnostics(result.diagnostics, result.sources)
     if has_errors(result.diagnostics):
@@ -62,7 +62,7 @@ def init(arguments: InitArguments) -> int:
 
 
 def _prompt_for_files(screen: Screen, directory: str) -> bool:
-    """Prompt for the missing files of a new directory; return whether no error occurred."""
+    """Offer to write the missing files of a new directory; return False only if one cannot be written."""
     missing = find_missing_files(directory)
     if not missing:
         return True

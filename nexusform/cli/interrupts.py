@@ -48,7 +48,7 @@ def handle_interrupts(notify: Callable[[str], None]) -> Iterator[Interrupts]:
         numbers.append(signal.SIGHUP)
     Thread(target=_watch_signals, args=(receiver, numbers, interrupts, notify), daemon=True, name="interrupts").start()
     handlers = {number: signal.signal(number, lambda _number, _frame: None) for number in numbers}  # the thread acts
-    old_wakeup = signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
+    old_wakeup = signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)  # a byte per signal, for the thread
     try:
         yield interrupts
     finally:
@@ -65,7 +65,7 @@ def _watch_signals(
     with receiver:
         while received := receiver.recv(64):
             for number in received:
-                if number not in numbers:
+                if number not in numbers:  # Python writes every handled signal
                     continue
                 interrupts.count += 1
                 if interrupts.count == 1:

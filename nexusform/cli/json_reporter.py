@@ -81,7 +81,7 @@ class JsonReporter:
         self._write_event(json_stream.create_apply_end_event(event, _get_timestamp()))
 
     def report_result(self, outcome: ApplyOutcome, mode: Mode) -> None:
-        """Write the summary, or the failures as diagnostics."""
+        """Write failures as diagnostics, and the summary if every step was done."""
         applied = outcome.applied
         failures = [end for end in applied.end_events if end.outcome is StepOutcome.FAILED]
         self.report_diagnostics([build_error("step-failed", end.error, address=end.address) for end in failures], {})

@@ -270,7 +270,7 @@ def _start_log(arguments: Sequence[str]) -> None:
         raise click.UsageError(problem)
     for variable in ("NF_LOG", "NF_LOG_PATH"):
         warn_of_terraform_variable(variable)
-    if os.environ.get("TF_WORKSPACE") and "NF_WORKSPACE" not in os.environ:  # unlike other TF_ variables, it counts
+    if os.environ.get("TF_WORKSPACE") and "NF_WORKSPACE" not in os.environ:  # it replaces a missing NF_WORKSPACE
         click.echo(f'TF_WORKSPACE selects the workspace "{os.environ["TF_WORKSPACE"]}".', err=True)
     words = [word.partition("=")[0] if word.startswith("-") else word for word in arguments]
     flags = [word for word in words if word.startswith("-")]
@@ -284,7 +284,7 @@ def _report_internal_error(bug: Exception) -> int:
         return 1
     from traceback import format_exception
 
-    text = "".join(format_exception(bug))
+    text = "".join(format_exception(bug))  # its addresses (URLs) may have passwords
     traceback_text = re.sub(r"\w+://[^\s'\"]+", lambda address: _ADDRESS_SECRETS.sub("...", address[0]), text)
     if os.environ.get("NF_LOG", "").lower() in ("debug", "trace", "json"):
         click.echo(traceback_text, err=True)

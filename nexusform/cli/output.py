@@ -75,7 +75,7 @@ def _print_single_output(screen: Screen, arguments: OutputArguments, outputs: Ma
         return 0
     from nexusform.rendering.notation.hcl_text import format_scalar, render_hcl_value
 
-    if not arguments.raw:
+    if not arguments.raw:  # HCL
         screen.print_text(render_hcl_value(output_state.value, output_state.type))
         return 0
     if output_state.value is None or isinstance(output_state.value, (list, dict)):

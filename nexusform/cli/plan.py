@@ -197,16 +197,16 @@ def plan(arguments: PlanArguments) -> int:
     if arguments.out:
         from nexusform.workflow.plan_files.failed_plans import prepare_plan_file
 
-        # a failed plan replaces an older one
+        # A failed plan is saved here at once: it replaces an older one if this run ends early.
         problems = prepare_plan_file(arguments.out, context, options)
     limits = parse_fail_on(arguments.fail_on)
     if arguments.check_with:
-        _parse_checker_programs(arguments.check_with, context)
+        _parse_checker_programs(arguments.check_with, context)  # raises its usage errors before the plan
     locking = arguments.lock.build_options()
     display = create_plan_display(
         arguments.placement_flags, arguments.view, as_json=arguments.as_json, show_sensitive=arguments.show_sensitive
     )
-    if problems:
+    if problems:  # the plan file cannot be written
         display.report_failure(context, options, problems)
         return 1
     return _run_plan(arguments, display, context, options, locking, lambda plan: compare(apply_limits(plan, limits)))
@@ -220,12 +220,11 @@ def _run_plan(
     locking: LockOptions,
     check_plan: Callable[[Plan], Plan],
 ) -> int:
-    """Open the project, plan and report; return the exit code. An early failure gives a failed plan."""
+    """Open the project, plan and report; return the exit code. Early errors give a failed plan: errors, no changes."""
     signer, problems = _load_signer(arguments.sign)
     opened = open_project(context) if not problems else OpenResult(None, tuple(problems), {})
     if opened.project is None:
         display.report_failure(context, options, opened.diagnostics, opened.sources)
-        # Save a failed plan after an early failure.
         if arguments.out:
             from nexusform.workflow.plan_files.failed_plans import build_failed_plan, save_failed_plan
 
@@ -245,7 +244,7 @@ def _run_plan(
         display.reporter.report_diagnostics([*run.diagnostics, *warnings], opened.sources)
         if run.is_ready:
             new_plan = _plan_and_report(run, options, check_plan, display, arguments, signer)
-        else:  # the run could not begin
+        else:  # for example, another run holds the state lock
             new_plan = run.build_failed_plan(options, run.diagnostics).plan
             run.diagnostics += _save_plan(new_plan, run, arguments.out, None)
             display.write_reports(new_plan, run)
@@ -268,7 +267,7 @@ def _create_comparison_with_previous_plan(path: str, context: CommandContext) ->
 
 
 def get_exit_code(plan: Plan, diagnostics: Iterable[Diagnostic], *, is_detailed: bool) -> int:
-    """Return the exit code of a planning command; `is_detailed` is -detailed-exitcode."""
+    """Return 1 for errors, else 0; with `is_detailed` (-detailed-exitcode) return _EXIT_CHANGES for changes."""
     if plan.is_rejected or has_errors(diagnostics):
         return 1
     if not is_detailed:
@@ -285,8 +284,8 @@ def _load_signer(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:
     from nexusform.workflow.plan_files.plan_signing import check_signable, create_signer
 
     confinement = create_context().confinement
-    unsafe = check_signable(is_confined=bool(confinement.root), is_unconfined_accepted=is_confinement_disabled())
-    return (None, unsafe) if unsafe else create_signer(key_file, confinement)
+    problems = check_signable(is_confined=bool(confinement.root), is_unconfined_accepted=is_confinement_disabled())
+    return (None, problems) if problems else create_signer(key_file, confinement)
 
 
 def parse_fail_on(flag: str) -> tuple[GuardRailLimit, ...]:

@@ -52,7 +52,7 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
     def build_options(
         self, *, generate_config_out: str = "", includes_rejections: bool = False, includes_losses: bool = False
     ) -> PlanOptions:
-        """Build the plan options. Raises a usage error for conflicting flags."""
+        """Build the plan options (`includes_losses`: effects of a lost machine or rack). Raises usage errors."""
         targets = self.target or self.target_file
         excludes = self.exclude or self.exclude_file
         conflicts = (

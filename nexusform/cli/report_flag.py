@@ -60,7 +60,7 @@ def find_code_origin(source_url: str, environment: Mapping[str, str] = os.enviro
 
 
 def _get_path_in_clone(clone: str) -> str | None:
-    """Return the path from a clone to this directory, or None if outside."""
+    """Return the path from a clone to this directory, "" for the clone itself; None without one or outside of it."""
     if not clone:
         return None
     path = os.path.relpath(os.path.realpath(os.curdir), os.path.realpath(clone))
@@ -203,7 +203,7 @@ class ReportFlag(Struct, frozen=True):
 def parse_plan_reports(placement_flags: PlanDisplayFlags) -> tuple[ReportFlag, ...]:
     """Parse the requested reports of a plan. Raises usage errors, also for -source-url."""
     if placement_flags.source_url:
-        find_code_origin(placement_flags.source_url)
+        find_code_origin(placement_flags.source_url)  # raises the error before the plan is made
     reports = parse_reports(placement_flags.report)
     if any(report.format == "github-review" for report in reports) and not placement_flags.diff:
         raise click.UsageError("-report=github-review needs the diff of the pull request: -diff=FILE.")

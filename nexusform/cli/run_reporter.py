@@ -119,7 +119,7 @@ class TextReporter:
         """Ignore it, because acquiring a free lock is not reported in text."""
 
     def report_read(self, address: str, object_id: str) -> None:
-        """Print a line for the first objects."""
+        """Print a line for one of the first objects read from a provider, and count all of them."""
         if self._is_concise:
             return
         self._read_count += 1
@@ -157,19 +157,17 @@ class TextReporter:
             errors=False,  # printed to stderr below
             registries=view.registries,
         )
-        if not plan.is_rejected:
-            self.screen.print_text(f"\n{render_plan(plan, sources, options)}", end="")
-        elif details:
-            self.screen.print_text(f"\n{render_plan(plan, sources, options)}", end="")
-            self.screen.print_diagnostics(
-                plan.diagnostics, sources, errors_last=view.placement_flags.is_terraform_compatible
-            )
-        else:  # the errors are in the middle of the text
+        if plan.is_rejected and not details:  # the errors are in the middle of the text
             before, after = render_around_errors(plan, sources, options)
             self.screen.print_text(f"\n{before}\n")
             self.screen.print_diagnostics(select_errors(plan.diagnostics), sources)
             if after:
                 self.screen.print_text(f"\n{after}")
+            return
+        self.screen.print_text(f"\n{render_plan(plan, sources, options)}", end="")
+        if plan.is_rejected:  # all diagnostics follow the text
+            is_terraform_order = view.placement_flags.is_terraform_compatible
+            self.screen.print_diagnostics(plan.diagnostics, sources, errors_last=is_terraform_order)
 
     @contextmanager
     def track_planning(self) -> Iterator[None]:

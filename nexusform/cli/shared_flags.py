@@ -75,15 +75,15 @@ def create_context(
     """Create the context of the command from its flags and the environment. Raises a usage error."""
     flags, environment = get_trust_flags(), dict(os.environ)
     try:
-        word = flags.confine or environment.get("NF_CONFINE", "")
-        confinement = parse_confinement(word, environment)
+        confine = flags.confine or environment.get("NF_CONFINE", "")
+        confinement = parse_confinement(confine, environment)
         state = confinement.resolve_path_of_operator(state) if state else ""
         limits = parse_limit_overrides(environment, flags.limit)
     except OSError as problem:
         raise click.UsageError(f'-state: "{state}" cannot be used: {problem.strerror}.') from None
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None
-    if confinement.root:  # a sandboxed run
+    if confinement.root:  # a sandboxed run trusts no file of the work tree, such as keys
         from nexusform.files.external_files import explain_untrusted_file, find_untrusted_files
 
         untrusted_files = find_untrusted_files(environment, confinement)
@@ -95,7 +95,7 @@ def create_context(
         state_path=state,
         variables=variables,
         confinement=confinement,
-        confinement_source=detect_confinement_source(word, environment),
+        confinement_source=detect_confinement_source(confine, environment),
         allow_remote=(*flags.allow_remote, *environment.get("NF_ALLOW_REMOTE", "").split()),
         backend_config=flags.backend_config,
         limits=limits,

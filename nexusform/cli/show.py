@@ -77,7 +77,7 @@ def show(arguments: ShowArguments) -> int:
         raise click.UsageError("-report needs a plan file.")
     if reports:
         write_reports(reports, _build_report_input(target, arguments))
-    if has_stdout_report(reports):  # instead of the text
+    if has_stdout_report(reports):  # -report=FORMAT:- replaces the text and -json
         return 0
     if arguments.as_json:
         from nexusform.rendering.json.json_document import build_plan_document, build_state_document, write_json
@@ -93,7 +93,8 @@ def show(arguments: ShowArguments) -> int:
                 show_sensitive=arguments.show_sensitive,
             )
         else:
-            state = target.state if target.instances is None else replace(target.state, instances=target.instances)
+            instances = target.state.instances if target.instances is None else target.instances  # None: no address
+            state = replace(target.state, instances=instances)
             document = build_state_document(state, show_sensitive=arguments.show_sensitive)
         sys.stdout.flush()
         write_json(document, sys.stdout.buffer)
@@ -199,7 +200,7 @@ def _render_state_text(target: ShownContent, arguments: ShowArguments, screen: S
 def _render_domain_objects(target: ShownContent, arguments: ShowArguments, width: int) -> str:
     """Render objects with a domain's own writer, such as placements; "" for other objects."""
     types = {address.type for address in target.instances or ()}
-    if not target.instances or not types <= OBJECT_WRITERS.keys():
+    if not target.instances or not types <= OBJECT_WRITERS.keys():  # a type has no writer
         return ""
     writers = {OBJECT_WRITERS[name] for name in types}
     if len(writers) > 1:  # of several domains

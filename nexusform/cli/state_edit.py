@@ -42,12 +42,12 @@ def run_state_change(
     force: bool = False,
     rescued: State | None = None,
 ) -> StateChangeResult:
-    """Change the state and print the diagnostics. See change_state."""
+    """Change the state and print the diagnostics; `rescued` is a state not saved by an apply. See change_state."""
     session = StateCommandContext(on_wait=screen.print_text)
     result = change_state(context, operation, locking, change, session=session, force=force, rescued=rescued)
     diagnostics = list(result.diagnostics)
     if result.before is not None and result.after is None and not has_been_written(result.before):
-        irrelevant_ids = ("no-matching-objects-found", "nothing-to-move")  # without any state
+        irrelevant_ids = ("no-matching-objects-found", "nothing-to-move")  # the missing state explains them
         diagnostics = [diagnostic for diagnostic in diagnostics if diagnostic.id not in irrelevant_ids]
         diagnostics.append(NO_STATE)
     screen.print_diagnostics(diagnostics, result.sources)
@@ -75,7 +75,7 @@ def mv(arguments: MoveArguments) -> int:
     patterns, problems = parse_patterns((arguments.source, arguments.target))
     if problems:
         return screen.print_failure(problems)
-    pairs: list[tuple[Address, Address]] = []
+    pairs: list[tuple[Address, Address]] = []  # old and new addresses, filled by the change
     change = state_commands.create_move_change(patterns[0], patterns[1], pairs)
     if not _apply_state_change(screen, "state mv", change, arguments):
         return 1
@@ -112,7 +112,7 @@ def rm(arguments: RemoveArguments) -> int:
     problems += more_problems
     if problems:
         return screen.print_failure(problems)
-    removed: list[Address] = []
+    removed: list[Address] = []  # filled by the change
     names = [name for _, name in vm_records]
     change = state_commands.create_remove_change(patterns, removed, list(zip(owner_patterns, names, strict=True)))
     if not _apply_state_change(screen, "state rm", change, arguments):
@@ -134,7 +134,7 @@ def _apply_state_change(
         reading = read_state(context)
         diagnostics = list(reading.diagnostics)
         if reading.state is not None:
-            diagnostics += change(reading.state)[1]
+            diagnostics += change(reading.state)[1]  # only the problems are used, not the new state
         screen.print_diagnostics(diagnostics, reading.sources)
         return not has_errors(diagnostics)
     return run_state_change(screen, operation, change, context, arguments.lock.build_options()).after is not None
@@ -199,7 +199,7 @@ def untaint(arguments: UntaintArguments) -> int:
     patterns, problems = parse_patterns((arguments.address,))
     if problems:
         return screen.print_failure(problems)
-    addresses: list[Address] = []
+    addresses: list[Address] = []  # filled by the change
     change = state_commands.create_untaint_change(patterns[0], addresses, allow_missing=arguments.allow_missing)
     context = create_context(arguments.state)
     if run_state_change(screen, "untaint", change, context, arguments.lock.build_options()).after is None:
@@ -256,7 +256,7 @@ def force_unlock(arguments: ForceUnlockArguments) -> int:
     """
     screen = Screen()
     holder, problems, sources = find_lock_holder(create_context(arguments.state))
-    if holder is None and not problems:  # problems are reported below, by breaking the lock
+    if holder is None and not problems:  # problems are reported by breaking the lock, below
         screen.print_error("The state is not locked.")
         return 1
     if not arguments.force:

@@ -61,7 +61,7 @@ def list_instances(arguments: ListArguments) -> int:
     if not has_been_written(state):
         return screen.print_failure([NO_STATE])
     unknown_patterns = [pattern for pattern in patterns if not state_edits.select_instances(state, [pattern])]
-    if unknown_patterns:
+    if unknown_patterns:  # every given address must match
         return screen.print_failure([_build_unknown_address_error(pattern, state) for pattern in unknown_patterns])
     for address in state_edits.select_instances(state, patterns, arguments.object_id):
         screen.print_text(str(address))
@@ -98,7 +98,7 @@ def show(arguments: ShowInstanceArguments) -> int:
         return screen.print_failure(problems)
     instance = state.instances[address]
     objects = [] if instance.current is None else [("", instance.current)]
-    objects += sorted(instance.deposed.items())
+    objects += sorted(instance.deposed.items())  # by deposed key; the current object has ""
     from nexusform.resource_types.registry import build_registries
 
     type_registries = build_registries()
@@ -116,7 +116,7 @@ def show(arguments: ShowInstanceArguments) -> int:
 
 
 def _find_single_instance(state: State, text: str) -> tuple[Address | None, list[Diagnostic]]:
-    """Find the single instance at an address; None with an error for none or several."""
+    """Find the single instance at an address; None with an error for none, several, an invalid address or no state."""
     if not has_been_written(state):
         return None, [NO_STATE]
     try:
@@ -203,7 +203,7 @@ def history(arguments: HistoryArguments) -> int:
     screen.print_diagnostics(state_versions.diagnostics, state_versions.sources)
     for version in state_versions.versions:
         objects = format_count(len(version.state.instances), "object")
-        screen.print_text(f"serial {version.serial:<6}  {version.timestamp or 'current':<27}  {objects}")
+        screen.print_text(f"serial {version.serial:<6}  {version.timestamp or 'current':<27}  {objects}")  # "": current
     if not state_versions.versions and not state_versions.diagnostics:
         screen.print_text("No state exists.")
     return 1 if has_errors(state_versions.diagnostics) else 0

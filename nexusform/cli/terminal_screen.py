@@ -77,8 +77,8 @@ class Screen:
         is_aside: bool = False,
         errors_last: bool = False,
     ) -> None:
-        """Print diagnostics in boxes, the most severe first (`errors_last` is Terraform's order). `is_aside`:
-        print warnings to stderr, because stdout is for a document.
+        """Print diagnostics in boxes, errors (to stderr) before warnings, with `errors_last` after them, as Terraform.
+        `is_aside`: print warnings to stderr, too, because stdout is for a document. Without diagnostics print nothing.
         """
         all_diagnostics = list(diagnostics)
         if not all_diagnostics:
@@ -89,12 +89,12 @@ class Screen:
         errors = select_errors(all_diagnostics)
         print_warnings = self.print_error if is_aside else self.print_text
         outputs = [
-            (self.print_error, render_diagnostics(errors, sources, self.error_colour, self.width)),
+            (self.print_error, render_diagnostics(errors, sources, self.error_colour, self.width)),  # stderr
             (print_warnings, render_diagnostics(warnings, sources, self.colour, self.width)),
         ]
         for print_output, text in reversed(outputs) if errors_last else outputs:
             if text:
-                sys.stdout.flush()
+                sys.stdout.flush()  # keeps the order of both streams on a terminal
                 print_output(text, end="")
 
     def print_failure(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile] = _NO_SOURCES) -> int:
@@ -213,7 +213,7 @@ class PlanningProgressLine:
     def _display_progress_after_delay(self) -> None:
         """Show the progress after a short delay."""
         if self._end_event.wait(PROGRESS_DELAY):
-            return
+            return  # the work ended before the delay
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         text_column = TextColumn("{task.description}", markup=False)

@@ -45,7 +45,7 @@ def validate(arguments: ValidateArguments) -> int:
             directories[str(Path(path).parent)] = None
         else:
             raise click.UsageError(f'No such file or directory: "{path}".')
-    for directory in list(directories):
+    for directory in directories:
         test_directory = None if arguments.no_tests else arguments.test_directory
         context = replace(create_context(), directory=directory)
         validation = validation.merge(validate_directory(context, test_directory, portable=arguments.portable))

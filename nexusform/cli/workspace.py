@@ -68,7 +68,7 @@ def new(arguments: NewWorkspaceArguments) -> int:
 
     screen = Screen()
     state = read_state_to_push(screen, arguments.state, create_context()) if arguments.state else None
-    if arguments.state and state is None:
+    if arguments.state and state is None:  # unreadable, as already printed
         return 1
     name, session = arguments.name, StateCommandContext(on_wait=screen.print_text)
     outcome = workspaces.create_workspace(

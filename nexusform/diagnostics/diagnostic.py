@@ -170,7 +170,7 @@ def build_diagnostic(
 
 
 def locate_line_in_text(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> Diagnostic:
-    """Locate a diagnostic of a heredoc at the source line of its line at fault (`line`), if the line is certain."""
+    """Locate a diagnostic of a heredoc at the source line of its line at fault (`line`, then None), if certain."""
     subject, line = diagnostic.subject, diagnostic.line
     if line is None:
         return diagnostic
@@ -179,7 +179,7 @@ def locate_line_in_text(diagnostic: Diagnostic, files: Mapping[str, SourceFile])
         return unchanged  # a text on one line is no heredoc
     source_lines = files[subject.filename].text.encode()[subject.start.byte : subject.end.byte].split(b"\n")
     line_index = _find_source_line([source_line.decode(errors="replace") for source_line in source_lines], line)
-    if line_index is None:
+    if line_index is None:  # uncertain
         return unchanged
     begin = subject.start.byte + sum(len(source_line) + 1 for source_line in source_lines[:line_index])
     text = source_lines[line_index].decode(errors="replace").rstrip()
@@ -191,17 +191,17 @@ def locate_line_in_text(diagnostic: Diagnostic, files: Mapping[str, SourceFile])
 
 
 def _find_source_line(source_lines: Sequence[str], line: LiteralTextLine) -> int | None:
-    """Find the source line of a heredoc for a line of its text; None if uncertain."""
-    # The first source line opens the heredoc; lines of its text are numbered from 1.
+    """Find the position of the source line of a heredoc for a line of its evaluated text; None if uncertain."""
+    # The first source line (0) opens the heredoc; lines of its text are numbered from 1.
     expected = line.text.strip()
     if line.number < len(source_lines):
         source = source_lines[line.number].strip()
-        # Of a line with sequences, the plain parts are compared.
+        # Of a line with template sequences `${...}`, the plain text before and after them is compared.
         head, sequence, after_sequence = source.partition("${")
         tail = after_sequence.rpartition("}")[2]
         if source == expected or (sequence and expected.startswith(head) and expected.endswith(tail)):
             return line.number
-    # Earlier sequences may produce several lines or none.
+    # Earlier sequences may produce several lines or none: a unique line with the same text counts.
     candidates = [index for index, source_line in enumerate(source_lines[1:], 1) if source_line.strip() == expected]
     return candidates[0] if len(candidates) == 1 and expected else None
 

@@ -83,12 +83,12 @@ def _suggest_top_level_blocks(typed_text: str) -> Iterator[Suggestion]:
 
 
 def _suggest_block_content(blocks: list[Block], typed_text: str) -> Iterator[Suggestion]:
-    """Yield suggestions for the arguments and blocks of a block."""
+    """Yield suggestions for the arguments and blocks inside the last of the nested `blocks`, outermost first."""
     schema = schema_lookup.find_nested_block_schema(blocks)
     if schema is schema_lookup.UNKNOWN_SCHEMA:
-        return
+        return  # no known block type has these names
     set_names = {attribute.name for attribute in get_native_body(blocks[-1]).attributes}
-    length = len(typed_text.encode())
+    length = len(typed_text.encode())  # bytes to be replaced by a suggestion
     # Suggestions for arguments not set yet, required ones first.
     arguments = sorted(schema_lookup.list_settable(schema), key=lambda name_and_schema: not name_and_schema[1].required)
     for name, attribute in arguments:
@@ -98,7 +98,7 @@ def _suggest_block_content(blocks: list[Block], typed_text: str) -> Iterator[Sug
             yield Suggestion(name, "argument", f"{name} = ", length, detail, text)
     for name, nested in schema.blocks.items():
         label = ' "$1"' if nested.nesting is Nesting.MAP else ""
-        insert = f"{name}{label} {{\n  $0\n}}"
+        insert = f"{name}{label} {{\n  $0\n}}"  # `$1` and `$0`: positions of the cursor
         yield Suggestion(name, "block", insert, length, "block", schema_lookup.describe_block(name, nested))
     if len(blocks) == 1:  # nested blocks have no meta-arguments
         for name, text in schema_lookup.META_ARGUMENTS.items():
@@ -116,12 +116,12 @@ def _suggest_values(
 
 
 def _suggest_references(module: ModuleText, attribute: AttributeSchema | None, typed_text: str) -> Iterator[Suggestion]:
-    """Yield suggestions for references after the typed part: targets of the argument are first."""
+    """Yield references: after `a.b.` the names inside `a.b`, else all blocks, those of the argument's type first."""
     length = len(typed_text.encode())
     parent, dot, _ = typed_text.rpartition(".")
     if dot:
         yield from (
-            Suggestion(name, "reference", f"{parent}.{name}", length, detail)
+            Suggestion(name, "reference", insert=f"{parent}.{name}", typed_length=length, detail=detail)
             for name, detail in _list_names_after_prefix(module, parent)
         )
         return
@@ -130,7 +130,7 @@ def _suggest_references(module: ModuleText, attribute: AttributeSchema | None, t
     for symbol in symbols:
         is_target = symbol.type in referred_types and symbol.kind == "resource"
         insert = f"{symbol.reference}.id" if is_target else symbol.reference
-        yield Suggestion(insert, "reference", insert, length, symbol.kind)
+        yield Suggestion(insert, "reference", insert, typed_length=length, detail=symbol.kind)
 
 
 def _list_referable_blocks(module: ModuleText) -> Iterable[Symbol]:
@@ -139,7 +139,7 @@ def _list_referable_blocks(module: ModuleText) -> Iterable[Symbol]:
 
 
 def _list_names_after_prefix(module: ModuleText, prefix: str) -> Iterator[tuple[str, str]]:
-    """Yield the names after `prefix.`: names of a kind or a type, or the attributes of a resource."""
+    """Yield (name, description) after `prefix.`: names of a kind (`var`) or of a type, or attributes of a resource."""
     for symbol in _list_referable_blocks(module):
         symbol_parent, _, name = symbol.reference.rpartition(".")
         if symbol_parent == prefix:

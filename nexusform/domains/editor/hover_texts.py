@@ -28,7 +28,7 @@ def build_hover_text(module: ModuleText, preview: PlacementPreview, path: str, o
             return schema_lookup.describe_attribute(attribute.name, schema_attribute)
         # Only top-level blocks have meta-arguments.
         return schema_lookup.META_ARGUMENTS.get(attribute.name, "") if len(blocks) == 1 else ""
-    if blocks and is_within(blocks[-1].header_span, offset):
+    if blocks and is_within(blocks[-1].header_span, offset):  # the type and the labels of a block
         return _describe_block(preview, blocks)
     return ""
 
@@ -43,8 +43,8 @@ def _describe_declared_symbol(module: ModuleText, preview: PlacementPreview, occ
     elif symbol.kind in ("resource", "data"):
         schema = schema_lookup.get_schemas(symbol.kind).get(symbol.type, schema_lookup.UNKNOWN_SCHEMA)
         parts.append(schema_lookup.escape_description(schema.description))
-        parts += [text for (address, _), text in preview.texts.items() if address == symbol.reference]
-        hint = preview.hints.get((symbol.reference, ""))
+        parts += [text for (address, _), text in preview.texts.items() if address == symbol.reference]  # of all pools
+        hint = preview.hints.get((symbol.reference, ""))  # "": objects of no pool
         if hint:
             parts.append(f"on {hint} (predicted)")
     else:

@@ -101,7 +101,7 @@ class ModuleText(Struct, frozen=True):
             candidates = get_native_body(enclosing_block).blocks
 
     def find_attribute(self, path: str, offset: int) -> Attribute | None:
-        """Return the argument at a byte of a file."""
+        """Return the argument at a byte of a file; None if there is none, or the file is unknown."""
         if path not in self.trees:
             return None
         blocks = self.find_blocks(path, offset)
@@ -109,7 +109,7 @@ class ModuleText(Struct, frozen=True):
         return next((attribute for attribute in body.attributes if is_within(attribute.span, offset)), None)
 
     def find_declaration_block(self, symbol: Symbol) -> Block | None:
-        """Return the block that declares a symbol; for a local the `locals` block."""
+        """Return the top-level block with the declaration of a symbol (for a local, `locals`); None if undeclared."""
         range_in_file = self.list_symbols().get(symbol)
         if range_in_file is None:
             return None
@@ -168,7 +168,7 @@ _RESERVED_ROOTS: Final = frozenset({"each", "count", "self", "path", "terraform"
 
 
 def _list_declarations(path: str, text: bytes, block: Block) -> Iterator[Occurrence]:
-    """Yield the declarations of a block."""
+    """Yield the names declared by a top-level block: its own, or those of all local values; none of other blocks."""
     labels = block.labels
     if block.type in _SINGLE_LABEL_BLOCKS and len(labels) == 1:
         yield Occurrence(
@@ -200,7 +200,7 @@ def _resolve_traversal_to_symbol(path: str, text: bytes, traversal: Traversal) -
     if root == "data":
         if len(names) == 2:
             yield Occurrence(Symbol("data", names[0].name, names[1].name), _get_step_range(path, text, names[1]))
-    elif names and root not in _RESERVED_ROOTS:
+    elif names and root not in _RESERVED_ROOTS:  # `each`, `path` and so on
         # A root without a kind of its own is a resource type.
         symbol = Symbol(_KINDS[root], "", names[0].name) if root in _KINDS else Symbol("resource", root, names[0].name)
         yield Occurrence(symbol, _get_step_range(path, text, names[0]))
@@ -250,7 +250,7 @@ def rename_symbol(module: ModuleText, occurrence: Occurrence, name: str) -> list
     declarations = module.list_symbols()
     if symbol not in declarations:
         raise RenameError(f"{symbol.reference} is not declared in this module.")
-    if new_symbol in declarations and new_symbol != symbol:
+    if new_symbol in declarations and new_symbol != symbol:  # the same name again is no error
         raise RenameError(f"{new_symbol.reference} is already declared.")
     changes = [TextChange(item.range, name) for item in module.list_occurrences() if item.symbol == symbol]
     if symbol.kind == "resource" and new_symbol != symbol:
@@ -277,10 +277,10 @@ class QuickFix(NamedTuple):
 
 
 def list_quick_fixes(module: ModuleText, finding: Diagnostic) -> Iterator[QuickFix]:
-    """Yield the possible changes for a finding, if any."""
+    """Yield the possible changes for a finding: another name, straight quotes, a `moved` block. Often there is none."""
     span = finding.subject
     if span is None or span.filename not in module.files:
-        return
+        return  # no place in the module to change
     text = module.files[span.filename].text.encode()
     range_in_file = FileRange(span.filename, span.start.byte, span.end.byte)
     suggested_name = extract_suggested_name(finding.detail)
@@ -290,12 +290,12 @@ def list_quick_fixes(module: ModuleText, finding: Diagnostic) -> Iterator[QuickF
         # The line with straight quotes in place of curly ones.
         start = text.rfind(b"\n", 0, range_in_file.start) + 1
         end = text.find(b"\n", start)
-        line = text[start : end if end >= 0 else len(text)].decode(errors="replace")
+        line = text[start : end if end >= 0 else len(text)].decode(errors="replace")  # -1: the last line
         new_line = "".join('"' if letter in CURLY_QUOTES else letter for letter in line)
         if new_line != line:
             location = FileRange(range_in_file.path, start, start + len(line.encode()))
             yield QuickFix("Replace by straight quotes", TextChange(location, new_line))
-    move = finding.extra.get("moved")
+    move = finding.extra.get("moved")  # addresses of a resource renamed without a `moved` block
     blocks = module.find_blocks(range_in_file.path, range_in_file.start)
     if move and blocks:
         old, new = str(move["from"]), str(move["to"])
@@ -303,7 +303,7 @@ def list_quick_fixes(module: ModuleText, finding: Diagnostic) -> Iterator[QuickF
 
 
 def _suggest_name(text: bytes, range_in_file: FileRange, name: str) -> Iterator[QuickFix]:
-    """Yield the suggested name in place of the most similar word."""
+    """Yield the suggested name in place of the most similar word; nothing without one similar enough."""
     similarities: list[tuple[float, re.Match[bytes]]] = []
     pattern = _NAME if _NAME.fullmatch(name.encode()) else _ID
     for word in pattern.finditer(text, range_in_file.start, range_in_file.end):
@@ -312,7 +312,7 @@ def _suggest_name(text: bytes, range_in_file: FileRange, name: str) -> Iterator[
     if not similarities:
         return
     best_ratio, word = max(similarities, key=lambda ratio_and_word: ratio_and_word[0])
-    is_unique = sum(ratio == best_ratio for ratio, _ in similarities) == 1
+    is_unique = sum(ratio == best_ratio for ratio, _ in similarities) == 1  # else the word at fault is uncertain
     current_word = word[0].decode(errors="replace")
     if best_ratio >= _MIN_SIMILARITY and is_unique and current_word != name:
         location = FileRange(range_in_file.path, word.start(), word.end())

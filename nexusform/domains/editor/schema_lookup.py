@@ -96,7 +96,7 @@ class Choice(Struct, frozen=True):
 
 
 def list_argument_choices(name: str, attribute: AttributeSchema | None, module: ModuleText) -> Iterator[Choice]:
-    """Yield the known values of an argument."""
+    """Yield the known values of an argument: names of SKUs or its choices, often none."""
     if name == "vm_sku_name":
         yield from list_vm_skus(module)
     elif name == "machine_sku":

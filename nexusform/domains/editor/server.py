@@ -92,23 +92,23 @@ class EditorState(Struct):
         self.publish_diagnostics(path)
 
     def publish_diagnostics(self, path: str) -> None:
-        """Validate the module of a file and publish its diagnostics."""
-        if not path:  # the document is no file
+        """Validate the module of a file and publish the diagnostics of its files, with findings of its last plan."""
+        if not path:  # the document is not stored as a file
             return
         directory = str(Path(path).parent)
         location = create_editor_context(directory, dict(os.environ), self.unsaved_texts)
         validation = validate_directory(location)
         by_file: dict[str, list[tuple[Marker, Diagnostic]]] = {}
-        # The further findings of the last plan, if the module is unchanged since.
+        # Of the last plan, the findings not made by validation. Unsaved changes may have moved their lines.
         known_keys = {(finding.id, finding.subject) for finding in validation.diagnostics}
         findings = self.previews.get(directory, PlacementPreview()).findings
         new_findings = [finding for finding in findings if (finding.id, finding.subject) not in known_keys]
         plan_findings = [] if self._has_unsaved_changes(directory) else new_findings
         for diagnostic in (*validation.diagnostics, *plan_findings):
+            # Without a location (`subject`) a diagnostic marks the start of the edited file.
             file = diagnostic.subject.filename if diagnostic.subject is not None else path
             source = validation.sources.get(file)
-            start = lsp.Position(0, 0)  # for diagnostics without a location
-            marker_range = lsp.Range(start, start)
+            marker_range = lsp.Range(lsp.Position(0, 0), lsp.Position(0, 0))
             if diagnostic.subject is not None and source is not None:
                 span = diagnostic.subject
                 marker_range = _build_range(source.text, span.start.byte, span.end.byte)
@@ -121,7 +121,7 @@ class EditorState(Struct):
                 source="nexusform",
             )
             by_file.setdefault(file, []).append((marker, diagnostic))
-        # Files without diagnostics now lose their markers.
+        # Files with markers so far and no diagnostics now get an empty list, so they lose their markers.
         for file in {*by_file, *self.marked_files.get(directory, set()), path}:
             self.published[file] = by_file.get(file, [])
             markers = [marker for marker, _ in self.published[file]]
@@ -135,7 +135,7 @@ class EditorState(Struct):
             return
         directory = str(Path(path).parent)
         self.previews[directory] = build_saved_preview(directory)
-        if self.previews[directory].findings:
+        if self.previews[directory].findings:  # to be shown next to those of validation
             self.publish_diagnostics(path)
 
     def _has_unsaved_changes(self, directory: str) -> bool:
@@ -174,7 +174,7 @@ def _register_document_handlers(server: LanguageServer, editor: EditorState) -> 
         editor.update_document(parameters.text_document.uri)
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)
-    def handle_save(parameters: lsp.DidSaveTextDocumentParams) -> None:
+    def handle_save(parameters: lsp.DidSaveTextDocumentParams) -> None:  # validates, then plans
         path = _resolve_path(parameters.text_document.uri)
         editor.edited_files.add(path)  # findings of the previous plan do not apply to this text
         editor.publish_diagnostics(path)
@@ -187,7 +187,7 @@ def _register_document_handlers(server: LanguageServer, editor: EditorState) -> 
     def handle_close(parameters: lsp.DidCloseTextDocumentParams) -> None:
         path = _resolve_path(parameters.text_document.uri)
         editor.edited_files.discard(path)
-        if editor.unsaved_texts.pop(path, None) is not None:
+        if editor.unsaved_texts.pop(path, None) is not None:  # the file's own text counts again
             editor.publish_diagnostics(path)
 
 
@@ -196,35 +196,35 @@ def _register_information_handlers(server: LanguageServer, editor: EditorState) 
     triggers = lsp.CompletionOptions(trigger_characters=[".", '"'])
 
     @server.feature(lsp.TEXT_DOCUMENT_COMPLETION, triggers)
-    def handle_completion(parameters: lsp.CompletionParams) -> lsp.CompletionList:
+    def handle_completion(parameters: lsp.CompletionParams) -> lsp.CompletionList:  # for the text before the cursor
         path = _resolve_path(parameters.text_document.uri)
         module = editor.load_module(path)
         source = module.files.get(path)
         if source is None:
-            return lsp.CompletionList(is_incomplete=False, items=[])
+            return lsp.CompletionList(is_incomplete=False, items=[])  # not a native file
         offset = convert_to_byte(source.text, parameters.position)
         items = list_suggestions(module, path, offset)
         completion_items = [_build_completion_item(item, number, source, offset) for number, item in enumerate(items)]
         return lsp.CompletionList(is_incomplete=False, items=completion_items)
 
     @server.feature(lsp.TEXT_DOCUMENT_HOVER)
-    def handle_hover(parameters: lsp.HoverParams) -> lsp.Hover | None:
+    def handle_hover(parameters: lsp.HoverParams) -> lsp.Hover | None:  # documentation at the pointer, None without
         path = _resolve_path(parameters.text_document.uri)
         module = editor.load_module(path)
         source = module.files.get(path)
         if source is None:
-            return None
+            return None  # not a native file
         offset = convert_to_byte(source.text, parameters.position)
         text = build_hover_text(module, editor.get_preview(path), path, offset)
         return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, text)) if text else None
 
     @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
-    def handle_inlay_hint(parameters: lsp.InlayHintParams) -> list[lsp.InlayHint]:
+    def handle_inlay_hint(parameters: lsp.InlayHintParams) -> list[lsp.InlayHint]:  # predicted places by block
         path = _resolve_path(parameters.text_document.uri)
         module, preview = editor.load_module(path), editor.get_preview(path)
         hints = []
         for key, offset in list_placement_blocks(module, path):
-            if key in preview.hints:
+            if key in preview.hints:  # the last plan placed objects of the block
                 position = convert_to_position(module.files[path].text, offset)
                 tooltip = preview.texts.get(key)
                 hints.append(lsp.InlayHint(position, preview.hints[key], tooltip=tooltip, padding_left=True))
@@ -232,7 +232,7 @@ def _register_information_handlers(server: LanguageServer, editor: EditorState) 
 
 
 def _register_navigation_handlers(server: LanguageServer, editor: EditorState) -> None:
-    """Register handlers for document symbols, definitions and references."""
+    """Register handlers for document symbols, definitions and references; None or [] if there is no symbol."""
 
     @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
     def handle_document_symbols(parameters: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
@@ -248,7 +248,7 @@ def _register_navigation_handlers(server: LanguageServer, editor: EditorState) -
         return _build_location(module, range_in_file) if range_in_file is not None else None
 
     @server.feature(lsp.TEXT_DOCUMENT_REFERENCES)
-    def handle_references(parameters: lsp.ReferenceParams) -> list[lsp.Location]:
+    def handle_references(parameters: lsp.ReferenceParams) -> list[lsp.Location]:  # of the name at the cursor
         module, occurrence = _find_symbol_at_cursor(editor, parameters)
         if occurrence is None:
             return []
@@ -264,12 +264,12 @@ def _register_edit_handlers(server: LanguageServer, editor: EditorState) -> None
     """Register handlers for formatting, renaming, and quick fixes."""
 
     @server.feature(lsp.TEXT_DOCUMENT_FORMATTING)
-    def handle_formatting(parameters: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
+    def handle_formatting(parameters: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:  # one edit of all, or none
         path = _resolve_path(parameters.text_document.uri)
         source = editor.load_module(path).files.get(path)
         if source is None:
-            return []
-        text, problems = format_text(source)
+            return []  # not a native file (*.nf.hcl)
+        text, problems = format_text(source)  # problems: syntax errors
         full_range = lsp.Range(lsp.Position(0, 0), convert_to_position(source.text, len(source.text.encode())))
         return [] if problems or text == source.text else [lsp.TextEdit(full_range, text)]
 
@@ -277,7 +277,7 @@ def _register_edit_handlers(server: LanguageServer, editor: EditorState) -> None
     def handle_rename(parameters: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
         module, occurrence = _find_symbol_at_cursor(editor, parameters)
         if occurrence is None:
-            return None
+            return None  # the cursor is on no renamable name
         try:
             changes = rename_symbol(module, occurrence, parameters.new_name)
         except RenameError as problem:
@@ -287,10 +287,10 @@ def _register_edit_handlers(server: LanguageServer, editor: EditorState) -> None
     actions = lsp.CodeActionOptions(code_action_kinds=[lsp.CodeActionKind.QuickFix])
 
     @server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION, actions)
-    def handle_code_action(parameters: lsp.CodeActionParams) -> list[lsp.CodeAction]:
+    def handle_code_action(parameters: lsp.CodeActionParams) -> list[lsp.CodeAction]:  # fixes of selected findings
         path = _resolve_path(parameters.text_document.uri)
         module = editor.load_module(path)
-        matching_findings = [
+        findings_in_selection = [
             (marker, finding)
             for marker, finding in editor.published.get(path, [])
             if marker.range.start <= parameters.range.end and parameters.range.start <= marker.range.end
@@ -299,7 +299,7 @@ def _register_edit_handlers(server: LanguageServer, editor: EditorState) -> None
             lsp.CodeAction(
                 quick_fix.title, lsp.CodeActionKind.QuickFix, [marker], edit=_build_edit(module, [quick_fix.change])
             )
-            for marker, finding in matching_findings
+            for marker, finding in findings_in_selection
             for quick_fix in list_quick_fixes(module, finding)
         ]
 
@@ -340,7 +340,7 @@ def _build_edit(module: ModuleText, changes: Iterable[TextChange]) -> lsp.Worksp
 
 
 def _list_symbols(body: Body, text: str, *, is_top: bool = False) -> list[lsp.DocumentSymbol]:
-    """Return the blocks and arguments of a body in source order."""
+    """Return the blocks and arguments of a body as a tree, in source order. `is_top`: its blocks are top-level ones."""
     symbols = []
     items: list[Block | Attribute] = [*body.attributes, *body.blocks]
     for item in sorted(items, key=lambda candidate: candidate.span.start.byte):
@@ -349,7 +349,7 @@ def _list_symbols(body: Body, text: str, *, is_top: bool = False) -> list[lsp.Do
         else:
             labels = [label.value for label in item.labels]
             name, kind, head = " ".join([item.type, *labels]), item.type if is_top else "block", item.header_span
-            if kind in MODES and len(labels) == 2:
+            if kind in MODES and len(labels) == 2:  # `resource "TYPE" "NAME"` and `data`: their address
                 name = f"{MODE_PREFIXES[MODES[kind]]}{labels[0]}.{labels[1]}"
             children = _list_symbols(get_native_body(item), text)
         symbols.append(
@@ -373,7 +373,7 @@ def _build_completion_item(item: Suggestion, number: int, source: SourceFile, of
         detail=item.detail,
         documentation=lsp.MarkupContent(lsp.MarkupKind.Markdown, item.text) if item.text else None,
         sort_text=f"{number:05}",
-        filter_text=item.insert if item.kind == "reference" else item.label,
+        filter_text=item.insert if item.kind == "reference" else item.label,  # compared with the typed text
         insert_text_format=lsp.InsertTextFormat.Snippet if item.kind == "block" else None,
         text_edit=lsp.TextEdit(replaced_range, item.insert),
     )

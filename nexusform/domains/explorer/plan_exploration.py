@@ -89,7 +89,7 @@ class PlanExploration:
         self._pools: dict[str, PoolCountControl] = {}
         for table in self.base.placement_tables:
             path = _get_count_path(table.address.type, table.pool)
-            if path is not None:
+            if path is not None:  # a pool with a count to change
                 key = f"{table.address}:{table.pool}"
                 self._count_paths[key] = (table.address, path)
                 names = (table.cluster, table.pool, table.vm_sku_name)
@@ -118,7 +118,7 @@ class PlanExploration:
         """Return the plan of a request. Raises ExplorationRequestError."""
         self._check_request(request)
         configuration = self.configuration
-        if request.added:
+        if request.added:  # racks in a file not on disk
             extra_files = [SourceFile("explored.nf.hcl", "".join(self._render_added_racks(request.added)))]
             extended, diagnostics = load_project_configuration(self.project.context, extra_files)
             errors = select_errors(diagnostics)
@@ -156,7 +156,7 @@ class PlanExploration:
         return add_site_capacity(make_plan(request), self.project.registries).plan
 
     def _check_request(self, request: ExplorationRequest) -> None:
-        """Check a request. Raises ExplorationRequestError."""
+        """Raise ExplorationRequestError for unknown pools or racks and for counts out of range."""
         unknown_keys = [key for key in request.counts if key not in self._count_paths]
         unknown_keys += [key for key in (*request.lost, *request.active, *request.added) if key not in self._racks]
         if unknown_keys:
@@ -176,7 +176,7 @@ class PlanExploration:
     def _render_added_racks(self, counts_by_rack: Mapping[str, int]) -> Iterator[str]:
         """Yield the configuration of racks like existing ones."""
         planned_values = {str(change.address): change.after or {} for change in self.base.changes}
-        for number, key in enumerate(Counter(counts_by_rack).elements(), 1):
+        for number, key in enumerate(Counter(counts_by_rack).elements(), 1):  # each key as often as it counts
             model_rack = planned_values[key]
             # A label has no spaces and no dots, unlike a name.
             label, name = f"{parse_address(key).name}-like-{number}", f"{model_rack['name']}-like-{number}"
@@ -209,7 +209,7 @@ class PlanExploration:
         for name, text in sorted(texts.items()):
             old_lines = self.configuration.files[name].text.splitlines(keepends=True)
             lines += difflib.unified_diff(old_lines, text.splitlines(keepends=True), name, name, n=1)
-        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)  # the last line may lack it
 
 
 def _compute_digest(difference: str) -> str:

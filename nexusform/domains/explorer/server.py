@@ -99,7 +99,7 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        """Send the page."""
+        """Send the page for `/?token=TOKEN`; reject other paths and tokens."""
         url_parts = urlsplit(self.path)
         token = parse_qs(url_parts.query).get("token", [""])[0]
         if url_parts.path != "/":
@@ -112,7 +112,7 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Send the plan of a request, its file changes, or the result of writing them."""
         if not self._verify_access_token(self.headers.get("X-Token", "")):
-            return
+            return  # already rejected
         if self.headers.get("Origin") != f"http://{self.headers.get('Host')}":
             self._reject(HTTPStatus.FORBIDDEN, "Only the page itself may send requests.")
             return
@@ -128,13 +128,13 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
         self._send_response(HTTPStatus.OK, encode_document(document), "application/json")
 
     def _handle_request_body(self, body: _RequestBody) -> dict[str, Any]:
-        if self.path == "/plan":
+        if self.path == "/plan":  # `wish`: the requested counts and racks
             return self.server.render_plan(body.wish)
         if self.path == "/change":
             document: dict[str, Any] = msgspec.to_builtins(self.server.exploration.compute_file_changes(body.wish))
             return document
         with self.server.lock:  # /write
-            return {"files": list(self.server.exploration.write_files(body.wish, body.digest))}
+            return {"files": list(self.server.exploration.write_files(body.wish, body.digest))}  # of the change shown
 
     def _verify_access_token(self, token: str) -> bool:
         """Return whether a request has the token of the opened page; otherwise reject it."""

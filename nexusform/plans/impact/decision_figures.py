@@ -103,24 +103,24 @@ class PlanDecisionSummary(Struct, frozen=True):
 
 
 def build_decision(plan: Plan) -> PlanDecisionSummary:
-    """Build the figures of a plan. Linear in the number of its rows."""
+    """Build the figures of a plan: affected objects, spare capacity per site, capacity for upgrades, confidence."""
     lacks_data = has_unknown_capacity(plan)
-    # The surge capacity of every cluster (site, name) after the plan: the worst result over its VM SKUs.
+    # By cluster (site, name): whether extra VMs for a rolling upgrade fit after the plan, the worst over its VM SKUs.
     results: dict[tuple[str, str], str] = {}
     for row in plan.capacity:
-        if row.after is None:  # the plan removes the site
+        if row.after is None:  # the plan removes the site, so its clusters have no later upgrade
             continue
-        for cluster in row.after.clusters:
+        for cluster in row.after.clusters:  # those with a pool of the SKU
             results.setdefault((row.site, cluster), UNKNOWN if lacks_data else SUFFICIENT)
-        for cluster in row.after.uncertain_surge_clusters:
-            if results.get((row.site, cluster)) != INSUFFICIENT:
+        for cluster in row.after.uncertain_surge_clusters:  # it depends on unknown NUMA cells
+            if results.get((row.site, cluster)) != INSUFFICIENT:  # a worse result for another SKU stays
                 results[row.site, cluster] = UNKNOWN
-        for cluster in row.after.no_surge_clusters:
+        for cluster in row.after.no_surge_clusters:  # the extra VMs do not fit
             results[row.site, cluster] = INSUFFICIENT
-    # The figures of every site after the plan, in plan order.
-    largest: dict[str, SiteSkuCapacity] = {}
+    # The spare capacity of every site is that for its largest VM SKU.
+    largest_sku_rows: dict[str, SiteSkuCapacity] = {}
     for row in plan.capacity:
-        largest.setdefault(row.site_id, row)  # the largest SKU of a site is first
+        largest_sku_rows.setdefault(row.site_id, row)  # the largest SKU of a site is first
     return PlanDecisionSummary(
         impact=_build_impact_figures(plan),
         capacity=tuple(
@@ -133,8 +133,8 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
                 rack_down_after=row.after.free_interval_after_rack_loss,
                 lacks_data=lacks_data,
             )
-            for row in largest.values()
-            if row.after is not None
+            for row in largest_sku_rows.values()
+            if row.after is not None  # removed sites have none
         ),
         upgrades=tuple(SurgeVerdict(site, cluster, result) for (site, cluster), result in results.items()),
         confidence=_build_confidence_figures(plan),
@@ -144,21 +144,21 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
 
 def _build_impact_figures(plan: Plan) -> ImpactSummary:
     """Count the affected objects, the most VMs of one cluster down at once, and the most stopped by machine actions."""
-    counts = count_effects(plan.placements)
-    off: dict[str, set[str]] = {}
+    counts = count_effects(plan.placements)  # numbers of objects by effect, kind and state
+    off_vms_by_site: dict[str, set[str]] = {}  # VMs still stopped when the next action begins
     maximum_stopped = 0
-    for action in plan.machine_actions:  # in order of their windows; `off` has by site the VMs to stay off
-        off_vms = off.setdefault(action.site_id, set())
+    for action in plan.machine_actions:  # in order of their maintenance windows
+        off_vms = off_vms_by_site.setdefault(action.site_id, set())
         maximum_stopped = max(maximum_stopped, len(off_vms.union(action.stopped_vms)))
-        off_vms.difference_update(action.stopped_vms)
-        if action.leaves_off:
+        off_vms.difference_update(action.stopped_vms)  # started again after the action
+        if action.leaves_off:  # the machine stays powered off, and its VMs with it
             off_vms.update(action.stopped_vms)
-    # The largest number of VMs of one cluster down at a time.
+    # The most VMs down at a time, by cluster (site id, name).
     down: Counter[tuple[str, str]] = Counter()
-    for row in _select_interrupted_vms(plan):
+    for row in _select_interrupted_vms(plan):  # all at once, as a worst case
         down[row.site_id, row.cluster] += 1
     for upgrade in plan.upgrades:
-        pool_counts = [0 if pool.surges else pool.concurrent_vms for pool in upgrade.pools]
+        pool_counts = [0 if pool.surges else pool.concurrent_vms for pool in upgrade.pools]  # 0: new VMs come first
         # A rolling upgrade handles one pool after another.
         most_down = max(pool_counts, default=0) if upgrade.is_rolling else sum(pool_counts)
         down[upgrade.site_id, upgrade.cluster] += most_down
@@ -186,7 +186,7 @@ def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
     """Return the minutes of drains, None without any: clusters are drained one after another, and every batch takes
     at most the drain timeout of its pool. Control planes have none.
     """
-    timeouts = {
+    timeouts = {  # in seconds
         (table.site_id, table.cluster, table.pool): table.drain_timeout
         for table in plan.placement_tables
         if table.drain_timeout
@@ -194,11 +194,11 @@ def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
     drained_pools = {
         (row.site_id, row.cluster, row.pool)
         for row in _select_interrupted_vms(plan)
-        if compute_effect(row) is not Effect.LOST
+        if compute_effect(row) is not Effect.LOST  # a VM without its host is not drained
     }
     seconds = sum(timeouts.get(pool, 0) for pool in drained_pools)
     seconds += sum(pool.drain_seconds for upgrade in plan.upgrades for pool in upgrade.pools)
-    return DrainMinuteRange(0, -(-seconds // _SECONDS_PER_MINUTE)) if seconds else None
+    return DrainMinuteRange(0, -(-seconds // _SECONDS_PER_MINUTE)) if seconds else None  # rounded up
 
 
 def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:

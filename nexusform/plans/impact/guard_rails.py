@@ -67,7 +67,7 @@ class GuardRailLimit(Struct, frozen=True):
 
 
 def parse_guard_rail_limits(text: str) -> tuple[GuardRailLimit, ...]:
-    """Parse `moved:0,capacity:5`. Raises ValueError with a list of all mistakes."""
+    """Parse `moved:0,capacity:5`. Raises ValueError with a list of all mistakes, and for a text without limits."""
     limits: dict[str, GuardRailLimit] = {}
     mistakes: list[str] = []
     for item in filter(None, map(str.strip, text.split(","))):
@@ -119,7 +119,9 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
     diagnostics: list[Diagnostic] = []
     for limit in limits:
         measurements = list(_measure_plan_for_limit(plan, limit))
-        breaches = [measurement for measurement in measurements if _is_limit_broken(measurement, limit)]
+        is_broken = GUARD_RAILS[limit.name].is_broken
+        # An unknown figure (None) breaks every limit.
+        breaches = [entry for entry in measurements if entry.value is None or is_broken(entry.value, limit.value)]
         diagnostics += [_build_limit_error(limit, breach) for breach in breaches]
         results.append(_summarize_breaches(limit, measurements, breaches))
     return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, *diagnostics))
@@ -131,12 +133,6 @@ def _measure_plan_for_limit(plan: Plan, limit: GuardRailLimit) -> Iterator[Guard
     missing = sum(problem.id == NOT_PREDICTED for problem in plan.diagnostics)
     if missing:
         yield GuardRailMeasurement(None, f"{format_count(missing, 'resource')} could not be predicted")
-
-
-def _is_limit_broken(measurement: GuardRailMeasurement, limit: GuardRailLimit) -> bool:
-    """Return whether a figure is beyond its limit, or unknown."""
-    rail = GUARD_RAILS[limit.name]
-    return measurement.value is None or rail.is_broken(measurement.value, limit.value)
 
 
 def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> Diagnostic:
@@ -151,7 +147,9 @@ def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> D
 def _summarize_breaches(
     limit: GuardRailLimit, measurements: Sequence[GuardRailMeasurement], breaches: Sequence[GuardRailMeasurement]
 ) -> GuardRailResult:
-    """Return the result of a limit: its value is the worst measured one, None if all breaches are unknown figures."""
+    """Return the result of a limit with the worst known figure: PASSED without breaches; UNKNOWN, with None as figure,
+    if all breaches are unknown figures; else BLOCKED.
+    """
     rail = GUARD_RAILS[limit.name]
     known_values = [float(measurement.value) for measurement in measurements if measurement.value is not None]
     worst = (min if rail.is_minimum else max)(known_values, default=None)
@@ -224,7 +222,7 @@ def has_unknown_capacity(plan: Plan) -> bool:
 
 
 def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Measure the fraction of placed VMs with the same rack count of their pool in every sample."""
+    """Measure the fraction of placed VMs with equal rack counts of their pool in every sample; nothing without VMs."""
     placed_count = plan.placed_vms
     if not placed_count or is_fully_decided(plan.placement_tables):
         return  # nothing is predicted
@@ -244,7 +242,7 @@ def _measure_empty_plan(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure the bindings with pods unable to run on their cluster, even with more nodes; unknown ones separately."""
-    selected = [row for row in plan.feasibility if row.is_selected]
+    selected = [row for row in plan.feasibility if row.is_selected]  # clusters chosen by their placement
     rows = [row for row in selected if row.result is FeasibilityResult.CANNOT_RUN]
     names = format_list(f"{row.placement.name} on {row.cluster}" for row in rows)
     yield GuardRailMeasurement(len(rows), f"{format_count(len(rows), 'binding')} cannot run: {names}" if rows else "")

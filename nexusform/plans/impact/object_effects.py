@@ -155,7 +155,7 @@ def index_upgrade_nodes(plan: Plan) -> dict[Node, PlacementChange]:
     nodes: dict[Node, PlacementChange] = {}
     for row in plan.placements if pools else ():
         if row.kind == VM and is_upgrade_row(row, pools):
-            for name in filter(None, (row.object, row.platform_name)):
+            for name in filter(None, (row.object, row.platform_name)):  # its own and, if known, the platform's
                 nodes[row.site_id, row.cluster, name] = row
     return nodes
 
@@ -193,7 +193,7 @@ def count_substitutions(rows: Iterable[PlacementChange]) -> dict[str, int]:
         removed_counts[owner] += row.action is PlacementAction.REMOVE and KINDS[row.kind].is_running(row.source)
         added_counts[owner] += row.action is PlacementAction.PLACE  # True adds 1
     substitutions: Counter[str] = Counter()
-    for (kind, _, _), count in (removed_counts & added_counts).items():
+    for (kind, _, _), count in (removed_counts & added_counts).items():  # `&`: the lower count of each owner
         substitutions[kind] += count
     return {kind: substitutions[kind] for kind in sorted(substitutions, key=get_kind_order)}
 
@@ -224,11 +224,14 @@ def _format_vm_moves(vms: EffectCount) -> str:
 
 
 def _format_clauses(effect: Effect, rows: Sequence[EffectCount]) -> list[str]:
-    """Format objects of all kinds with one effect as one clause; waiting and lost ones get one per kind and state."""
+    """Format objects of all kinds with one effect as one clause, [] for none. Those without a place yet (waiting) and
+    those losing their host (`2 VMs lose their machine`) get one per row: per kind and state.
+    """
     if effect in (Effect.WAITING, Effect.STILL_WAITING):
         return [f"{_format_object_count(row)} {format_waiting_verb(row.state, row.count)}" for row in rows]
     if effect is Effect.LOST:
-        return [f"{_format_object_count(row)} {_format_host_loss(row)}" for row in rows]
+        verbs = [(row, select_word_form(row.count, "loses its", "lose their")) for row in rows]
+        return [f"{_format_object_count(row)} {verb} {get_host_noun(row.kind)}" for row, verb in verbs]
     total = sum(row.count for row in rows)
     by_kind: Counter[str] = Counter()
     for row in rows:
@@ -244,12 +247,6 @@ def format_kind_counts(counts: Mapping[str, int]) -> str:
 
 def _format_object_count(row: EffectCount) -> str:
     return format_count(row.count, get_kind_noun(row.kind))
-
-
-def _format_host_loss(row: EffectCount) -> str:
-    """Format `lose their machine`; pods lose a node and bindings a member."""
-    host = get_host_noun(row.kind)
-    return select_word_form(row.count, f"loses its {host}", f"lose their {host}")
 
 
 def describe_lost_vms(plan: Plan) -> list[str]:

@@ -55,7 +55,7 @@ def list_visible_differences(plan: Plan, new_plan: Plan) -> list[str]:
 
 
 def _collect_visible_items(plan: Plan) -> dict[str, list[object]]:
-    """Return the visible items of a plan by name; creation numbers are bookkeeping."""
+    """Return the visible items of a plan by name, without source lines and creation numbers (bookkeeping)."""
     items: dict[str, list[object]] = {}
     for change in plan.reported_changes:
         key = f"{change.address} (deposed {change.deposed})" if change.deposed else str(change.address)
@@ -86,13 +86,13 @@ def _remove_source_spans(record: Any) -> Any:
 
 def is_equal_record(first: Any, second: Any) -> bool:
     """Return whether both values are equal; 1, 1.0 and true are not."""
-    waiting = [(first, second)]
-    while waiting:
-        left, right = waiting.pop()
+    pairs_to_compare = [(first, second)]
+    while pairs_to_compare:
+        left, right = pairs_to_compare.pop()
         pairs = _pair_compared_parts(left, right)
-        if pairs is None:
+        if pairs is None:  # the values differ
             return False
-        waiting += [pair for pair in pairs if not _is_equal_scalar(*pair)]
+        pairs_to_compare += [pair for pair in pairs if not _is_equal_scalar(*pair)]
     return True
 
 

@@ -89,6 +89,7 @@ def write_plan_file(
     with pause_garbage_collection():
         record = write_record(plan)
         documents: dict[str, Any] = {f"{name}.json": record.pop(name, []) for name in _LARGE}
+        # Large parts are members of their own, and the other fields are one.
         documents = {_PLAN: record, **documents, _CONFIGURATION: dict(sorted(configuration_files.items()))}
         documents[_PRIOR] = dict(prior_state)
         mark, members = _serialize_documents(documents)
@@ -131,7 +132,7 @@ def read_signature(digests: Mapping[str, str], last: tuple[str, bytes], name: st
 
 
 def _serialize_documents(documents: Mapping[str, Any]) -> tuple[str, dict[str, bytes]]:
-    """Return the documents as JSON, after their shared values, and the mark of references."""
+    """Return the mark of references, and the shared values and the documents as JSON, by member name."""
     sharing = DocumentDeduplicator(documents)
 
     def encode_value(value: Any) -> Any:
@@ -254,7 +255,7 @@ def _parse_version_numbers(version: str) -> tuple[int, ...]:
 
 def _parse_plan_documents(manifest: Mapping[str, Any], members: Mapping[str, bytes], name: str) -> dict[str, Any]:
     """Return the members of a plan with shared and unknown values resolved. Raises DiagnosticsError."""
-    mark = manifest.get("mark")
+    mark = manifest.get("mark")  # texts with this prefix refer to shared and unknown values
     if not isinstance(mark, str) or not mark:
         raise _build_damaged_file_error(name, "It does not define the notation of shared and unknown values.")
     parts = [part for part in _MEMBERS if part != _VALUES]
@@ -355,15 +356,16 @@ def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
     index, names = _ZipHeaderBuilder(), set[str]()
     while (head := file.read(_LOCAL.size))[:4] == b"PK\3\4" and len(head) == _LOCAL.size:
         *_, content_size, label_size, _extra_size = _LOCAL.unpack(head)  # label: the name of the member
-        if index.offset + len(head) + label_size + content_size > size:
+        if index.offset + len(head) + label_size + content_size > size:  # more than the file can hold
             raise CorruptArchiveError
         label = file.read(label_size)
         name, content = label.decode("utf-8", "replace"), file.read(content_size)
+        # `add_member` returns the header written by `pack_archive`.
         if name in names or index.add_member(name.encode(), content) != head + label:
             raise CorruptArchiveError
         names.add(name)
         yield name, content
-    end = index.build_directory()
+    end = index.build_directory()  # after the members; `head` holds its first bytes
     if names and head + file.read(len(end)) != end:
         raise CorruptArchiveError
 
@@ -372,7 +374,7 @@ def read_member_at(data: bytes, offset: int) -> tuple[str, bytes, int] | None:
     """Return the member at an offset: name, content and the offset after it; None if it is truncated or compressed."""
     if data[offset : offset + 4] != b"PK\3\4" or len(data) < offset + _LOCAL.size:
         return None
-    _, _, _, method, _, _, _, _, size, label_size, _ = _LOCAL.unpack_from(data, offset)
+    _, _, _, method, _, _, _, _, size, label_size, _ = _LOCAL.unpack_from(data, offset)  # header of a ZIP member
     start = offset + _LOCAL.size + label_size
     if method != _STORED or start + size > len(data):
         return None

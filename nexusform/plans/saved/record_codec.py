@@ -201,7 +201,7 @@ def _build_address_shape() -> Shape:
     """Build the shape of an address: its text. Addresses repeat often, so parsed ones are cached."""
     cache: dict[str, Address] = {}
 
-    def read(data: Any) -> Address:
+    def read(data: Any) -> Address:  # from JSON data
         if data.__class__ is not str:
             raise ConversionProblem((), "an address expected")
         address = cache.get(data)
@@ -245,8 +245,8 @@ def _build_sequence_shape(item: Shape) -> Shape:
     write, converter = item.write, item.table
     write_list: Write = list if write is None else lambda value: [write(element) for element in value]
 
-    def read(data: Any) -> tuple[Any, ...]:
-        if converter is not None and data.__class__ is dict:
+    def read(data: Any) -> tuple[Any, ...]:  # of `tuple[X, ...]`, from JSON data
+        if converter is not None and data.__class__ is dict:  # records as a table of columns
             return read_table(data, converter.kind, converter.fields)
         if data.__class__ is not list:
             raise ConversionProblem((), "a list expected")
@@ -336,7 +336,7 @@ def _build_record_shape(kind: type[Any]) -> Shape:
             data[name] = value if write_field is None else write_field(value)  # None: written as it is
         return data
 
-    def read(data: Any) -> Any:
+    def read(data: Any) -> Any:  # the record of a JSON object; `readers` and `required` are about its fields
         if data.__class__ is not dict:
             raise ConversionProblem((), "an object expected")
         if not data.keys() <= readers.keys():
@@ -383,7 +383,7 @@ def _build_location_shape() -> Shape:
         return {type(location).__name__: write_as(location)}
 
     def read(data: Any) -> Any:
-        if data.__class__ is dict and data.keys() == {Placement.__name__}:
+        if data.__class__ is dict and data.keys() == {Placement.__name__}:  # of a VM: other kinds are not imported
             return _read_with_path(Placement.__name__, get_annotation_shape(Placement).read, data[Placement.__name__])
         return _build_record_union_shape(tuple(get_location_classes().values())).read(data)
 
@@ -410,7 +410,7 @@ def get_annotation_shape(annotation: Any) -> Shape:
 
 @cache
 def _build_shape_of_annotation(annotation: Any) -> Shape:
-    """Build the shape of an annotation once. Raises TypeError if it is unknown."""
+    """Build the shape (converters to and from JSON) of a type annotation. Raises TypeError for an unsupported one."""
     if annotation in _SCALAR_SHAPES:
         return _SCALAR_SHAPES[annotation]
     origin, arguments = get_origin(annotation), get_args(annotation)

@@ -42,6 +42,7 @@ class DocumentDeduplicator:
         for node in collector.nodes:
             self._write(node)
         self.shared = {"keys": list(self._keys), "values": self._values}
+        # In the documents, references replace shared values.
         self.documents = {name: _get_written_form_of_part(root) for name, root in roots.items()}
 
     @property
@@ -142,7 +143,7 @@ class _NodeCollector:
             if part.__class__ is _SharedNode:
                 part.uses += 1
             elif part.__class__ is str and part[:1] == _LETTER:
-                self._update_longest_run(part)
+                self._update_longest_run(part)  # the mark of references must begin no other text
         return self._add_collected_node(_SharedNode(keys, parts))
 
     def _add_collected_node(self, node: _SharedNode) -> _SharedNode:
@@ -194,24 +195,24 @@ class DocumentExpander:
         self._size = 0
 
     def expand(self, document: Any) -> Any:
-        """Return the document with all references resolved; it is changed in place."""
+        """Return the document, changed in place, with all references resolved. Raises SharedValuesError."""
         box = [document]  # the document itself may be a reference
-        pending: list[Any] = [box]
-        while pending:
-            container = pending.pop()
+        containers: list[Any] = [box]  # still to be searched
+        while containers:
+            container = containers.pop()
             steps: Any = list(container.items()) if container.__class__ is dict else enumerate(container)
             self._check_expanded_size(len(container))
             for step, part in steps:
                 kind = part.__class__
                 if kind is str:
-                    if part.startswith(self._mark):
+                    if part.startswith(self._mark):  # a reference
                         container[step] = self._resolve_reference(part)
                 elif kind is dict:
-                    pending.append(part)
+                    containers.append(part)
                 elif kind is list:
                     if part and part[0].__class__ is str and part[0].startswith(self._mark + _KEYS):
                         container[step] = self._expand_object_with_shared_keys(part)
-                    pending.append(container[step])
+                    containers.append(container[step])
         return box[0]
 
     def _expand_object_with_shared_keys(self, parts: list[Any]) -> dict[str, Any]:

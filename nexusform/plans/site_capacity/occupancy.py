@@ -190,6 +190,7 @@ def list_changed_racks(sites: Iterable[SiteVms]) -> tuple[RackVmCounts, ...]:
 
 def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
     """Return the racks of a site with added or removed VMs; lost unmanaged VMs count as removed."""
+    # Numbers of VMs by machine.
     unchanged = Counter(vm.placement.machine for vm in site.unmanaged_vms if not vm.is_lost)
     removed: Counter[str] = Counter(vm.placement.machine for vm in site.unmanaged_vms if vm.is_lost)
     added: Counter[str] = Counter()
@@ -200,18 +201,17 @@ def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
     racks = []
     for rack, members in group_by(site.machines, lambda machine: machine.facts.rack).items():
         names = [machine.facts.name for machine in members]
-        if not any(removed[name] or added[name] for name in names):
-            continue
-        members.sort(key=lambda machine: (machine.facts.slot, compute_natural_sort_key(machine.facts.name)))
-        counts = [_count_vms(machine, unchanged, removed, added) for machine in members]
-        racks.append(RackVmCounts(site.name, rack, tuple(counts), sum(removed[name] for name in names)))
+        if any(removed[name] or added[name] for name in names):
+            members.sort(key=lambda machine: (machine.facts.slot, compute_natural_sort_key(machine.facts.name)))
+            counts = tuple([_count_vms(machine, unchanged, removed, added) for machine in members])
+            racks.append(RackVmCounts(site.name, rack, counts, removed_count=sum(removed[name] for name in names)))
     return racks
 
 
 def _count_vms(
     machine: SiteMachine, unchanged: Counter[str], removed: Counter[str], added: Counter[str]
 ) -> MachineVmCount:
-    """Return the VMs of one machine before and after; None if it does not exist."""
+    """Return the numbers of VMs of one machine before and after (None: it does not exist), and whether it is closed."""
     name = machine.facts.name
     before = unchanged[name] + removed[name] if machine.exists_before else None
     after = unchanged[name] + added[name] if machine.exists_after else None
@@ -221,7 +221,7 @@ def _count_vms(
 def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
     """Return the resources (addresses) without an added VM on a machine with another VM of the same resource."""
     vms_after: dict[str, Counter[tuple[str, str]]] = {}  # VMs by resource, and by site and machine
-    added: dict[str, set[tuple[str, str]]] = {}
+    added: dict[str, set[tuple[str, str]]] = {}  # site and machine of added VMs, by resource
     for site in sites:
         for pool in site.pools:
             address = str(pool.address)
@@ -250,12 +250,12 @@ def add_recorded_vms(
 def read_recorded_vms(
     kind: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> list[tuple[str, OccupiedCapacity]]:
-    """Return the unmanaged VMs recorded in the note of a rack or machine, each with the site id; none for others."""
+    """Return (site id, VM) for each unmanaged VM recorded in the note of a rack or machine; [] for other resources."""
     rows = [*get_list(note, UNMANAGED_KEY), *get_list(note, FORGOTTEN_KEY)]
     if not rows or kind.kind not in {PlanningKind.RACK, PlanningKind.MACHINE}:
         return []
     rack_id = str(attributes.get("id" if kind.kind is PlanningKind.RACK else "rack_id"))
-    site_id = rack_id.partition("/")[0]
+    site_id = rack_id.partition("/")[0]  # of SITE/RACK
     # After the fields of a row, its cells are one more element, missing if they are unknown.
     return [(site_id, replace(OccupiedCapacity(*row[:_FIELDS]), cell_numbers=tuple(*row[_FIELDS:]))) for row in rows]
 
@@ -264,7 +264,7 @@ def build_unmanaged_vms_note(vms: Iterable[OccupiedCapacity]) -> Mapping[str, An
     """Build the note of a rack or machine that records its unmanaged VMs."""
     rows: list[list[Any]] = []
     for vm in vms:
-        cells = [list(vm.cell_numbers)] if vm.cell_numbers else []
+        cells = [list(vm.cell_numbers)] if vm.cell_numbers else []  # no element for unknown cells
         rows.append([*astuple(vm)[:_FIELDS], *cells])
     return {UNMANAGED_KEY: rows}
 

@@ -188,7 +188,7 @@ def format_spare_resources(row: SiteResourceCapacity, free: int | None) -> str:
 
 
 def format_shortage(row: SiteResourceCapacity) -> str:
-    """Format `addresses for nodes of net-a: at most 3 of 30 free, but an upgrade needs 5`."""
+    """Format `addresses for nodes of net-a: at most 3 of 30 free, but an upgrade needs 5`, or a use above the total."""
     free = row.free or 0
     of = f" of {row.name}" if row.name else ""
     if free < 0:
@@ -204,7 +204,7 @@ def build_site_resources_note(supplies: SiteResources) -> Mapping[str, Any]:
     if supplies.runtime is None:  # notes of sites without a known runtime stay unchanged
         del document["runtime"]
     for name in ("supported_until", "volume_sizes", "available_until", "upgrades", "attachable"):
-        if not document[name]:
+        if not document[name]:  # likewise
             del document[name]
     return {SUPPLIES: document}
 
@@ -353,15 +353,15 @@ def _sum_appliance_capacity(supplies: SiteResources) -> int | None:
 def _compute_pod_storage(
     supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
 ) -> SiteResourceCapacity:
-    """Compute the storage of pods and volumes against all appliances; unknown (None) without any known workload."""
-    claims = {**before.claims, **after.claims}
+    """Compute the storage claimed by pods, of that of all appliances; None if the pods of no cluster are known."""
+    claims = {**before.claims, **after.claims}  # by name of a cluster with known pods
     unknown_clusters = [cluster for cluster in after.counts if cluster not in claims]
     unsized_claims = [claim.unsized_claim for claim in after.claims.values() if claim.unsized_claim]
     notes = [f"not of {format_first_items(unknown_clusters, _MAXIMUM_NAMES)}"] if claims and unknown_clusters else []
     notes += [f"{unsized_claims[0]} has no size"] if unsized_claims else []
     name = format_first_items(sorted(claims), _MAXIMUM_NAMES)
     return SiteResourceCapacity(
-        site_id="",
+        site_id="",  # set by the caller
         site="",
         kind=SiteResourceKind.CLAIMS,
         name=f"{name}; {'; '.join(notes)}" if notes else name,

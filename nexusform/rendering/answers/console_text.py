@@ -104,7 +104,7 @@ def _render_heredoc(text: str, indent: int) -> str:
     """Render a multi-line text; `indent` is that of its first line, and nested texts are indented."""
     lines = text.split("\n")
     end = choose_heredoc_end(lines)
-    opening = f"<<-{end}" if indent else f"<<{end}"
+    opening = f"<<-{end}" if indent else f"<<{end}"  # `<<-` ignores the margin
     margin = " " * indent
     return "\n".join([opening, *(f"{margin}{_escape_line(line)}" for line in lines), f"{margin}{end}"])
 
@@ -184,7 +184,7 @@ def _format_on_one_line(text: str, max_length: int) -> str:
 
 def _format_part_type(part: TracedExpression) -> str:
     """Format the type of a part and its sensitive or unknown state on one line."""
-    if part.is_hidden:
+    if part.is_hidden:  # a sensitive value follows from it
         return "sensitive"
     texts = [_format_on_one_line(render_type(part.value.type), _MAX_TYPE_LENGTH)]
     if part.value.has_marks:

@@ -126,7 +126,7 @@ def _describe_choice(step: str, ranked: Sequence[RankedCandidate], tied: Sequenc
 
 
 def _describe_chosen_numa_cells(explanation: DecisionExplanation, placement: Placement) -> _Note:
-    """Describe the cells and their reason."""
+    """Return the heading of the fifth step with a sentence about the chosen NUMA cells and their reason."""
     count = len(placement.cells)
     if not count:
         return "5 cells", "unknown: the site does not report the cells of its VMs"
@@ -283,7 +283,9 @@ def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: De
     several. `pool_size` is the number of VMs re-placed by a change of pool arguments.
     """
     with_one_change = [alternative for alternative in alternatives if len(alternative.requirements) < 2]
-    alternatives_by_need = group_by(with_one_change, lambda alternative: next(iter(alternative.requirements), None))
+    alternatives_by_need = group_by(
+        with_one_change, lambda alternative: next(iter(alternative.requirements), None)
+    )  # None: no change
     lines = [
         _describe_needed_change(need, alternatives_by_need[need], demand, pool_size)
         for need in _NEED_SENTENCES
@@ -325,12 +327,10 @@ def _describe_needed_change(
     )
 
 
-def _build_need(need: MachineObstacle) -> dict[str, str]:
-    return {"kind": need.value, "text": _NEED_TEXTS[need]}
-
-
 _ALTERNATIVE_FORM: Final = RecordForm(
-    MachineAlternative, "machine rack availability_zone=zone needs=requirements leaving=removed_vms", needs=_build_need
+    MachineAlternative,
+    "machine rack availability_zone=zone needs=requirements leaving=removed_vms",
+    needs=lambda need: {"kind": need.value, "text": _NEED_TEXTS[need]},
 )
 
 
@@ -387,12 +387,12 @@ def build_pools_report(address: str, pools: Sequence[PoolPlacement]) -> Report:
     sections += [_build_pool_section(pool, has_several) for pool in pools]
     examples = format_list([pool.objects[0] for pool in pools if pool.objects], 4)
     hint = f"To explain one placement: nexusform explain '{address}' OBJECT, such as {examples}."
-    # `24 VMs on 8 racks`, or the number of existing VMs.
+    # `24 VMs on 8 racks`, or `20 of 24 VMs on 8 racks` if some have no rack.
     racks: set[str] = set()
     for pool in pools:
         racks |= pool.table.actual_vms_per_rack.keys()
     total = sum(pool.table.total_count for pool in pools)
-    missing = sum(pool.missing_count for pool in pools)
+    missing = sum(pool.missing_count for pool in pools)  # VMs without a rack
     vms = f"{total - missing:,} of {format_count(total, 'VM')}" if missing else format_count(total, "VM")
     verdict = f"{vms} on {format_count(len(racks), 'rack')}"
     return Report(address, verdict, is_finding=missing > 0, facts=(_SPREAD_RULE, hint), sections=tuple(sections))

@@ -22,7 +22,7 @@ def render_dot(nodes: Iterable[str], edges: Iterable[Edge]) -> str:
 def render_mermaid(nodes: Iterable[str], edges: Iterable[Edge]) -> str:
     """Render a Mermaid flowchart for Markdown, with a final newline."""
     names = list(nodes)
-    number = {node: f"n{k}" for k, node in enumerate(names)}
+    number = {node: f"n{k}" for k, node in enumerate(names)}  # short ids, by name
     lines = ["flowchart RL", *(f'  {number[node]}["{_escape_mermaid(node)}"]' for node in names)]
     lines += [f"  {number[node]} --> {number[dependency]}" for node, dependency in reduce_edges(names, edges)]
     return "\n".join([*lines, ""])

@@ -44,7 +44,8 @@ def build_plan_set_report(plans: Sequence[tuple[str, Plan]]) -> Report:
     facts = tuple(f"{path}: {note}." for path, note in notes if note)
     title = f"{format_count(len(plans), 'plan')} together"
     sections = (Section("Plans", table=table), *_build_capacity_section(named_plans))
-    return Report(title, _format_verdict(plans, rejected_paths), bool(rejected_paths), facts, sections)
+    verdict = _format_verdict(plans, rejected_paths)
+    return Report(title, verdict, is_finding=bool(rejected_paths), facts=facts, sections=sections)
 
 
 def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[str]) -> str:
@@ -56,14 +57,14 @@ def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[
         return "No plan has changes."
     counts = count_effects(chain.from_iterable(plan.placements for _, plan in plans))
     stopped = describe_stopped_vms(chain.from_iterable(plan.machine_actions for _, plan in plans))
-    placed = describe_effects(counts, [Effect.PLACED])
-    moves = [*placed, *([*format_effect_clauses(counts, LOSS_EFFECTS), *stopped] or ["nothing moves"])]
+    disruptions = [*format_effect_clauses(counts, LOSS_EFFECTS), *stopped]
+    clauses = [*describe_effects(counts, [Effect.PLACED]), *(disruptions or ["nothing moves"])]
     verb = select_word_form(changed_count, "has", "have")
-    return f"{changed_count} of {len(plans)} {verb} changes; {', '.join(moves)}."
+    return f"{changed_count} of {len(plans)} {verb} changes; {', '.join(clauses)}."
 
 
 def _format_plan_note(named_plan: _NamedPlan) -> str:
-    """Return the reason why a plan is rejected, or its checks and warnings."""
+    """Return the reason why a plan is rejected, or its checks and warnings; "" without any."""
     rejection = describe_rejection(named_plan.plan)
     if rejection:
         return f"blocked by {rejection}"
@@ -74,7 +75,7 @@ def _format_plan_note(named_plan: _NamedPlan) -> str:
 
 def _build_plan_row(named_plan: _NamedPlan) -> Row:
     """Build the row of a plan: its file, its numbers of changed objects, of placements by action, and of warnings."""
-    _, add, change, destroy, _ = count_resource_changes(named_plan.plan)
+    _, add, change, destroy, _ = count_resource_changes(named_plan.plan)  # without imported and forgotten ones
     actions = (PlacementAction.PLACE, PlacementAction.MOVE, PlacementAction.REMOVE)
     placement_counts = Counter(row.action for row in named_plan.plan.placements)
     warning_count = sum(entry.level is Level.WARNING for entry in named_plan.entries.caused)

@@ -85,7 +85,7 @@ def _add_providers(module: Module, providers: dict[str, Any]) -> dict[str, str]:
     for provider_key in sorted(used_keys - keys.keys()):
         if provider_key in providers:  # inherited from the root
             keys[provider_key] = provider_key
-        else:  # without configuration
+        else:  # without a provider block
             keys[provider_key] = f"{module_address}:{provider_key}" if module_address else provider_key
             providers[keys[provider_key]] = _build_provider(provider_key.partition(".")[0], module_address, None)
     return keys

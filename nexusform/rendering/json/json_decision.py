@@ -53,7 +53,7 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
 
 
 def _build_spare_capacity(row: SpareCapacitySummary) -> dict[str, Any]:
-    """Build the figures of a site; null before for a new site, and null if data is missing."""
+    """Build the minimum figures of a site; those before are None for a new site, and all are None without data."""
 
     def get_minimum(figure: Interval | None) -> int | None:
         return None if figure is None or row.lacks_data else figure.minimum

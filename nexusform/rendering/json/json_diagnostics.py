@@ -72,7 +72,7 @@ def build_diagnostic_document(diagnostic: Diagnostic, files: Mapping[str, Source
     if diagnostic.subject is not None:
         document |= omit_empty({"range": SPAN(diagnostic.subject), "snippet": _build_snippet(diagnostic, files)})
     for name, data in diagnostic.extra.items():
-        document.setdefault(name, data)
+        document.setdefault(name, data)  # never in place of a key above
     return document
 
 

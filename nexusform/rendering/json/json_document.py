@@ -75,8 +75,8 @@ def build_plan_document(
     placements: ShownPlacements = ShownPlacements.CHANGED,
     show_sensitive: bool = False,
 ) -> LazyObject:
-    """Build the plan representation. `prior` is the refreshed prior state. `files` (default: those of the
-    configuration) supply source lines. Sensitive values are redacted unless `show_sensitive`; the marks remain.
+    """Build Terraform's JSON plan, large parts lazily. `prior` is the refreshed prior state. `files` (default: those of
+    the configuration) supply source lines. Sensitive values are redacted unless `show_sensitive`; the marks remain.
     """
     known_files = files or (configuration.files if configuration else _NO_FILES)
     changes = _select_changes(plan)
@@ -99,7 +99,7 @@ def build_plan_document(
         errored=plan.errored,
         decision=build_decision_document(plan),
         placement_changes=LazyArray(lambda: build_placement_changes(plan, placements)),
-        **PLAN_FORM(plan),
+        **PLAN_FORM(plan),  # keys without a counterpart in Terraform: rollouts, capacity and others
         **({"providers": dict(plan.providers)} if plan.providers else {}),
         **({"dry_runs": list(plan.dry_run_messages)} if plan.dry_run_messages else {}),
         diagnostics=[build_finding_document(finding, known_files) for finding in collect_findings(plan)],
@@ -300,9 +300,9 @@ def _build_module_tree(
     inner_paths = sorted(all_paths - {ROOT_MODULE}, key=format_module)
     children = group_by(inner_paths, lambda path: path[:-1])
 
-    def build_module(path: ModulePath) -> LazyObject:
+    def build_module(path: ModulePath) -> LazyObject:  # with its resources and its child modules
         document = LazyObject(address=format_module(path)) if path else LazyObject()
-        if path in paths:
+        if path in paths:  # the others have only child modules
             document["resources"] = LazyArray(lambda: list_resources(path))
         if path in children:
             document["child_modules"] = LazyArray(lambda: map(build_module, children[path]))
@@ -312,7 +312,7 @@ def _build_module_tree(
 
 
 def _build_state(state: State, show: bool) -> LazyObject:
-    """Build a state representation without its checks."""
+    """Build a state representation without its checks; a state without objects and outputs has no `values`."""
     document = LazyObject(format_version="1.0", terraform_version=TERRAFORM_VERSION)
     if not state.instances and not state.outputs:
         return document
@@ -320,9 +320,9 @@ def _build_state(state: State, show: bool) -> LazyObject:
     by_module = {ROOT_MODULE: [], **group_by(addresses, lambda address: address.module)}
 
     def list_resources(path: ModulePath) -> Iterator[dict[str, Any]]:
+        """Yield the objects of a module in Terraform's form."""
         for address in by_module[path]:
             for deposed, instance in _list_current_and_deposed_objects(state.instances[address]):
-                # Build an object of the state in Terraform's form.
                 document: dict[str, Any] = {
                     "address": str(address),
                     **build_address_keys(address),

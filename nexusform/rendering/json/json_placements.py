@@ -40,7 +40,7 @@ def build_placement_changes(plan: Plan, detail: ShownPlacements) -> Iterator[dic
 
 
 def _build_placement_change(row: PlacementChange, detail: ShownPlacements) -> dict[str, Any]:
-    """Build an element of `placement_changes`."""
+    """Build an element of `placement_changes`; with detail ALL also the rejected machines and their reasons."""
     document: dict[str, Any] = {
         "address": str(row.address),
         "kind": row.kind,
@@ -57,9 +57,8 @@ def _build_placement_change(row: PlacementChange, detail: ShownPlacements) -> di
     document |= omit_empty({"platform_name": row.platform_name})
     if row.certainty is not None:
         document["certainty"] = row.certainty.get_shares_by_name()
-    if row.group:
-        order = {"stage": row.stage or None, "group": row.group, "waits_for": row.waits_for or None}
-        document |= order
+    if row.group:  # of a rollout (Kubernetes Fleet): its stage, its group there (or wave), its condition to start
+        document |= {"stage": row.stage or None, "group": row.group, "waits_for": row.waits_for or None}
     if detail is ShownPlacements.ALL:
         document["rejected"] = list(map(REJECTION_FORM, row.rejections))
     return document
@@ -83,14 +82,6 @@ TABLE_FORM: Final = RecordForm(
 )
 
 
-def _round_hours(hours: float) -> float:
-    return round(hours, 3)
-
-
-def _list_upgrade_runbook_steps(upgrade: Upgrade) -> list[str]:
-    return list(build_upgrade_runbook(upgrade))
-
-
 _POOL_UPGRADE_FORM: Final = RecordForm(
     PoolNodeRecreation,
     "pool vm_sku_name=sku vms batches at_once=concurrent_vms surges fewest_up=minimum_up "
@@ -100,8 +91,8 @@ _UPGRADE_FORM: Final = RecordForm(
     Upgrade,
     "address cluster site_id trigger from=before? to=after? feasible=is_feasible "
     "blocking_budgets=budgets single_replicas drain_hours lost=lost_pools runbook=. pools",
-    drain_hours=_round_hours,
-    runbook=_list_upgrade_runbook_steps,
+    drain_hours=lambda hours: round(hours, 3),
+    runbook=lambda upgrade: list(build_upgrade_runbook(upgrade)),
     pools=_POOL_UPGRADE_FORM,
 )
 
@@ -164,11 +155,6 @@ _OUT_OF_SERVICE_FORM: Final = RecordForm(
 )
 
 
-def _build_out_of_service(plan: Plan) -> list[dict[str, Any]]:
-    """Build the compute machines closed to new VMs."""
-    return list(map(_OUT_OF_SERVICE_FORM, list_out_of_service(plan.sites)))
-
-
 _LEAVING_FORM: Final = RecordForm(EvacuatedVm, "name to=machine")
 _MACHINE_ACTION_FORM: Final = RecordForm(
     PlannedMachineAction,
@@ -217,7 +203,7 @@ PLAN_FORM: Final = RecordForm(
     upgrades=_UPGRADE_FORM,
     capacity=_SITE_CAPACITY_FORM,
     capacity_other=OTHER_CAPACITY_FORM,
-    out_of_service=_build_out_of_service,
+    out_of_service=lambda plan: list(map(_OUT_OF_SERVICE_FORM, list_out_of_service(plan.sites))),
     machine_actions=_MACHINE_ACTION_FORM,
     feasibility=FEASIBILITY_FORM,
     samples=SAMPLES_FORM,

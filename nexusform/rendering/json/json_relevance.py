@@ -43,18 +43,18 @@ class _Attribute(Struct, frozen=True, order=True):
 def collect_relevant_attributes(
     configuration: Configuration, plan: Plan, changes: Sequence[Change], prior: State
 ) -> list[dict[str, Any]]:
-    """Collect the sorted elements of `relevant_attributes`. Plan and state determine the module instances."""
+    """Collect the sorted resource attributes used by changes and outputs. Plan and state have the module instances."""
     analysis = _ReferenceAnalysis(configuration.root)
     references = [*_list_change_references(analysis, changes), *_list_output_references(analysis, plan.outputs)]
     if plan.mode is not Mode.DESTROY:
         addresses = chain((change.address for change in plan.changes), prior.instances)
         # The references in module outputs. Their values are not in the state, so they are new in every plan.
-        paths: dict[ModulePath, None] = dict.fromkeys(_list_single_modules(analysis.root, ()))
+        module_paths: dict[ModulePath, None] = dict.fromkeys(_list_single_modules(analysis.root, ()))
         for path in {address.module for address in addresses}:
-            while path and path not in paths:
-                paths[path] = None
-                path = path[:-1]  # noqa: PLW2901 - upwards
-        for path in paths:
+            while path and path not in module_paths:
+                module_paths[path] = None
+                path = path[:-1]  # noqa: PLW2901 - also the modules around it
+        for path in module_paths:
             module = analysis.find_module(path)
             for name in module.outputs:
                 references.extend(analysis.list_output_references(path, name))
@@ -65,7 +65,7 @@ def collect_relevant_attributes(
 
 def _list_change_references(analysis: _ReferenceAnalysis, changes: Iterable[Change]) -> Iterator[_Reference]:
     """Yield the references in the blocks of changed objects."""
-    blocks: dict[tuple[ModulePath, _ResourceKey], None] = {}
+    blocks: dict[tuple[ModulePath, _ResourceKey], None] = {}  # each once, in order
     for change in changes:
         if change.action is not Action.NO_OP:
             address = change.address
@@ -108,10 +108,10 @@ class _ReferenceAnalysis:
     def collect_attributes(self, references: Iterable[_Reference]) -> set[_Attribute]:
         """Collect the resource attributes that are referenced directly or indirectly."""
         attributes: set[_Attribute] = set()
-        pending = list(dict.fromkeys(references))
-        visited = set(pending)
-        while pending:
-            reference = pending.pop()
+        unfollowed = list(dict.fromkeys(references))
+        visited = set(unfollowed)
+        while unfollowed:
+            reference = unfollowed.pop()
             resource = self._resolve_resource(reference)
             if resource is not None:
                 block, key, steps = resource
@@ -120,11 +120,11 @@ class _ReferenceAnalysis:
             for next_reference in self._follow_reference(reference):
                 if next_reference not in visited:
                     visited.add(next_reference)
-                    pending.append(next_reference)
+                    unfollowed.append(next_reference)
         return attributes
 
     def _follow_reference(self, reference: _Reference) -> Iterable[_Reference]:
-        """Return the references in the definition of the referenced object: a value, an output, or a resource."""
+        """Return the references in the definition of a value, an output, or a resource; () for an undeclared one."""
         module = self.find_module(reference.module)
         name = str(next(iter(reference.steps), ""))
         match reference.root:
@@ -148,7 +148,7 @@ class _ReferenceAnalysis:
         return self.list_block_references(reference.module, (block.mode, block.type, block.name), attribute)
 
     def _resolve_resource(self, reference: _Reference) -> tuple[ResourceBlock, Key, _Steps] | None:
-        """Return the block, instance key and attribute of a reference, or None if it is not a resource."""
+        """Return block, instance key (None: none given) and attribute of a reference; None if it is not a resource."""
         steps = reference.steps
         mode: Literal["managed", "data"] = "managed"
         resource_type = reference.root
@@ -181,7 +181,7 @@ class _ReferenceAnalysis:
         return _build_references(path, output.expression) if output else ()
 
     def list_block_references(self, path: ModulePath, key: _ResourceKey, attribute: _Steps) -> Iterable[_Reference]:
-        """Return the references of a resource, or of one attribute or nested block."""
+        """Return the references of a resource, or of one attribute or nested block; () for an undeclared resource."""
         block = self.find_module(path).resources.get(key)
         if block is None:
             return ()

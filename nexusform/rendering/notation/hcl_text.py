@@ -121,7 +121,7 @@ _SEQUENCE_BRACKETS = {ListType: ("tolist([", "])"), SetType: ("toset([", "])")}
 
 
 def get_element_type(sequence_type: Type, index: int) -> Type:
-    """Return the type of an element of a list, set or tuple."""
+    """Return the type of an element of a list, set or tuple; DYNAMIC if it is not known."""
     if isinstance(sequence_type, ListType | SetType):
         return sequence_type.element
     if isinstance(sequence_type, TupleType) and index < len(sequence_type.elements):
@@ -130,7 +130,7 @@ def get_element_type(sequence_type: Type, index: int) -> Type:
 
 
 def build_path_trie(paths: Iterable[Path]) -> Any:
-    """Build nested dicts of paths by step: True at the end of a path, None without paths."""
+    """Build nested dicts of paths by step: True at the end of a path (the empty one: just True), None without paths."""
     root: Any = None
     for path in paths:
         if not path:
@@ -160,7 +160,7 @@ class PathMarks(Struct, frozen=True):
         return NO_MARKS if marks == NO_MARKS else marks
 
     def select_part(self, old: PathStep | None, new: PathStep | None) -> PathMarks:
-        """Return the marks of a part, given its step on each side."""
+        """Return the marks of a part, given its step (name or position) on each side; None: it is not there."""
         if self is NO_MARKS:
             return self
         inner = PathMarks(

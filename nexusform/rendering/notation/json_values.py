@@ -39,7 +39,7 @@ def _is_list(plain: Any) -> bool:
 
 
 def build_unknown_mask(plain: Any) -> Any:
-    """Build a mask with True at unknown values. Objects list parts with unknowns only; known containers are empty."""
+    """Build a mask: True for unknown values, False for scalars; objects list parts with unknowns, lists all or none."""
     if plain is UNKNOWN:
         return True
     if isinstance(plain, Mapping):
@@ -51,7 +51,9 @@ def build_unknown_mask(plain: Any) -> Any:
 
 
 def build_sensitive_mask(plain: Any, marks: Any) -> Any:
-    """Build a mask with True at sensitive parts, in the shape of `build_unknown_mask`."""
+    """Build Terraform's mask: True for a sensitive value, False for another scalar; an object lists only parts with
+    sensitive values, a list all or none. `marks` are True (sensitive), None (not), or the marks of parts by key.
+    """
     if marks is True:
         return True
     inside = marks or {}
@@ -66,8 +68,8 @@ def build_sensitive_mask(plain: Any, marks: Any) -> Any:
 
 
 def redact_value(plain: Any, marks: Any) -> Any:
-    """Return the data with its sensitive parts hidden. Text becomes "(sensitive value)", a map or object
-    becomes empty (its keys may be secret), the rest null.
+    """Return the data with its sensitive parts hidden: text becomes "(sensitive value)", a map or object becomes empty
+    (its keys may be secret), the rest None. `marks` are True (sensitive), None (not), or the marks of parts by key.
     """
     if marks is None:
         return plain
@@ -75,9 +77,9 @@ def redact_value(plain: Any, marks: Any) -> Any:
         inside = {} if marks is True else plain
         return {name: redact_value(part, marks.get(name)) for name, part in inside.items()}
     if _is_list(plain):
-        inner = [True] * len(plain) if marks is True else list(map(marks.get, range(len(plain))))
-        return [redact_value(part, mark) for part, mark in zip(plain, inner, strict=True)]
-    if marks is not True:  # only marks of parts, and there are none
+        part_marks = [True] * len(plain) if marks is True else list(map(marks.get, range(len(plain))))
+        return [redact_value(part, mark) for part, mark in zip(plain, part_marks, strict=True)]
+    if marks is not True:  # marks of parts, and a scalar has no parts
         return plain
     return REDACTED if plain.__class__ is str else None
 

@@ -53,7 +53,7 @@ SAMPLES_FORM: Final = RecordForm(
 
 
 def build_sampled_capacity(sampled_capacity: SampledShortage | None) -> dict[str, Any] | None:
-    """Build the JSON of a what-if result over samples of unknown NUMA cells. `pools` keeps the order of the answer."""
+    """Build the JSON of a what-if result over samples of unknown NUMA cells, None without any; pools are in order."""
     if sampled_capacity is None:
         return None
     pools = [

@@ -94,11 +94,11 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
     if plan.is_failed:
         return [verdict, findings, rules, map_part]
     has_renames = plan_sections.build_rename_section(view).has_content  # urgent: findings come first
-    domain_parts = load_domain_parts(plan)
+    domain_parts = load_domain_parts(plan)  # builders of sections of domains, such as fleet
     has_vms = any(site.vms for site in maps)
     vm_list = build_section("vms", "VMs", build_script_placeholder("vm-list")) if has_vms else None
     drift = "\n\n".join(map(render_stanza, view.drift_stanzas))
-    sections = [
+    capacity_and_counts = [
         build_plan_section(plan_sections.build_capacity_section(view), "Capacity"),
         build_plan_section(plan_sections.build_count_section(view)),
     ]
@@ -111,7 +111,7 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
         [part.after_map(plan) for part in domain_parts],
         build_plan_section(plan_sections.build_upgrade_section(view)),
         None if has_renames else findings,
-        build_element("div", sections, class_="parts") if any(sections) else None,
+        build_element("div", capacity_and_counts, class_="parts") if any(capacity_and_counts) else None,
         build_plan_section(plan_sections.build_all_pools_section(view)),
         vm_list,
         [part.after_vms(plan) for part in domain_parts],
@@ -127,7 +127,7 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
 def _build_verdict(view: PlanReportData, report: Report) -> Markup:
     """Build the decision block with placements and changes, and the notes."""
     lines = [*report.decision, *_build_count_lines(view)]
-    kind = "safe" if report.impact is None else IMPACT_STYLES[report.impact][0]
+    kind = "safe" if report.impact is None else IMPACT_STYLES[report.impact][0]  # a CSS class
     if report.verdict:  # the reason of a rejection
         kind = "denied"
     notes = plan_sections.build_note_section(view)
@@ -157,7 +157,7 @@ def _build_count_lines(view: PlanReportData) -> list[DecisionLine]:
 
 
 def _build_changes(view: PlanReportData) -> Part:
-    """Build the changed objects, then each with its difference."""
+    """Build the changed objects, then each with its difference; None for a plan without objects."""
     if not view.plan.changes:
         return None
     section = plan_sections.build_change_section(view)

@@ -69,7 +69,7 @@ def build_cluster_styles(clusters: Sequence[str]) -> dict[str, ClusterStyle]:
         pattern = (number + number // len(COLOURS)) % len(PATTERNS)
         by_cluster[cluster] = ClusterStyle(cluster, keys[cluster], colour, pattern)
     if OUTSIDE in clusters:
-        by_cluster[OUTSIDE] = ClusterStyle(OUTSIDE, keys[OUTSIDE], -1, 0)
+        by_cluster[OUTSIDE] = ClusterStyle(OUTSIDE, keys[OUTSIDE], colour=-1, pattern=0)  # grey, for unmanaged VMs
     return by_cluster
 
 
@@ -129,8 +129,8 @@ def _build_fill_pattern(name: str, content: Markup | Sequence[Markup]) -> Markup
 def render_cluster_legend(
     styles: Sequence[ClusterStyle], counts: Mapping[str, int], changed_clusters: AbstractSet[str], width: int
 ) -> tuple[list[Markup], int]:
-    """Render a swatch with key, name and number of VMs (`counts`) per cluster, and return the height. With very many
-    clusters only changed ones have a swatch and the others are listed by name.
+    """Render a swatch with key, name and number of VMs (`counts`) per cluster; return the elements and their height.
+    With very many clusters only changed ones have a swatch and the others are listed by name.
     """
     columns_per_line = max(width // _ENTRY_WIDTH, 1)
     entries = list(styles)

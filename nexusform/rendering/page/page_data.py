@@ -26,7 +26,7 @@ from nexusform.rendering.report.plan_sentences import SYMBOLS, format_headline, 
 from nexusform.rendering.text.change_stanza_text import pair_stanzas, render_stanza
 from nexusform.resources.address import format_module
 from nexusform.scheduling.placement_decision import ObjectLocation
-from nexusform.scheduling.racks.vms import Placement, VmSku
+from nexusform.scheduling.racks.vms import Placement
 
 FIELDS: Final = {
     "machine": ["name", "slot", "sku", "cells", "cpus", "memory", "refusal", "mark", "before", "after"],
@@ -92,7 +92,7 @@ def build_simulation_data(playbacks: Sequence[Playback], rows: Sequence[Placemen
     """Build the document of a simulation: sites with their steps, and bindings and pods (`rows`)."""
     sites = [{**_build_site(playback.site), "steps": list(map(_build_step, playback.steps))} for playback in playbacks]
     empty_lists: dict[str, Any] = {name: [] for name in ("changes", "members", "shared")}
-    # Labels of the marks of VMs by number: kept, placed, moved, removed.
+    # Labels of the marks of VMs by number: kept, placed (not in a simulation), moved, removed.
     marks = ["stays", "", playbacks[0].moved_label, playbacks[0].removed_label] if playbacks else []
     return {
         "fields": FIELDS,
@@ -127,11 +127,12 @@ def _build_site(site: SiteMap) -> dict[str, Any]:
     clusters = {cluster: number for number, cluster in enumerate(site.clusters)}
     vms: list[list[Any]] = []
     for vm in site.vms:
+        sku = (vm.sku.name, vm.sku.host_vcpus, vm.sku.memory_gib, vm.sku.cpus_in_cell, vm.sku.memory_in_cell)
         numbers = (
             addresses.setdefault(vm.address, len(addresses)),
             clusters[vm.cluster],
             pools.setdefault(vm.pool, len(pools)),
-            skus.setdefault(_build_sku(vm.sku), len(skus)),
+            skus.setdefault(sku, len(skus)),
         )
         locations = (_encode_location(vm.before), _encode_location(vm.after))
         vms.append([vm.name, *numbers, _MARK_NUMBERS[vm.mark], *locations, _build_vm_details(vm)])
@@ -149,10 +150,6 @@ def _build_site(site: SiteMap) -> dict[str, Any]:
 
 
 _Sku: TypeAlias = tuple[str, int, float, int, float]
-
-
-def _build_sku(sku: VmSku) -> _Sku:
-    return sku.name, sku.host_vcpus, sku.memory_gib, sku.cpus_in_cell, sku.memory_in_cell
 
 
 _CLUSTER_FORM: Final = RecordForm(ClusterStyle, "name=cluster key colour pattern=pattern_name")
@@ -253,6 +250,7 @@ def _build_binding_or_pod(row: PlacementChange) -> list[Any]:
     explanation = _build_row_explanation(row)
     explanation.pop("trigger", None)  # a field of its own
     location = row.target or row.source
+    link = [row.object, "", ""] if location is None else list(KINDS[row.kind].get_link(location))  # to its place
     return [
         row.kind,
         row.object,
@@ -263,7 +261,7 @@ def _build_binding_or_pod(row: PlacementChange) -> list[Any]:
         format_optional_location(row.target),
         row.trigger,
         explanation or None,
-        ([row.object, "", ""] if location is None else list(KINDS[row.kind].get_link(location))),
+        link,
     ]
 
 
@@ -278,7 +276,7 @@ _TEXT_INDEX: Final = 5  # position of the difference in FIELDS of page_data.py
 
 
 def compress_document(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document, packed if it has many changes or rows: these are numbers of distinct values and lines."""
+    """Return the document. With many changes and rows, numbers replace their values; the texts are in two lists."""
     changes, rows = document["changes"], document["rows"]
     if len(changes) + len(rows) < _MIN_PACKED:
         return document
@@ -335,6 +333,6 @@ def load_domain_parts(plan: Plan) -> Sequence[DomainPageParts]:
     parts: list[DomainPageParts] = []
     for domain in find_domains().values():
         if domain.page_parts and not types.isdisjoint(domain.resource_types):
-            module, _, name = domain.build_object_reference(domain.page_parts).partition(":")
+            module, _, name = domain.build_object_reference(domain.page_parts).partition(":")  # MODULE:NAME
             parts.append(cast("DomainPageParts", getattr(import_module(module), name)))
     return parts

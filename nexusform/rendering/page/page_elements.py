@@ -51,7 +51,7 @@ def build_framed_table(
     is_firm: bool = False,
 ) -> Markup:
     """Build a table in a scrollable box, at most one screen high; rows of wide tables fold on a phone."""
-    text_columns = len(headers) - len(figures)
+    text_columns = len(headers) - len(figures)  # `figures` are the columns with numbers
     is_wide = len(headers) > _MAX_COLUMNS or text_columns > 2 or len("  ".join(headers)) > _MAX_HEADER_LENGTH
     css_classes = {
         "scroll": True,
@@ -80,7 +80,7 @@ def build_framed_table(
 def build_row(
     headers: Sequence[str], cells: Sequence[Part], figures: AbstractSet[int], kind: str | None = None
 ) -> Markup:
-    """Build a row with its first cell as header. `data-head` is the column name for cells shown as lines."""
+    """Build a row of CSS class `kind`, its first cell as header. `data-head`: column names for cells shown as lines."""
     row_head, *other_cells = cells
     data_cells = [
         build_element("td", cell, class_=_get_cell_class(column, figures), data_head=headers[column] or None)
@@ -163,7 +163,7 @@ def render_inline_code(text: str) -> list[Part]:
 
 
 def _build_source_lines(diagnostic: Diagnostic, sources: Mapping[str, SourceFile]) -> Part:
-    """Build numbered source lines with the subject highlighted."""
+    """Build numbered source lines with the subject highlighted; None without a known source."""
     snippet = extract_snippet(diagnostic, sources)
     if snippet is None:
         return None

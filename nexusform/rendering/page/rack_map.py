@@ -109,12 +109,12 @@ class SiteMap(Struct, frozen=True):
 
 
 def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
-    """Build the map of every site, in plan order; for a plan with errors with the current placement only."""
+    """Build the map of every site, in plan order; for a plan with errors the map before it, of sites with machines."""
     if plan.errored:
         current_sites = [site for site in map(_restore_current_site, plan.sites) if site.machines]
         return tuple(replace(_map_site(site, {}, frozenset()), is_current_only=True) for site in current_sites)
     vm_rows = (row for row in plan.placements if row.kind == VM)
-    rows = group_by(vm_rows, lambda row: (str(row.address), row.object))
+    rows = group_by(vm_rows, lambda row: (str(row.address), row.object))  # by resource and VM name
     certain_racks: set[_PoolRack] = set()
     for pool in plan.placement_tables:
         certain_racks |= {(str(pool.address), pool.pool, rack) for rack in pool.certain_racks}
@@ -147,7 +147,7 @@ def _measure_common_prefix(names: Sequence[str]) -> int:
             break
         length += 1
     # Only whole words are removed: cluster-a10 and cluster-a11 give a10 and a11.
-    return max(names[0].rfind(mark, 0, length) + 1 for mark in "-_. /")
+    return max(names[0].rfind(mark, 0, length) + 1 for mark in "-_. /")  # 0: no whole word
 
 
 _VmKey: TypeAlias = tuple[str, str]  # address, name
@@ -156,7 +156,7 @@ _RowsByVm: TypeAlias = Mapping[_VmKey, list[PlacementChange]]
 
 
 def _restore_current_site(site: SiteVms) -> SiteVms:
-    """Return a site as it was before the plan, without any change."""
+    """Return a site as it was before the plan: without new racks, machines and pools, and with nothing removed."""
     machines = tuple(replace(machine, exists_after=True) for machine in site.machines if machine.exists_before)
     racks = {machine.facts.rack for machine in machines}
     names = {machine.facts.name for machine in machines}
@@ -174,19 +174,20 @@ def build_site_map(
     site_id: str, name: str, racks: Iterable[SiteRack], machines: Iterable[SiteMachine], vms: Sequence[MapVm]
 ) -> SiteMap:
     """Build the map of one site: racks in natural order, including racks named by machines only."""
+    # Positions in `vms` by machine name.
     before = _index_vms_by_machine(vm.before for vm in vms)
     after = _index_vms_by_machine(vm.after for vm in vms)
     racks_by_name = {rack.name: rack for rack in racks}
     machines_by_rack: dict[str, list[MapMachine]] = {rack: [] for rack in racks_by_name}
     for machine in machines:
-        sides = tuple(before.get(machine.facts.name, ())), tuple(after.get(machine.facts.name, ()))
         machine_mark = ChangeMark.KEPT
         if not machine.exists_after:
             machine_mark = ChangeMark.REMOVED
         elif not machine.exists_before:
             machine_mark = ChangeMark.PLACED
-        map_machine = MapMachine(machine.facts, machine_mark, *sides)
-        machines_by_rack.setdefault(machine.facts.rack, []).append(map_machine)
+        facts = machine.facts
+        vms_on_sides = tuple(before.get(facts.name, ())), tuple(after.get(facts.name, ()))
+        machines_by_rack.setdefault(facts.rack, []).append(MapMachine(facts, machine_mark, *vms_on_sides))
     map_racks = tuple(
         _build_rack(racks_by_name.get(rack, SiteRack(rack, "")), machines_by_rack[rack])  # "": unknown zone
         for rack in sorted(machines_by_rack, key=compute_natural_sort_key)
@@ -195,7 +196,7 @@ def build_site_map(
 
 
 def _index_vms_by_machine(placements: Iterable[Placement | None]) -> dict[str, list[int]]:
-    """Return the numbers of the VMs on each machine."""
+    """Return the positions of VMs in their list, by machine; None: a VM without a place on this side."""
     numbers: dict[str, list[int]] = {}
     for number, placement in enumerate(placements):
         if placement is not None:
@@ -246,7 +247,7 @@ def _compute_location_certainty(vm: MapVm, certain_racks: AbstractSet[_PoolRack]
     if vm.row is None or vm.row.certainty is None or vm.after is None or vm.mark is ChangeMark.KEPT:
         return CertaintyLevel.UNKNOWN
     if (vm.address, vm.pool, vm.after.rack) in certain_racks:
-        return CertaintyLevel.COUNT
+        return CertaintyLevel.COUNT  # the rack has the same number of VMs of the pool in every sample
     return CertaintyLevel.LIKELY if vm.row.certainty.rack_count >= _LIKELY_SHARE else CertaintyLevel.UNLIKELY
 
 

@@ -93,7 +93,7 @@ def render_maps(maps: Sequence[SiteMap], verdict: str = "", *, empty_text: str =
 def _render_machines(maps: Sequence[SiteMap], verdict: str, empty_text: str) -> str:
     """Render the document with every machine; without sites it has a text."""
     drawings: list[Markup] = []
-    width, top = 480, MARGIN
+    width, top = 480, MARGIN  # at least 480 wide
     for site in maps:
         drawing = _SiteDrawing(site)
         drawings.append(build_svg_element("g", drawing.render_markup(top)))
@@ -177,7 +177,7 @@ _CURRENT: Final = (_SiteMapView("Current placement", is_after=True),)
 def _select_map_sides(site: SiteMap, *, has_both: bool) -> Sequence[_SiteMapView]:
     """Return both sides (before, after) if `has_both`, VMs existed before and something changes; else one side."""
     if site.is_current_only:
-        return _CURRENT
+        return _CURRENT  # no plan, or a failed one
     had_vms = any(vm.before is not None and vm.address for vm in site.vms)  # unmanaged VMs have no address
     has_changes = any(vm.mark is not ChangeMark.KEPT for vm in site.vms)
     return _BEFORE_AND_AFTER if has_both and had_vms and has_changes else _AFTER
@@ -192,19 +192,19 @@ class _SiteDrawing:
     """Drawing of one site, with its `width` and `height`."""
 
     def __init__(self, site: SiteMap) -> None:
-        """Compute the layout of the site: racks in lines, once per side, below the legends."""
+        """Compute the layout of the site: racks in lines, once per side (before and after), below the legends."""
         self._map = site
         self._scale = _CONDENSED_SCALE if site.machine_count > LARGE else _FULL_SCALE
         self._sides = _select_map_sides(site, has_both=self._scale.has_texts)
         self._styles = build_cluster_styles(site.clusters)
-        self._unmarked = _select_unmarked(site)
+        self._unmarked = _select_unmarked(site)  # the mark of most VMs, not drawn
         machines = chain.from_iterable(rack.machines for rack in site.racks)
         max_cells = max((machine.facts.cells for machine in machines), default=0) or _DEFAULT_CELLS
         self._rack_width = self._scale.label + max_cells * (self._scale.cell + _CELL_GAP) + _RACK_GAP
         racks_per_line = self._scale.racks_per_line
         line_starts = range(0, len(site.racks), racks_per_line)
         self._lines = [site.racks[first : first + racks_per_line] for first in line_starts]
-        racks_across = min(racks_per_line, max(len(site.racks), 1))
+        racks_across = min(racks_per_line, max(len(site.racks), 1))  # of the first, longest line
         self.width = max(racks_across * self._rack_width, _MIN_SITE_WIDTH)
         entries = list(self._styles.values())
         changed_clusters = {vm.cluster for vm in site.vms if vm.mark is not ChangeMark.KEPT}
@@ -259,13 +259,13 @@ class _SiteDrawing:
         facts, scale = machine.facts, self._scale
         vms = [self._map.vms[number] for number in side.list_vms(machine)]
         parts = [build_svg_element("title", self._format_tooltip(machine, vms))]
-        if scale.has_texts:
+        if scale.has_texts:  # not in the condensed form of large sites
             parts.append(render_text(scale.label - 5, scale.row - 5, f"{facts.slot:02d}", "slot"))
         for cell in range(facts.cells):
             left = scale.label + cell * (scale.cell + _CELL_GAP)
             css_class = "cell refused" if facts.unschedulable_reason else "cell"  # hatched
             parts.append(build_svg_element("rect", class_=css_class, x=left, width=scale.cell, height=scale.row))
-        fill_levels = [0.0] * facts.cells
+        fill_levels = [0.0] * facts.cells  # by cell, the width of the boxes drawn so far
         for vm in vms:
             location = side.get_location(vm)
             assert location is not None, "listed on this side"
@@ -287,7 +287,7 @@ class _SiteDrawing:
     def _render_vm(
         self, vm: MapVm, location: Placement, machine: MapMachine, fill_levels: list[float], mark: ChangeMark
     ) -> Markup:
-        """Render a box per cell to the right of earlier ones (`fill_levels`), or one box for unknown cells."""
+        """Render a box per NUMA cell to the right of earlier ones, or one for unknown cells; update `fill_levels`."""
         scale = self._scale
         cell_memory = machine.facts.memory_gib_per_cell or 1
         share = min(max(vm.sku.memory_in_cell / cell_memory, 0.06), 1.0)  # small VMs stay visible

@@ -91,19 +91,21 @@ def _build_line_comment(diagnostic: Diagnostic, diff: DiffLines) -> list[dict[st
 def _build_suggestions(
     diagnostic: Diagnostic, configuration: Configuration | None, files: Mapping[str, SourceFile], diff: DiffLines
 ) -> list[dict[str, Any]]:
-    """Build suggestions for the first remedy with all of its edits in lines of the diff. A button commits them."""
+    """Build suggestions (review comments with a commit button) for the first remedy of a finding with all of its edits
+    in lines of the diff; [] if there is none.
+    """
     if configuration is None:
-        return []
+        return []  # the places to edit are unknown
     for remedy in diagnostic.extra.get("fit", {}).get("suggested_fixes", ()):
         edits = [
             build_literal_edit(configuration, parse_address(edit["address"]), edit["path"], edit["value"])
             for edit in remedy["edits"]
         ]
-        possible = [edit for edit in edits if edit is not None]
-        if not possible or len(possible) < len(edits):  # an argument has no literal of its own to edit
+        possible = [edit for edit in edits if edit is not None]  # None: an expression, or a shared argument
+        if not possible or len(possible) < len(edits):
             continue
         comments = [_build_suggestion(diagnostic, remedy["text"], edit, files, diff) for edit in possible]
-        if all(comments):
+        if all(comments):  # a part of a remedy does not help
             return [comment for comment in comments if comment is not None]
     return []
 

@@ -113,7 +113,7 @@ def _explain_skipped_rule(rule: str, plan: Plan) -> str:
 
 
 def _build_lint_case(rule: str, findings: Iterable[Finding], skip_reason: str) -> JunitCase:
-    """Build the case of a lint rule. It always passes, with its findings as a note."""
+    """Build the case of a lint rule: it passes, with any findings as a note, or is skipped if lint did not run."""
     rule_findings = [finding for finding in findings if finding.id == rule]
     if rule_findings:
         lines = [f"{format_count(len(rule_findings), 'finding')}:", *map(_format_line, rule_findings)]
@@ -140,4 +140,5 @@ def _build_separation_case(verdict: SeparationVerdict) -> JunitCase:
         return JunitCase("separation", name)
     violations = "\n".join(map(format_violation, verdict.violations))
     outcome = "failure" if verdict.enforcement == "deny" else "skipped"
-    return JunitCase("separation", name, outcome, f"holds {verdict.satisfied} ({verdict.enforcement})", violations)
+    message = f"holds {verdict.satisfied} ({verdict.enforcement})"  # always (above), sometimes or never
+    return JunitCase("separation", name, outcome, message=message, detail=violations)

@@ -76,7 +76,7 @@ _MARGIN: Final = "\N{BOX DRAWINGS LIGHT VERTICAL} "  # as in the boxes of the te
 def disable_bot_commands(markdown: str) -> str:
     """Disable lines that look like commands to a code host or bot, by an empty element or, in code, a margin."""
     lines: list[str] = []
-    fence = ""
+    fence = ""  # the backticks before the current code block, "" outside of one
     for line in markdown.split("\n"):
         run = _FENCE.match(line)
         if run is not None and not fence:
@@ -125,7 +125,7 @@ def _move_sign_to_first_column(line: str) -> str:
     match = SIGN_PATTERN.match(line)
     if match is None:
         return line
-    indent, sign, after = match.groups()
+    indent, sign, after = match.groups()  # `after`: the second part of a replacement sign, or a space
     is_replacement = "/" in after
     # GitHub colours a line that starts with "!" as changed.
     if sign == "~" or is_replacement:

@@ -74,14 +74,15 @@ def render_markdown(
     block = format_code_block("\n".join(map(_truncate_line, lines)), "text")
     kind = "CAUTION" if report.verdict else f"{report.impact}".upper()  # the verdict is the reason of a rejection
     head = (render_title(report), *report.facts, f"> [!{kind}]", *(f"> {line}" for line in block.split("\n")))
-    parts = [ReportPart("The verdict", 100, head, is_atomic=True)]
+    parts = [ReportPart("The verdict", importance=100, lines=head, is_atomic=True)]
     # As in the terminal, changes planned before an error would hide it.
     for entry in _FAILED_COMMENT if plan.is_failed else _COMMENT:
         section = entry.build(view)
         if section.has_content:
             parts += build_parts(section, entry.importance, origin, has_title=entry.has_title)
-        if entry.build is plan_sections.build_entry_section:
-            parts.append(ReportPart("Existing issues", 50, render_existing_findings(view.entries.existing)))
+        if entry.build is plan_sections.build_entry_section:  # after the findings caused by the plan
+            existing_lines = render_existing_findings(view.entries.existing)
+            parts.append(ReportPart("Existing issues", importance=50, lines=existing_lines))
         if entry.build is plan_sections.build_change_section:
             # The last line has commit, inventory and evaluation.
             inventory = enclose("inventory ", escape_plain_text(describe_inventory(plan)))
@@ -89,7 +90,8 @@ def render_markdown(
                 inventory = f"**{inventory}**"
             evaluation = escape_plain_text(describe_plan_evaluation(plan))
             line = join_texts((format_commit(origin), inventory, evaluation), " · ")
-            parts.append(ReportPart("The last line", 99, (line,) if line else (), is_atomic=True))
+            last_lines = (line,) if line else ()
+            parts.append(ReportPart("The last line", importance=99, lines=last_lines, is_atomic=True))
     return join_parts_within_limit(parts, max_bytes)
 
 
@@ -113,7 +115,7 @@ def _build_picture(view: PlanReportData) -> Section:
 
 def _build_finding_boxes(view: PlanReportData) -> Section:
     """Build the folded findings with source lines as in the terminal, pre-existing ones last."""
-    texts: dict[bool, list[str]] = {False: [], True: []}
+    texts: dict[bool, list[str]] = {False: [], True: []}  # by `is_preexisting`
     for finding in view.findings[:_MAX_BOXES]:
         box = render_diagnostic(finding.diagnostic, view.sources, width=76).rstrip()
         texts[finding.is_preexisting].append(box)
@@ -209,7 +211,8 @@ def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: boo
     if len(new) > _MAX_NEW_RACKS:
         new = [rack for rack in new if rack.site == new[0].site]
     # If not all racks fit, keep those with the most removed VMs, sorted by name.
-    visible_racks = [*sorted(existing[:_MAX_RACKS], key=_get_sort_key), *new[:_MAX_NEW_RACKS]]
+    kept = sorted(existing[:_MAX_RACKS], key=lambda rack: (rack.site, compute_natural_sort_key(rack.name)))
+    visible_racks = [*kept, *new[:_MAX_NEW_RACKS]]
     lines: list[str] = []
     for rack in visible_racks:
         lines += _render_rack(rack, f"{rack.site}/{rack.name}" if has_several_sites else rack.name)
@@ -219,10 +222,6 @@ def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: boo
     lines.append("digit: VMs on that machine")
     lines += [f"{sign}: {meaning}" for sign, meaning in _SIGN_MEANINGS if sign in figures]
     return lines
-
-
-def _get_sort_key(rack: RackVmCounts) -> tuple[object, ...]:
-    return rack.site, compute_natural_sort_key(rack.name)
 
 
 def _list_vm_counts(racks: Iterable[RackVmCounts]) -> Iterable[str]:

@@ -59,7 +59,7 @@ def render_report_markdown(report: Report) -> str:
     if report.alert_level is not None:
         verdict = f"> [!{report.alert_level.value.upper()}]\n> **{escape_prose(report.verdict)}**"
     else:
-        mark = "\u274c" if report.is_finding else "\u2705"
+        mark = "\u274c" if report.is_finding else "\u2705"  # a cross or a check mark
         verdict = f"{mark} **{escape_prose(report.verdict)}**"
     blocks = [f"### {escape_prose(report.title)}", verdict]
     if report.facts:
@@ -70,7 +70,7 @@ def render_report_markdown(report: Report) -> str:
 
 def _render_section(section: Section) -> Iterable[str]:
     """Render the text blocks of one section of an answer."""
-    title = f"\u274c {escape_prose(section.title)}" if section.is_finding else escape_prose(section.title)
+    title = f"\u274c {escape_prose(section.title)}" if section.is_finding else escape_prose(section.title)  # cross
     yield f"<details><summary>{title}</summary>" if section.is_folded else f"#### {title}"
     if section.lines:
         # A list separates lines; a single line is a paragraph.
@@ -157,7 +157,7 @@ def _build_code_part(section: Section, importance: int) -> ReportPart:
 
 
 def _render_section_lines(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[str]:
-    """Yield the lines of a section; without `has_all` only the first rows of tables and lists."""
+    """Yield the lines of a section in blocks; without `has_all` only the first rows of tables and lists."""
     blocks = [_render_notes(section)]
     tables = [table.compact or table for table in section.all_tables]  # few columns, for a phone
     for table, full_table in zip(tables, section.all_tables, strict=True):
@@ -248,7 +248,7 @@ def _render_entry_text(entry: FindingEntry) -> str:
 
 
 def render_existing_findings(entries: Sequence[FindingEntry]) -> tuple[str, ...]:
-    """Render pre-existing findings in one line."""
+    """Render pre-existing findings in one line; () without any."""
     if not entries:
         return ()
     listed_entries, remaining_entries = limit_findings_per_id(entries)

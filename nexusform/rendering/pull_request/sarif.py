@@ -58,8 +58,8 @@ def _build_rule_descriptor(diagnostic: Diagnostic) -> dict[str, Any]:
     """Build a rule for the driver of a run."""
     # The summary of a lint rule starts with its id. Figures belong to a result, not to the rule.
     text = get_summary(diagnostic.id).removeprefix(f"{diagnostic.id}: ")
-    page = f"{PROJECT_URL}/blob/main/docs/reference/{_format_rule_url(diagnostic.id)}"
-    help_uri = {"helpUri": page} if PROJECT_URL else {}
+    page = "lint.md" if diagnostic.id in _RULE_HELP else "diagnostics.md"  # has a section for the rule
+    help_uri = {"helpUri": f"{PROJECT_URL}/blob/main/docs/reference/{page}#{diagnostic.id}"} if PROJECT_URL else {}
     return {
         "id": diagnostic.id,
         "shortDescription": {"text": escape_control_characters(text)},
@@ -67,11 +67,6 @@ def _build_rule_descriptor(diagnostic: Diagnostic) -> dict[str, Any]:
         **help_uri,
         "defaultConfiguration": {"level": _SARIF_LEVELS[get_diagnostic_level(diagnostic)]},
     }
-
-
-def _format_rule_url(rule: str) -> str:
-    """Return the documentation page and section of a rule."""
-    return f"{'lint' if rule in _RULE_HELP else 'diagnostics'}.md#{rule}"
 
 
 def _build_help(rule: str, summary: str) -> dict[str, str]:

@@ -124,6 +124,7 @@ def _add_pod_effect(replicas: _Replicas, pod: PlacementChange, removal_times: Ma
     elif effect is Effect.PLACED:
         replicas.new += 1
     elif effect in DISRUPTIVE_EFFECTS:
+        # A node outside of rolling upgrades is removed at once.
         replicas.removal_times.add(removal_times.get(get_source_node(pod), _IMMEDIATE))
         replicas.effects[effect] += 1
 
@@ -170,7 +171,7 @@ def _describe_replica_effects(effects: Mapping[Effect, int]) -> str:
 
 
 def describe_weakened_rules(plan: Plan) -> Iterator[str]:
-    """Yield separation rules that are removed or only warn from now on."""
+    """Yield sentences about separation rules with less effect: deleted ones, and those only warning from now on."""
     for change in plan.changes:
         if change.address.type != _RULE:
             continue

@@ -87,13 +87,15 @@ def _build_rows(figures: Iterable[_CapacityTableRow], prefix: str = "") -> list[
 def _build_site_figures(
     rows_by_site: Mapping[str, Sequence[SiteSkuCapacity]], other_capacity: Sequence[SiteResourceCapacity]
 ) -> dict[str, tuple[_CapacityTableRow, ...]]:
-    """Build the figures of every site, in plan order. The first row of a site is its largest SKU."""
+    """Build the table rows of every site, in plan order: VM capacity, then other resources if any site has data about
+    them. The first row of a site is its largest SKU.
+    """
     skus = {rows[0].sku for rows in rows_by_site.values()}
     free_label = f"spare capacity for {skus.pop() if len(skus) == 1 else 'the largest SKU'}"
     figures = {site: tuple(_list_figures(rows, free_label)) for site, rows in rows_by_site.items()}
     resources_by_site = group_by(other_capacity, lambda row: row.site_id)
     if resources_by_site.keys().isdisjoint(rows_by_site):
-        return figures  # without rows of `-` on every site
+        return figures  # further rows would be `-` on every site
     for site in figures:
         figures[site] += tuple(_list_site_resource_figures(resources_by_site.get(site, [])))
     return figures

@@ -87,7 +87,7 @@ def build_drift_stanzas(plan: Plan, registries: PluginRegistries) -> tuple[Chang
         condensed = (
             _build_condensed_texts(drift.before, None, NO_PLACEMENTS, placements_follow=False) if is_deleted else {}
         )
-        marks = PathMarks.create(drift.sensitive, drift.sensitive)
+        marks = PathMarks.create(drift.sensitive, drift.sensitive)  # equal on both sides
         body = Comparison().compare_objects(drift.before, drift.after, find_schema(drift.address), marks, condensed)
         stanza = ChangeStanza(
             address=str(drift.address),
@@ -109,7 +109,7 @@ def format_block_header(address: Address) -> str:
 
 def compare_output(output: OutputChange) -> DifferenceNode:
     """Return the change of an output as a tree."""
-    sensitive_paths: tuple[Path, ...] = ((),) if output.sensitive else ()
+    sensitive_paths: tuple[Path, ...] = ((),) if output.sensitive else ()  # the empty path: the whole value
     marks = PathMarks.create(sensitive_paths, sensitive_paths)
     before = ABSENT if output.action is Action.CREATE else output.before
     after = ABSENT if output.action is Action.DELETE else output.after

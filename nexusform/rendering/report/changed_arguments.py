@@ -30,7 +30,7 @@ _NO_TEXTS: Final[Mapping[str, tuple[str, ...]]] = {}
 
 
 def describe_changes(change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]) -> tuple[str, ...]:
-    """Return clauses about the changed arguments; if none changed, `placement_clauses`, or the kind of change."""
+    """Return clauses about changed arguments, else `placement_clauses`, else the kind of change; () for no change."""
     marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)
     tree = Comparison().compare_objects(change.before, change.after, schema, marks)
     tree = sort_by_source_order(tree, change.configured_paths)
@@ -39,7 +39,7 @@ def describe_changes(change: Change, schema: BlockSchema | None, placement_claus
     clauses = tuple(_build_clauses(tree, schema, texts, machines)) or placement_clauses
     if clauses:
         return clauses
-    progress = get_mapping(change.private, UNFINISHED_KEY)
+    progress = get_mapping(change.private, UNFINISHED_KEY)  # of a change failed or still in progress
     if progress.get("in_progress"):
         return ("continues an earlier apply",)
     # `-details` lists changed computed values.
@@ -53,7 +53,7 @@ def describe_drift(drift: Drift, schema: BlockSchema | None) -> tuple[str, ...]:
 
 
 def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str, tuple[str, ...]]:
-    """Return clauses about the changes inside manifest texts, by attribute."""
+    """Return clauses about the changed fields of manifests (YAML or JSON texts), by attribute."""
     kinds = (NodeKind.TEXT, NodeKind.JSON)
     names = [child.name for child in tree.children if child.kind in kinds and child.symbol == CHANGED]
     if not names:
@@ -63,7 +63,7 @@ def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str
     clauses = {}
     for name in names:
         fields = compare_manifests(get_value_at_path(change.before, name), get_value_at_path(change.after, name))
-        attribute = "" if any(field.title for field in fields) else f"{name} "  # a title names the object
+        attribute = "" if any(field.title for field in fields) else f"{name} "  # a title such as `Deployment web`
         clauses[name] = tuple(f"{attribute}{clause}" for clause in describe_manifest_changes(fields))
     return clauses
 
@@ -132,14 +132,15 @@ def _format_machine_subject(names: Sequence[str], symbol: str, machine_count: in
 
 
 def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[str, ...]:
-    """Return the clauses after the name of a block: of a created or deleted one its values other than defaults, unless
-    they are too long; else its changed arguments. Each has a leading space.
+    """Return the clauses after the name of a block: of a created or deleted one its values other than defaults, or ""
+    if there are none or they are too long; else its changed arguments. Each clause has a leading space.
     """
     if block.symbol in (CREATED, DELETED):
         texts = []
         for child in block.children:
             attribute = schema.attributes.get(child.name) if schema else None
             value = child.old if child.symbol == DELETED else child.new
+            # Compound values, without a short form, are left out.
             if child.kind is NodeKind.LEAF and (attribute is None or value != attribute.default):
                 texts.append(f"{child.name} = {format_scalar(value)}")
         text = ", ".join(texts)

@@ -31,7 +31,7 @@ def describe_changed_paths(name: str, old: Any, new: Any, marks: Any) -> list[st
             old_part = _ABSENT if level.t1 is notpresent else level.t1
             new_part = _ABSENT if level.t2 is notpresent else level.t2
             parts.append(((name, *level.path(output_format="list")), old_part, new_part))
-    parts.sort(key=_get_order)
+    parts.sort(key=_get_order)  # by path
     return [_describe_part(path, before, after, is_hidden=_is_marked(path, marks)) for path, before, after in parts]
 
 

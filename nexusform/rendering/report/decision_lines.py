@@ -115,13 +115,13 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     if figures.stopped:
         stopped = format_count(figures.stopped, "VM")
         further_clauses.append(f"{stopped} to stop for machine actions, at most {figures.max_stopped:,} at a time")
-    if not clauses:
+    if not clauses:  # no running object is affected: the clause about stopped VMs, if any, comes first
         clauses, further_clauses = further_clauses or ["no running workload affected"], []
     elif figures.max_down:
         clusters = {(row.site_id, row.cluster) for row in plan.placements if row.kind == VM}
         scope = " per cluster" if len(clusters) > 1 else ""
         clauses.append(f"at most {figures.max_down:,} down at a time{scope}")
-    elif plan.upgrades:
+    elif plan.upgrades:  # each pool creates new VMs before it drains old ones
         clauses.append("capacity never drops")
     if figures.minutes is not None:
         minutes = figures.minutes.max
@@ -130,8 +130,8 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
         clauses.append(f"drains up to {duration}")
     further_clauses += format_effect_clauses(counts, [Effect.WAITING])
     if plan.to_destroy:
-        count, deleted = plan.to_destroy, plan.count(Action.DELETE)
-        verbs = {0: "replace", count: "destroy"}  # by deleted objects: none or all, else some
+        count, deleted = plan.to_destroy, plan.count(Action.DELETE)  # `to_destroy` includes replaced objects
+        verbs = {0: "replace", count: "destroy"}  # by number of deleted objects: none, all; the default is for some
         further_clauses.append(f"{format_count(count, 'object')} to {verbs.get(deleted, 'destroy or replace')}")
     return "; ".join([", ".join(clauses), *further_clauses])
 
@@ -205,7 +205,7 @@ def _describe_spare_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[s
     groups = list(group_by(changed_rows, _format_capacity_figures).items())
     for text, equal_rows in groups[:_MAX_SITES]:
         names = format_names(row.site for row in equal_rows)
-        # The figures are those of each site.
+        # The figures are not a sum over the sites.
         yield f"{names} {text}" if len(equal_rows) == 1 else f"{names}: each {text}"
     hidden_count = sum(len(equal_rows) for _, equal_rows in groups[_MAX_SITES:])
     if hidden_count:
@@ -266,7 +266,7 @@ def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> Iterator[str]:
 
 
 def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
-    """Yield `rack counts exact for 168 of 215 VMs; Azure picks the machines`, then the certainty of pods."""
+    """Yield `rack counts exact for 168 of 215 VMs; Azure picks the machines`, missing data, the certainty of pods."""
     yield from _describe_vm_confidence(plan, figures)
     if plan.missing_data:
         yield f"no data on {', '.join(plan.missing_data)}"
@@ -330,7 +330,7 @@ def _build_previous_plan_line(since: PreviousPlanDifferences | None) -> list[Dec
     """Return the line `Since 0123abc: 2 fewer moves; cluster-d no longer affected`; none without an earlier plan."""
     if since is None:
         return []
-    clauses = []
+    clauses = []  # the numbers are later minus earlier
     for difference, noun in ((since.moved, "move"), (since.removed, "removal")):
         if difference:
             clauses.append(f"{_format_difference(difference)} {select_word_form(abs(difference), noun)}")

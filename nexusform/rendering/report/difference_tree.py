@@ -97,8 +97,8 @@ class Comparison(Struct, frozen=True):
         condensed_texts: Mapping[str, str] = _NO_TEXTS,
     ) -> DifferenceNode:
         """Compute the difference tree of a whole object: attributes and nested blocks by name. `condensed_texts`
-        maps changed attributes to replacement texts. Without a schema every property is an attribute. None on a
-        side means that the object does not exist there.
+        maps changed attributes to replacement texts. Without a schema every property is an attribute. The object
+        does not exist on a side with None.
         """
         old, new, schema = before or {}, after or {}, schema or _NO_SCHEMA
         names = {**old, **new}.keys()
@@ -111,7 +111,8 @@ class Comparison(Struct, frozen=True):
                 )
             return self.compare_values(name, old, new, value_type, marks)
 
-        other_names = {*schema.blocks, *_list_unchanged_orders(schema, old, new)}  # blocks follow below
+        # Not attributes: blocks follow below, and the order of labelled blocks is shown only if it changes.
+        other_names = {*schema.blocks, *_list_unchanged_orders(schema, old, new)}
         types = {name: attribute.type for name, attribute in schema.attributes.items()}
         body = self._compare_parts(NodeKind.BLOCK, names - other_names, old, new, types, marks, compare_attribute)
         blocks: list[DifferenceNode] = []
@@ -187,11 +188,12 @@ class Comparison(Struct, frozen=True):
     # --- values ---
 
     def _build_node(self, old: Any, new: Any, value_type: Type, marks: PathMarks) -> DifferenceNode:
-        """Build the node of a value without its name, by the kind of both sides."""
+        """Build the node of a value without its name, by the kind of both sides (old and new; ABSENT: no value)."""
         symbol = _compute_symbol(old, new, value_type)
         if marks.old is True or marks.new is True:  # sensitive as a whole
-            mark_symbol = SAME if marks.old is marks.new else CHANGED
+            mark_symbol = SAME if marks.old is marks.new else CHANGED  # of equal values only the sensitivity can change
             return DifferenceNode(NodeKind.SENSITIVE, symbol or mark_symbol, note=_compute_mark_note(old, new, marks))
+        # With one class, the values are compared in parts. An absent side counts as empty.
         value_classes = {side.__class__ for side in (old, new) if side is not ABSENT}
         if value_classes == {dict}:
             node = self._compare_mappings(_replace_absent(old, {}), _replace_absent(new, {}), value_type, marks)
@@ -258,7 +260,7 @@ class Comparison(Struct, frozen=True):
             return self._compare_sets(symbol, old, new, sequence_type.element)
         children: list[DifferenceNode] = []
         for i, j in pair_elements(old, new):
-            # In a tuple the type depends on the position: the new one, or the old one of a removed element.
+            # In a tuple the type depends on the position: the new one, or the old one (i) of a removed element.
             element_type = get_element_type(sequence_type, (i or 0) if j is None else j)
             sides = (_get_element(old, i), _get_element(new, j))
             children.append(self._build_node(*sides, element_type, marks.select_part(i, j)))
@@ -310,7 +312,7 @@ def _create_leaf(symbol: str, old: Any, new: Any) -> DifferenceNode:
 
 
 def _compute_symbol(old: Any, new: Any, value_type: Type) -> str:
-    """Return the symbol of a value: created, deleted, changed or unchanged."""
+    """Return the symbol of a value by its sides: created, deleted, changed, or unchanged (SAME is "")."""
     if old is ABSENT:
         return CREATED
     if new is ABSENT:
@@ -362,7 +364,7 @@ def measure_name_width(name: str, *, quote: bool = False) -> int:
 
 
 def _parse_json(text: Any) -> Any:
-    """Return the structure of a text of JSON, ABSENT for an absent text, or None for another text."""
+    """Return the structure of a JSON object or list, ABSENT for an absent text, None for other and too deep texts."""
     if text is ABSENT:
         return ABSENT
     # The first character excludes most texts without stripping them.
@@ -405,7 +407,7 @@ def _list_labels(name: str, old: _Mapping, new: _Mapping) -> list[str]:
         order = side.get(get_order_attribute(name))
         if order.__class__ is list:
             labels |= dict.fromkeys(label for label in order if label in blocks)
-        labels |= dict.fromkeys(sorted(blocks))
+        labels |= dict.fromkeys(sorted(blocks))  # adds those without a recorded position
     return list(labels)
 
 
@@ -416,7 +418,7 @@ def _select_with_context(children: Sequence[DifferenceNode]) -> tuple[tuple[Diff
     visible_children: list[DifferenceNode] = []
     hidden_count = 0
     for position, child in enumerate(children):
-        if not any(neighbour.symbol for neighbour in children[max(position - 1, 0) : position + 2]):
+        if not any(neighbour.symbol for neighbour in children[max(position - 1, 0) : position + 2]):  # all SAME
             hidden_count += 1
             continue
         if hidden_count:
@@ -434,16 +436,18 @@ def pair_elements(before: Sequence[Any], after: Sequence[Any]) -> list[_Pair]:
     """Return pairs of positions (before, after) in display order; None for an element of one side only. Between
     equal elements, objects (dicts) pair in order as one changed object; other elements are removed and added.
     """
-    if not before or not after:
+    if not before or not after:  # no element has a partner
         return [(i, None) for i in range(len(before))] + [(None, j) for j in range(len(after))]
     from difflib import SequenceMatcher
 
-    # difflib hashes its elements; dicts are unhashable, so numbers replace them. Removed elements come first.
+    # difflib hashes its elements; dicts are unhashable, so a number for each different element replaces them. Of equal
+    # matches it prefers those early in its first sequence, here the new one.
     numbers: dict[str, int] = {}
     old, new = ([numbers.setdefault(repr(element), len(numbers)) for element in side] for side in (before, after))
     pairs: list[_Pair] = []
     for tag, new_start, new_stop, old_start, old_stop in SequenceMatcher(None, new, old, autojunk=False).get_opcodes():
-        j = new_start
+        # Show the old elements of a range first, with their partners, then its new elements without one.
+        j = new_start  # the next new element without a partner
         for i in range(old_start, old_stop):
             is_pair = j < new_stop and before[i].__class__ is dict and after[j].__class__ is dict
             if tag == "equal" or is_pair:

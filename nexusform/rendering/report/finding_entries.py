@@ -134,7 +134,7 @@ def _group_warnings(warnings: Iterable[Diagnostic]) -> tuple[FindingEntry, ...]:
 
 def _split_warning_subject(warning: Diagnostic) -> tuple[str, str]:
     """Return the subject ("" for none) and the one-line text of a warning, from `brief` or its first paragraph."""
-    if warning.brief:
+    if warning.brief:  # `SUBJECT: TEXT`, or a text about the address
         subject, colon, text = warning.brief.partition(": ")
         return (subject, text) if colon else (warning.address, warning.brief)
     paragraph = _LIST_START.split(warning.detail)[0].replace("\n", " ").strip()

@@ -61,11 +61,12 @@ def build_name_runs(names: Iterable[str]) -> list[NameRange]:
     """Group names into runs without gaps, in the order of the first name per prefix. Every name is in one
     run. Numbers of a run are padded to one width (`08`, `09`, `10`) or not at all (`8`, `9`, `10`).
     """
-    split_names = list(map(_split_number, dict.fromkeys(names)))
+    split_names = list(map(_split_number, dict.fromkeys(names)))  # (prefix, digits at the end)
     # A number is padded if it starts with 0 and is not 0. Width 0 below: not padded, -1: a name without a number.
     padded_widths = {(prefix, len(digits)) for prefix, digits in split_names if digits[:1] == "0" != digits}
     groups: dict[tuple[str, int], list[str]] = {}
     for prefix, digits in split_names:
+        # `10` after `08` has its width, so both are in one run.
         width = len(digits) if (prefix, len(digits)) in padded_widths else 0
         groups.setdefault((prefix, width if digits else -1), []).append(digits)
     runs: list[NameRange] = []
@@ -114,7 +115,7 @@ def fold_instances(names: Iterable[str]) -> list[str]:
         block, _, key = name.rpartition("[")
         match = _KEY.fullmatch(key)
         if match:
-            by_block.setdefault(block, []).append(int(match[1]) if match[1] else match[2])
+            by_block.setdefault(block, []).append(int(match[1]) if match[1] else match[2])  # a number or a text
         else:
             by_block.setdefault(name, [])  # a name without a key
     return [f"{block}{_truncate_keys(keys)}" if keys else block for block, keys in by_block.items()]
@@ -152,7 +153,7 @@ def _merge_groups(groups: Sequence[PlacementLineGroup]) -> PlacementLineGroup:
     """Merge groups with equal lines; those of pools list their sites. A single group is unchanged."""
     if len(groups) == 1:
         return groups[0]
-    if KINDS[groups[0].kind].by_resource:
+    if KINDS[groups[0].kind].by_resource:  # bindings, under the address of their placement
         return replace(groups[0], name=format_instances([group.name for group in groups]))
     sites = [group.table.site_id for group in groups if group.table is not None]
     return replace(groups[0], lines=_normalize_lines(groups[0]), sites=tuple(sites))
@@ -173,7 +174,7 @@ def format_keys(keys: Sequence[int | str]) -> str:
 
 def _truncate_keys(keys: Sequence[int | str]) -> str:
     """Format instance keys, limited to one line, with the number of omitted keys."""
-    (first_text, first_count), *runs = _group_keys_into_runs(keys)
+    (first_text, first_count), *runs = _group_keys_into_runs(keys)  # the first run is always visible
     hidden_count = len(keys) - first_count
     visible_texts = [first_text]
     for text, count in runs:
@@ -222,8 +223,8 @@ def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> lis
     """Fold addresses of the same kind that differ in one instance key or in the final number of their name. Addresses
     fold only with an equal element of `kinds`. Every position is in one fold; folds are ordered by first member.
     """
-    with_keys: dict[object, list[int]] = {}
-    without_keys: dict[object, list[int]] = {}
+    with_keys: dict[object, list[int]] = {}  # positions by kind and by address without its folded key
+    without_keys: dict[object, list[int]] = {}  # positions by kind, mode, type and module
     for position, address in enumerate(addresses):
         key_position = _find_folded_key_position(address)
         if key_position is None:
@@ -255,7 +256,7 @@ def _remove_folded_key(address: Address, key_position: int) -> _Shape:
 
 
 def _fold_addresses_by_key(members: Sequence[int], addresses: Sequence[Address]) -> FoldedAddresses:
-    """Fold instances of one block, or of one block in instances of one module."""
+    """Fold instances of one block, or of one block in instances of one module; too many keys become their number."""
     first_address = addresses[members[0]]
     if len(members) == 1:
         return FoldedAddresses(tuple(members), str(first_address))
@@ -264,6 +265,7 @@ def _fold_addresses_by_key(members: Sequence[int], addresses: Sequence[Address])
     keys: list[int | str] = []
     for member in members:
         address = addresses[member]
+        # -1: the address's own key, else the key of the module at this position.
         key = address.key if key_position == -1 else address.module[key_position].key
         assert key is not None, "of one shape"
         keys.append(key)
@@ -341,16 +343,16 @@ class SitePools(Struct, frozen=True):
 def build_site_pools(plan: Plan, tables: Sequence[PlacementTable], maximum: int = MAX_ROWS) -> tuple[SitePools, ...]:
     """Build up to MAX_ROWS pool rows per site; more tables than the maximum fold into shared rows."""
     names = {site.id: site.name for site in plan.sites}
-    by_site = group_by((table for table in tables if table.total_count), lambda table: table.site_id)
+    tables_by_site = group_by((table for table in tables if table.total_count), lambda table: table.site_id)
     is_folded = len(tables) > maximum
     sites = []
-    for site_id, site_tables in by_site.items():
+    for site_id, site_tables in tables_by_site.items():  # one table per pool with VMs
         similar_pools = _group_pools(site_tables) if is_folded else [[table] for table in site_tables]
         rows = [_build_pool_row(pool_tables, plan.samples) for pool_tables in similar_pools]
         visible_rows = rows[:MAX_ROWS]
         hidden_pools = sum(row.pools for row in rows[MAX_ROWS:])
         name, is_decided = names.get(site_id, site_id), is_fully_decided(site_tables)
-        sites.append(SitePools(name, tuple(visible_rows), hidden_pools, is_decided, (name,)))
+        sites.append(SitePools(name, tuple(visible_rows), hidden_pools, is_decided, names=(name,)))
     return _fold_equal_sites(sites)
 
 
@@ -363,8 +365,8 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
     for general_site, members in group_by(sites, _remove_site_names).items():
         if (named_rows := _restore_site_names(general_site.rows, members)) is not None:
             folded_sites.append(_merge_sites(general_site, named_rows, members))
-            continue
-        for same_clusters in group_by(members, _list_general_clusters).values():  # a row has several prefixes
+            continue  # else the clusters of a row have several prefixes: fold only sites with equal clusters
+        for same_clusters in group_by(members, _list_general_clusters).values():
             rows = _restore_site_names(general_site.rows, same_clusters) or general_site.rows
             folded_sites.append(_merge_sites(general_site, rows, same_clusters))
     return tuple(folded_sites)
@@ -505,7 +507,7 @@ def _describe_expected_spread(table: PlacementTable) -> str:
 
 
 def _describe_expected_clusters(tables: Iterable[PlacementTable]) -> str:
-    """Describe the expected spread of several pools that deviate from it."""
+    """Describe the expected spread of the pools with another one; "" without such pools."""
     unexpected = [table for table in tables if _has_unexpected_spread(table)]
     if not unexpected:
         return ""

@@ -59,7 +59,9 @@ _Key: TypeAlias = tuple[str, str, str, str]  # API version, namespace, kind, nam
 
 
 def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]]:
-    """Return the documents of a text by key; none if one is invalid, empty or no mapping, or two have the same key."""
+    """Return the Kubernetes objects of a YAML text by key; {} for an unknown, too long or invalid text, for one with a
+    document other than a nonempty mapping, and for one with two documents of one key.
+    """
     if not isinstance(text, str) or len(text) > _MAX_TEXT_LENGTH:
         return {}
     from nexusform.documents.yaml_documents import parse_yaml
@@ -80,7 +82,7 @@ def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]]:
 def _compare_fields(title: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[FieldChange]:
     """Return the changed fields of one object by path."""
     changes: list[FieldChange] = []
-    is_secret = old.get("kind") == "Secret"
+    is_secret = old.get("kind") == "Secret"  # the values of its data are not shown
     for path, before, after in _find_differences((), old, new):
         format_side = _replace_by_sensitive if is_secret and path[0] in _SECRET_FIELDS else _format_value
         # Format a path from the field of its last list on, else without `spec`: `containers[web].image`, `replicas`.
@@ -137,7 +139,7 @@ def _format_value(value: Any) -> str:
     if isinstance(value, list):
         return f"[{format_count(len(value), 'item')}]"
     text = format_scalar(value)
-    return text if len(text) <= _MAX_VALUE_LENGTH else f'{text[: _MAX_VALUE_LENGTH - 4]}..."'
+    return text if len(text) <= _MAX_VALUE_LENGTH else f'{text[: _MAX_VALUE_LENGTH - 4]}..."'  # closes the quotation
 
 
 _MAX_FIELDS: Final = 3

@@ -51,7 +51,7 @@ class ObjectFold(Struct, frozen=True):
 
 
 def create_schema_lookup(registries: PluginRegistries) -> SchemaLookup:
-    """Return a function that finds the schema of an address."""
+    """Return a function for the schema of an address, None for an unknown type."""
 
     def find_schema(address: Address) -> BlockSchema | None:
         table = registries.data_sources if address.mode == "data" else registries.resource_types
@@ -75,7 +75,7 @@ def build_object_folds(plan: Plan, find_schema: SchemaLookup) -> tuple[ObjectFol
     rows = []
     for change in plan.reported_changes:
         row = _build_row(change, find_schema(change.address), placement_clauses.get(change.address, ()))
-        if str(change.address) in rejected:
+        if str(change.address) in rejected:  # by its provider, for example by a policy of the cluster
             row = replace(row, clauses=("rejected", *row.clauses))
         rows.append(row)
     return fold_rows(rows)
@@ -97,7 +97,8 @@ def select_drift(plan: Plan) -> tuple[Drift, ...]:
 def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
     """Fold rows with similar addresses and the same symbol and clauses; every row is in one fold."""
     unfolded = list(rows)
-    kinds = [(row.symbol, _remove_key(row), row.deposed, bool(row.name)) for row in unfolded]  # equal to be folded
+    # Only rows with equal kinds are folded; of their clauses the instance key at the end may differ.
+    kinds = [(row.symbol, _remove_key(row), row.deposed, bool(row.name)) for row in unfolded]
     folds = []
     for fold in fold_addresses([row.address for row in unfolded], kinds):
         members = tuple(unfolded[position] for position in fold.members)
@@ -122,11 +123,12 @@ def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
     folded: list[ObjectFold] = []
     for members in group_by(folds, _build_fold_shape).values():
         addresses = [replace(member.rows[0].address, key=None) for member in members]
-        # All keys of the blocks are equal, so they follow the text of the blocks.
+        # The instances of all blocks have the same keys, so these follow the folded name of the blocks.
         key_text = members[0].label.removeprefix(str(addresses[0]))
         for block_fold in fold_addresses(addresses, [None] * len(members)):  # all of one kind
             blocks = [members[number] for number in block_fold.members]
-            if len(blocks) == 1 or not key_text.startswith("["):  # the keys are those of a module
+            # Nothing to fold, or the keys are not at the end of the text but those of a module.
+            if len(blocks) == 1 or not key_text.startswith("["):
                 folded += blocks
             else:
                 rows = tuple(chain.from_iterable(block.rows for block in blocks))
@@ -173,7 +175,7 @@ def _format_shared_clauses(row_clauses: tuple[str, ...]) -> tuple[str, ...]:
 
 def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]) -> ObjectRow:
     """Build the row of a change: for a whole object (created, read, deleted) its key facts, else its changes."""
-    if change.after is None or change.action is Action.FORGET:
+    if change.after is None or change.action is Action.FORGET:  # the object leaves the state
         attributes = _select_visible_attributes(change.before, change.sensitive_before)
     else:
         attributes = _select_visible_attributes(change.after, change.sensitive_after)
@@ -313,7 +315,7 @@ def _describe_status(attributes: _Attributes) -> str:
 
 
 def _describe_policy(attributes: _Attributes) -> str:
-    """Return `PickN 2` of a cluster placement."""
+    """Return `PickN 2` of a cluster placement; "" for other objects."""
     kind = get_value_at_path(attributes, "policy", "placement_type")
     if not isinstance(kind, str):
         return ""

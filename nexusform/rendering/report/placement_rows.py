@@ -166,7 +166,7 @@ def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> li
     ]  # these also if 0
     if summary.update:
         clauses.append(f"{summary.update:,} to update")
-    for host, number in summary.losses:
+    for host, number in summary.losses:  # host: a machine, a node or a member cluster
         loss = f"{number:,} {select_word_form(number, f'loses its {host}', f'lose their {host}')}"
         clauses.append(paint(loss, "bold", "red"))
     if summary.forget:
@@ -243,7 +243,7 @@ def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
     pools = set()
     for upgrade in plan.upgrades:
         if not upgrade.is_rolling:
-            continue  # RECREATION_VERBS has AT_ONCE for the other triggers
+            continue  # for the other triggers every text says so (AT_ONCE in RECREATION_VERBS)
         for pool in upgrade.pools:
             if pool.vms > 1 and pool.batches == 1 and not pool.surges:  # a single node is always one batch
                 pools.add((upgrade.site_id, upgrade.cluster, pool.pool))
@@ -257,7 +257,7 @@ def build_placement_groups(
     the location of a single object.
     """
     if detail is ShownPlacements.NONE:
-        return ()
+        return ()  # -placements=none
     rows_by_pool = group_by(
         select_placement_rows(plan, detail),
         lambda row: _build_pool_key(row.site_id, row.address, row.cluster, row.kind, row.pool),
@@ -296,12 +296,15 @@ def _build_pool_group(
     location_formatter: LocationFormatter,
     simultaneous_pools: frozenset[tuple[str, str, str]],
 ) -> PlacementLineGroup:
-    """Build the lines of one pool; rows with equal action, trigger, states, effect and certainty form a run."""
+    """Build the lines of one pool; rows with equal action, trigger, states, effect and certainty form a run.
+    `simultaneous_pools` (site, cluster, name) re-create all nodes at once.
+    """
     kind = rows[0].kind if rows else VM  # without rows there is a table, and only VMs have tables
     recreation_triggers = _find_recreation_triggers(rows, detail) if kind == VM else frozenset()
     runs: dict[tuple[str, str, _States, Effect, str, str], list[PlacementChange]] = {}
     for row in rows:
-        effect = Effect.MOVED if row.trigger in recreation_triggers else compute_effect(row)  # also if in place
+        # A node re-created on the same machine is part of the same line as moved ones.
+        effect = Effect.MOVED if row.trigger in recreation_triggers else compute_effect(row)
         doubt = format_uncertainty_mark(row)
         run_key = (row.action.value, describe_trigger(row), _get_states(row), effect, describe_state(row), doubt)
         runs.setdefault(run_key, []).append(row)
@@ -435,7 +438,7 @@ def get_leaving_verb(line: PlacementLine) -> str:
 
 
 def _build_single_line(row: PlacementChange, location_formatter: LocationFormatter) -> PlacementLine:
-    """Build the line of one row, without an origin if the object neither leaves it nor was found elsewhere."""
+    """Build the line of one row. The origin is "" unless the object leaves it or was observed at another location."""
     origin, target = _format_row_locations(row, location_formatter)
     effect = compute_effect(row)
     if effect is Effect.MOVED and origin == target:  # equal only in short form: another node of the same machine
@@ -452,7 +455,7 @@ def _build_single_line(row: PlacementChange, location_formatter: LocationFormatt
         target=target,
         trigger=describe_trigger(row),
         state=describe_state(row),
-        doubt=describe_other_location(row),
+        doubt=describe_other_location(row),  # "" without a doubt
         machine_share=row.certainty.machine if row.certainty is not None else None,
     )
 

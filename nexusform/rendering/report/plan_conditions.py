@@ -118,17 +118,13 @@ def _describe_missing_nodes(row: Feasibility) -> str:
     return f"{row.cluster} needs {format_list(nodes)} (site capacity: {row.site_capacity})"
 
 
-def _describe_infeasible_cluster(row: Feasibility) -> str:
-    return f"{row.cluster} cannot run it ({_format_truncated_reason(row)})"
-
-
 def _format_truncated_reason(row: Feasibility) -> str:
     return shorten(row.reason.rstrip("."), _MAX_REASON, placeholder=" ...", break_on_hyphens=False)
 
 
 _DESCRIPTIONS: Final[Mapping[FeasibilityResult, Callable[[Feasibility], str]]] = {
     FeasibilityResult.RUNS_AFTER: _describe_missing_nodes,
-    FeasibilityResult.CANNOT_RUN: _describe_infeasible_cluster,
+    FeasibilityResult.CANNOT_RUN: lambda row: f"{row.cluster} cannot run it ({_format_truncated_reason(row)})",
     FeasibilityResult.UNKNOWN: lambda row: f"{row.cluster} is unknown ({_format_truncated_reason(row)})",
 }
 
@@ -159,7 +155,7 @@ def _describe_action(action: PlannedMachineAction) -> str:
     if action.stopped_vms:
         end = "stay down until a start of the machine" if action.leaves_off else "start again there"
         sentences.append(f"{_format_list('VM stops', 'VMs stop', action.stopped_vms)}. Stopped VMs {end}.")
-    if not action.is_disruptive:
+    if not action.is_disruptive:  # a cordon
         sentences.append("No VM stops. The machine takes no new VM.")
     elif not (action.leaving_vms or action.stopped_vms):
         sentences.append("No VM runs there.")
@@ -212,7 +208,7 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
 
 
 def _describe_groups(rows: Sequence[OutOfService]) -> str:
-    """Return `4 Off: BMC unreachable; 1 cordoned by Azure: Degraded: port down`, the largest group first."""
+    """Count machines by reason: `4 Off: BMC unreachable; 1 cordoned by Azure: Degraded: port down`, most first."""
     counts = Counter(_describe_status(row.status) for row in rows)
     ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))  # by count, then by text
     texts = [f"{count:,} {text}" for text, count in ordered[:_MAX_GROUPS]]
@@ -221,7 +217,7 @@ def _describe_groups(rows: Sequence[OutOfService]) -> str:
 
 
 def _describe_status(status: MachineStatus) -> str:
-    """Return the main reason, and the message of the platform."""
+    """Return the main reason for a machine to be out of service, with the message of the platform, if any."""
     if status.power_state.lower() == "off":
         text = "Off"
     elif status.detailed_status.lower() != "provisioned":

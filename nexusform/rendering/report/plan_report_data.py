@@ -94,7 +94,7 @@ class PlanReportData:
         """The changed outputs."""
         changed = [output for output in self.plan.outputs if output.action is not Action.NO_OP]
         if not changed:
-            return ()
+            return ()  # most plans need no import
         from nexusform.rendering.report.change_stanzas import compare_output
 
         return tuple(map(compare_output, changed))

@@ -133,7 +133,7 @@ def _build_resource_count_table(plan: Plan) -> Table:
     """Build the table of added, changed and destroyed objects, with a row per resource type."""
     counts_by_type: dict[str, Counter[str]] = {}
     for change in plan.changes:
-        if change.action in _COUNT_COLUMNS:
+        if change.action in _COUNT_COLUMNS:  # a replacement counts in two columns
             counts_by_type.setdefault(change.address.type, Counter()).update(_COUNT_COLUMNS[change.action])
     rows = []
     for resource_type, counts in sorted(counts_by_type.items()):
@@ -145,7 +145,7 @@ def _build_resource_count_table(plan: Plan) -> Table:
 def _build_trigger_count_table(plan: Plan) -> Table:
     """Build the table of objects by kind, action and trigger, in the order of kinds and actions."""
     actions = tuple(PlacementAction)
-    counts: Counter[tuple[int, int, str, str]] = Counter()
+    counts: Counter[tuple[int, int, str, str]] = Counter()  # order of the kind, of the action, trigger, kind
     for row in plan.placements:
         if row.trigger:
             counts[get_kind_order(row.kind), actions.index(row.action), row.trigger, row.kind] += 1
@@ -187,7 +187,7 @@ def build_upgrade_section(view: PlanReportData) -> Section:
     for upgrade in view.plan.upgrades:
         caption = f"{format_upgrade_heading(upgrade)}: {describe_upgrade_course(upgrade)}"
         rows = tuple(map(_build_upgrade_row, upgrade.pools))
-        tables.append(Table(heads, rows, figures=frozenset({2, 3, 4, 5}), caption=caption))
+        tables.append(Table(heads, rows, figures=frozenset({2, 3, 4, 5}), caption=caption))  # all numbers
     # Rolling upgrades change the version of Kubernetes; otherwise pools are re-created for another reason.
     title = "Upgrades" if all(upgrade.is_rolling for upgrade in view.plan.upgrades) else "Re-created"
     return Section(title, tables=tuple(tables), name="upgrades")
@@ -205,12 +205,12 @@ def _build_upgrade_row(pool: PoolNodeRecreation) -> Row:
 def build_rule_section(view: PlanReportData) -> Section:
     """Build an item per separation rule with its result, then its violations."""
     verdicts = view.plan.separation_verdicts
-    rules = tuple(Item("", str(verdict.address), _describe_separation_rule(verdict)) for verdict in verdicts)
-    groups = [ItemGroup("", rules)]
+    rules = tuple(Item(symbol="", label=str(rule.address), text=_describe_separation_rule(rule)) for rule in verdicts)
+    groups = [ItemGroup("", rules)]  # "": without a heading
     for verdict in verdicts:
         if verdict.violations:
             title = f"{verdict.address}: {format_count(len(verdict.violations), 'violation')}"
-            items = tuple(Item("", "", text) for text in map(format_violation, verdict.violations))
+            items = tuple(Item(symbol="", label="", text=format_violation(entry)) for entry in verdict.violations)
             groups.append(ItemGroup(title, items))
     return Section("Separation rules", groups=tuple(groups), name="separation")
 
@@ -347,7 +347,7 @@ def _build_pool_table(site: SitePools, *, has_placed: bool, is_only_site: bool) 
         figures=frozenset({3, 5}),  # VMs, per rack
         caption=caption,
         details=frozenset({6, 7}),  # the certainty
-        compact=Table((f"Pool{scope}", "VMs", "VMs per rack"), compact_rows),
+        compact=Table((f"Pool{scope}", "VMs", "VMs per rack"), compact_rows),  # for comments
         is_grouped=True,
         is_firm=True,
     )
@@ -477,7 +477,7 @@ def describe_line(line: PlacementLine) -> Text:
     target = StyledText(line.target, Style.STRONG)
     if line.effect is Effect.PLACED:
         return (ARROW, " ", target, remark)
-    leaving_verb = get_leaving_verb(line)
+    leaving_verb = get_leaving_verb(line)  # "" for objects not leaving the plan
     if leaving_verb:
         departure = f"{leaving_verb} {line.origin}".rstrip()
         return f"{departure}{remark}"
@@ -494,10 +494,10 @@ def build_cause_section(view: PlanReportData) -> Section:
     locations = dict.fromkeys(format_location(change.source) for change in find_move_causes(view.plan))
     causes = [StyledText(location, Style.LOCATION) for location in locations if location]
     if any(row.trigger in _FLAG_TRIGGERS for row in _list_moves(view.plan)):
-        causes.append(StyledText("-replace", Style.CODE))
+        causes.append(StyledText("-replace", Style.CODE))  # no line of the configuration
     if not causes:
         return NO_SECTION
-    parts: list[str | StyledText] = []
+    parts: list[str | StyledText] = []  # of one line, with their styles
     for cause in causes[:_MAX_CAUSES]:
         parts += [", ", cause]
     parts[0] = "Cause: "  # instead of the first comma
@@ -517,11 +517,11 @@ def find_move_causes(plan: Plan) -> tuple[Change, ...]:
     """
     moves = _list_moves(plan)
     hardware_ids: set[str] = set()
-    addresses: set[Address] = set()
+    addresses: set[Address] = set()  # of resources of VMs
     for row in moves:
         if row.trigger in _HARDWARE_TRIGGERS:
             assert isinstance(row.source, Placement), "only a VM moves because of hardware"
-            rack = f"{row.site_id}/{row.source.rack}"
+            rack = f"{row.site_id}/{row.source.rack}"  # ids of racks and machines are paths
             hardware_ids |= {rack, f"{rack}/{row.source.machine}"}
         elif row.trigger not in _FLAG_TRIGGERS:
             addresses.add(row.address)

@@ -89,7 +89,7 @@ def build_change_comments(change: Change) -> tuple[str, ...]:
     """Return the further comment lines: reason, previous address and import id."""
     lines = [_format_reason(change)]
     if change.action is not Action.NO_OP:  # there the headline states a move or an import
-        if change.reason != "delete_because_no_move_target":
+        if change.reason != "delete_because_no_move_target":  # this reason names both addresses
             lines.append(enclose("(moved from ", change.previous_address, ")"))
         lines.append(enclose('(imported from "', change.importing, '")'))
     return tuple(filter(None, lines))

@@ -167,7 +167,7 @@ def count_findings(findings: Sequence[Finding]) -> list[str]:
 
 
 def compute_impact(plan: Plan) -> PlacementImpact:
-    """Compute the impact of a plan: LOSES if objects or redundancy are lost, MOVES for other disruptions and doubts."""
+    """Return the impact: LOSES if objects or redundancy are lost, MOVES for other disruptions and doubts, else NONE."""
     if plan.is_rejected:
         return PlacementImpact.LOSES  # the highest impact, to be displayed like a loss
     counts = count_effects(plan.placements)
@@ -176,7 +176,7 @@ def compute_impact(plan: Plan) -> PlacementImpact:
         count_objects_with_effects(counts, Effect.LOST, Effect.UNPLACED, *REMOVAL_EFFECTS) > 0,
         any(find_availability_losses(plan)),
         any(describe_weakened_rules(plan)),
-        any(action.leaves_off for action in stopping_actions),
+        any(action.leaves_off for action in stopping_actions),  # the VMs stay stopped
     )
     risks = (
         count_objects_with_effects(counts, *LOSS_EFFECTS, Effect.WAITING) > 0,
@@ -248,7 +248,7 @@ def _describe_accuracy(score: SitePredictionAccuracy) -> str:
         sentences.append(f"{', '.join([*clauses, unverified])}.")
     elif score.unverified_count:
         sentences.append(f"no VM could be verified, {unverified}.")
-    if score.predictions is not None:
+    if score.predictions is not None:  # those of earlier plans, verified after their apply
         if score.predictions.is_no_better_than_chance:
             sentences.append(_GUESSES)
         sentences.append(f"{plan_sentences.format_prediction_accuracy(score.predictions)}.")
@@ -262,7 +262,7 @@ def _format_percent(share: float) -> str:
 
 
 def _describe_conditions(plan: Plan) -> str:
-    """Describe the predicted results of conditions; "" if all hold."""
+    """Return the number of conditions by predicted result: `1 condition fails (predicted).`; "" if all hold."""
     statuses = Counter(check.status for check in plan.checks)
     if statuses.keys() <= {"pass"}:
         return ""

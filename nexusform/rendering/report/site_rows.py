@@ -104,7 +104,7 @@ def _fold_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
 
 def describe_other_sites(rows: Sequence[SiteRow]) -> Iterator[str]:
     """Yield texts about changed sites beyond the maximum of rows, and unchanged ones: `4 sites unchanged: ber1`."""
-    further_rows = _fold_changed_rows(rows)[_MAX_ROWS:]
+    further_rows = _fold_changed_rows(rows)[_MAX_ROWS:]  # `row.sites` sites with equal figures share a row
     if further_rows:
         placed = sum(row.placed * row.sites for row in further_rows)
         removed = sum(row.removed * row.sites for row in further_rows)

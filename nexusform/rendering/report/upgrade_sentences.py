@@ -30,7 +30,7 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
     by_blocked = group_by(upgrades, is_upgrade_blocked)
     clauses = _describe_blocked_upgrades(by_blocked.get(True, []))
     by_version = group_by(by_blocked.get(False, []), lambda upgrade: upgrade.after if upgrade.is_rolling else "")
-    recreations = by_version.pop("", [])  # without a new version
+    recreations = by_version.pop("", [])  # of pools only: without a new version, or all nodes at once
     for version, version_upgrades in by_version.items():
         names = list(dict.fromkeys(upgrade.cluster for upgrade in version_upgrades))
         count = _count_clusters(version_upgrades)  # several sites may have a cluster of one name

@@ -80,7 +80,7 @@ class _DifferenceRenderer:
             lines.append(self._render_hidden_count(node.hidden, "attribute", level + 1))
         previous = ""
         for block in node.blocks:
-            if (lines or previous) and block.name != previous:
+            if lines and block.name != previous:  # no blank line between blocks of one type
                 lines.append("")
             previous = block.name
             lines += self._render_block(block, level + 1)
@@ -109,7 +109,7 @@ class _DifferenceRenderer:
         margin = _BLANK * (level + 1)
         lines: list[str] = []
         for node in nodes:
-            lines += [f"{margin}{_BLANK}{text}" for text in _NOTES.get(node.note, ())]
+            lines += [f"{margin}{_BLANK}{text}" for text in _NOTES.get(node.note, ())]  # on its sensitivity
             name = fill_to_width(quote_string(node.name) if is_map else format_attribute_name(node.name), width)
             value = self.render_value(node, level + 1, show_null=show_null)
             lines.append(f"{margin}{self._signs[node.symbol]}{name} = {value}")
@@ -260,10 +260,12 @@ def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
     """
     text_column = 0  # start column of the current text; 0 = outside of texts
     for line in text.split("\n"):
+        # The sign of a changed line of a text is in the middle of the level after `text_column`.
         yield line, bool(text_column) and not _has_change_sign_at(line, text_column + _LEVEL_WIDTH // 2)
         if not text_column:
             match = _HEREDOC_START.fullmatch(line)
-            text_column = (len(match.group(1)) // _LEVEL_WIDTH + 1) * _LEVEL_WIDTH if match else 0
+            # A text is one level deeper than its attribute.
+            text_column = (len(match[1]) // _LEVEL_WIDTH + 1) * _LEVEL_WIDTH if match else 0
         elif line.startswith(f"{' ' * text_column}EOT"):
             text_column = 0
 

@@ -40,7 +40,7 @@ def render_diagnostics(
     """
     merged = merge_similar_warnings(diagnostics)
     levels = ((merged_diagnostic, _get_level(merged_diagnostic, terraform=terraform)) for merged_diagnostic in merged)
-    ordered = sorted(levels, key=lambda pair: (terraform and pair[1] is Level.ERROR, pair[1].order))
+    ordered = sorted(levels, key=lambda pair: (terraform and pair[1] is Level.ERROR, pair[1].order))  # [1]: level
     return "".join(
         render_diagnostic(diagnostic, files, colour=colour, width=width, terraform=terraform)
         for diagnostic, _ in ordered
@@ -59,7 +59,7 @@ def render_diagnostic(
     paint = Painter(colour)
     level = _get_level(diagnostic, terraform=terraform)
     title, colour_name = f"{level.value.capitalize()}: ", _LEVEL_COLOURS[level]
-    inner_width = width - 2
+    inner_width = width - 2  # right of the bar
     first_line, *further_lines = wrap_lines(f"{title}{escape_control_characters(diagnostic.summary)}", inner_width)
     inner = [f"{paint(title, 'bold', colour_name)}{paint(first_line.removeprefix(title), 'bold')}"]
     inner += [paint(line, "bold") for line in further_lines]
@@ -164,7 +164,7 @@ def merge_similar_warnings(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic
     """
     merged: list[Diagnostic] = []
     first_positions: dict[tuple[str, str], int] = {}
-    similar: Counter[int] = Counter()
+    similar: Counter[int] = Counter()  # number of dropped warnings by position of the first
     for diagnostic in diagnostics:
         if diagnostic.severity is Severity.WARNING and diagnostic.subject is not None:
             key = (diagnostic.id, diagnostic.summary)
@@ -245,7 +245,7 @@ def extract_snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> 
 
 
 def _find_line_range(subject: Span, context: Span | None, data: bytes, starts: tuple[int, ...]) -> tuple[int, int]:
-    """Return the numbers (from 0) of the first and the last line to show."""
+    """Return the numbers (from 0) of the first and the last line to show; `starts` has the first byte of each line."""
 
     def find_line(byte: int) -> int:
         return bisect_right(starts, min(max(byte, 0), len(data))) - 1

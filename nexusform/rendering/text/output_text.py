@@ -17,7 +17,7 @@ _MAX_OUTPUT_LINES: Final = 3
 
 
 def render_short_outputs(outputs: Sequence[DifferenceNode], width: int, paint: Painter) -> list[str]:
-    """Render changes of outputs; long values become counts."""
+    """Render changes of outputs with aligned names; values too long or too wide become numbers of elements."""
     visible_outputs = outputs[:_MAX_OUTPUTS]
     name_width = max((count_columns(format_attribute_name(output.name)) for output in visible_outputs), default=0)
     lines: list[str] = []
@@ -48,7 +48,7 @@ def _summarize_value(output: DifferenceNode) -> str:
     note = ""
     if output.symbol == "~":
         removed, added, changed = symbols["-"], symbols["+"], symbols["~"]
-        total -= removed
+        total -= removed  # the children include removed elements
         note += enclose(", ", added, " of them new")
         note += f", {changed} of them {select_word_form(changed, 'changes', 'change')}" if 0 < changed < total else ""
         note += enclose(", ", removed, " removed")

@@ -109,7 +109,7 @@ def render_around_errors(plan: Plan, sources: Mapping[str, SourceFile], options:
     """Render the parts before and after the boxes of errors, without final newlines."""
     view = PlanReportData(plan, sources, options.registries, options.placements)
     paint = Painter(options.colour)
-    # Changes planned before an error may result from it and would hide it.
+    # A failed plan has only its title before the errors: changes may result from an error and would hide it.
     before = [FAILED]
     if not plan.is_failed:
         before = [_render_boxes(list_destructive_renames(plan), sources, options), "\n".join(plan.provider_titles)]
@@ -130,7 +130,7 @@ def _create_section_renderer(build: Callable[[PlanReportData], Section]) -> _Sec
 
 
 def _render_objects(view: PlanReportData, width: int, paint: Painter) -> list[str]:
-    """Render the changed objects, or the sentence for no changes."""
+    """Render the changed objects, or the sentence for no changes; [] if only outputs change."""
     section = plan_sections.build_change_section(view)
     if section.has_content:
         parts = render_plan_section(section, width, paint, hint="; -details shows each")
@@ -147,7 +147,7 @@ def _render_no_changes(plan: Plan, width: int, paint: Painter) -> list[str]:
 
 
 def _render_changed_outputs(view: PlanReportData, width: int, paint: Painter) -> list[str]:
-    """Render the changed outputs in short form, with a note if nothing else changes."""
+    """Render the changed outputs in short form ([] for none), with a note if nothing else changes."""
     if not view.outputs:
         return []
     from nexusform.rendering.text.output_text import render_short_outputs
@@ -158,7 +158,7 @@ def _render_changed_outputs(view: PlanReportData, width: int, paint: Painter) ->
 
 
 def _render_drift_items(view: PlanReportData, width: int, paint: Painter) -> list[str]:
-    """Render changes made outside of nexusform, one object per line."""
+    """Render changes made outside of nexusform, one object per line; [] for none."""
     section = plan_sections.build_drift_section(view)
     if not section.has_content:
         return []
@@ -250,16 +250,17 @@ def _render_placement_summaries(view: PlanReportData, width: int, paint: Painter
 
 def render_placement_counts(summaries: Sequence[PlacementSummary], paint: Painter, width: int) -> list[str]:
     """Render `Placements: 215 to place, ...` and a line per kind, with notes below. Moves are highlighted."""
-    total = summaries[0]
+    total = summaries[0]  # those of the kinds follow
     lines = _wrap_clauses(paint("Placements:", "bold"), build_count_clauses(total, paint), width)
     for kind in summaries[1:]:
         lines += _wrap_clauses(f"  {get_kind_title(kind.kind)}:", build_count_clauses(kind, paint), width)
         lines += _render_effect_notes(kind, "    ", width)
+    # Without lines for kinds, the notes are below the total.
     return lines if len(summaries) > 1 else [*lines, *_render_effect_notes(total, "  ", width)]
 
 
 def _wrap_clauses(label: str, clauses: Sequence[str], width: int) -> list[str]:
-    """Join clauses after a label and wrap them to the width."""
+    """Join clauses after a label, with a full stop, and break lines only between clauses."""
     lines = [f"{label} {clauses[0]}"]
     for clause in clauses[1:]:
         if count_columns(lines[-1]) + count_columns(clause) + 3 <= width:  # with ", " before and "," after it
@@ -280,10 +281,10 @@ def _render_effect_notes(summary: PlacementSummary, margin: str, width: int) -> 
 
 
 def _render_full_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> str:
-    """Render every argument, the placements, the findings and the decision block."""
+    """Render every argument, the placements, the findings and the decision block. A failed plan has no placements."""
     view = PlanReportData(plan, sources, options.registries, options.placements, is_long=True)
     paint, width = Painter(options.colour), options.width
-    parts = [] if options.terraform else ["\n".join(plan.provider_titles)]
+    parts = [] if options.terraform else ["\n".join(plan.provider_titles)]  # Terraform's format has no such line
     parts += [*_render_drift(view, paint, options), *_render_changes(view, paint, options)]
     conditions = render_plan_section(plan_sections.build_machine_and_feasibility_section(view), width, paint)
     if plan.is_failed:
@@ -365,7 +366,7 @@ def _render_changes(view: PlanReportData, paint: Painter, options: PlanTextOptio
 
 
 def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[str]:
-    """Render the `Plan:` or `No changes.` line, then the placements."""
+    """Render the `Plan:` line, or for no changes `No changes.` with the reason, then the placements."""
     plan = view.plan
     counts = _render_placement_summaries(view, width, paint)
     placements = render_placement_text(view, width, paint) if counts else []
@@ -399,7 +400,7 @@ def _describe_certainty(view: PlanReportData, width: int) -> list[str]:
 
 
 def _render_full_outputs(view: PlanReportData, paint: Painter, width: int) -> list[str]:
-    """Render the changed outputs with all values, with a note if nothing else changes."""
+    """Render the changed outputs with all values ([] for none), with a note if nothing else changes."""
     if not view.outputs or view.plan.is_failed:  # after a failure they may be wrong
         return []
     from nexusform.rendering.text.change_stanza_text import render_outputs
@@ -432,16 +433,12 @@ _LEVEL_MARKS: Final = {Level.ADVICE: "i", Level.NOTE: "\N{MIDDLE DOT}"}
 
 def build_entry_hint(entries: FindingEntries, saved_path: str) -> str:
     """Return a hint about the command with more detail. Without a plan file `advise` checks the state."""
-    if any(_is_lint_rule(entry.id) for entry in (*entries.caused, *entries.existing)):
+    from nexusform.advice.registry import RULE_IDS
+
+    if any(entry.id in RULE_IDS for entry in (*entries.caused, *entries.existing)):
         plan_option = f" -plan={shlex.quote(escape_control_characters(saved_path))}" if saved_path else ""
         return f"Suggested fixes: nexusform advise{plan_option}. All arguments: -details."
     return "All warnings and arguments: -details."
-
-
-def _is_lint_rule(diagnostic_id: str) -> bool:
-    from nexusform.advice.registry import RULE_IDS
-
-    return diagnostic_id in RULE_IDS
 
 
 def render_finding_entries(entries: FindingEntries, width: int, paint: Painter) -> list[str]:
@@ -538,7 +535,7 @@ def _format_locations(locations: Sequence[str]) -> str:
 
 
 def _append_location(lines: list[str], location: str, column: int, width: int) -> list[str]:
-    """Append the location to the last line on the right, or on a line of its own."""
+    """Append the location, if any, to the last line on the right, or on a line of its own if it does not fit."""
     if not location:
         return lines
     *first_lines, last_line = lines

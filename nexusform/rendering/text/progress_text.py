@@ -80,7 +80,8 @@ def format_end_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> 
         text = f"{_format_name(step)}: {noun} errored after {format_elapsed(step.elapsed)}"
         return wrap_hanging(f"{paint(text, 'bold', 'red')}: {escape_control_characters(step.error)}", width)
     text = paint(f"{_format_name(step)}: {noun} complete after {format_elapsed(step.elapsed)}", "bold")
-    return text if step.kind in (StepKind.DELETE, StepKind.FORGET) else _append_id(text, step.id, width)
+    has_no_id = step.kind in (StepKind.DELETE, StepKind.FORGET)  # the object is gone
+    return text if has_no_id else _append_id(text, step.id, width)
 
 
 def format_refresh_line(address: str, object_id: str, paint: Painter = PLAIN, width: int = 0) -> str:
@@ -127,7 +128,7 @@ def render_step_outcomes(events: Sequence[StepEvent], paint: Painter = PLAIN, wi
     reason, waiting ones with its first line only. Of done and skipped steps only the first 20 are listed.
     """
     steps = group_by(events, lambda event: event.outcome)
-    done, failed, waiting, skipped = (steps.get(outcome, []) for outcome in StepOutcome)  # in its order
+    done, failed, waiting, skipped = (steps.get(outcome, []) for outcome in StepOutcome)  # by its 4 members
     counts = [f"{len(done)} done", f"{len(failed)} failed", f"{len(skipped)} skipped"]
     if waiting:
         counts.insert(2, f"{len(waiting)} waiting")

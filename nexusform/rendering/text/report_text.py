@@ -60,7 +60,7 @@ def render_report_text(report: Report, *, colour: bool = False, width: int = 80)
 
 
 def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
-    """Render the lines of one section."""
+    """Render the lines of one section; of a folded table only the first rows."""
     styles = ("red",) if section.is_finding else ()
     inner_width = width - len(_INDENT)
     paragraphs = (_wrap_text(get_plain_text(line), inner_width) for line in section.lines)
@@ -178,12 +178,14 @@ _DECISION_COLUMN: Final = 13  # column of the texts of the decision block
 def render_plan_section(
     section: Section, width: int, paint: Painter, *, hint: str = "", has_details: bool = False
 ) -> list[str]:
-    """Render a section of a plan as parts with blank lines between. `hint` follows the number of hidden items."""
+    """Return the parts of a section of a plan, to be separated by blank lines; [] without content. `hint` follows the
+    number of hidden items; `has_details` shows every row and column.
+    """
     if not section.has_content:
         return []
     parts: list[str] = []
     tables = section.all_tables
-    # Captions replace the title, except those of rollouts: they begin with an address.
+    # Captions of all tables replace the title. Those of rollouts do not: they are only addresses.
     is_titled = bool(section.groups) or any(not table.caption for table in tables) or section.name == "rollouts"
     lines = [paint(f"{section.title.removesuffix(':')}:", "bold")] if section.title and is_titled else []
     for table in tables:
@@ -192,7 +194,7 @@ def render_plan_section(
             parts.append("\n".join(lines))
             lines = []
     lines += render_report_items(section.groups, width, paint, hint)
-    if parts:  # the sentences belong to the last table
+    if parts:  # only tables with captions: the sentences belong to the last one
         parts[-1] += "".join(f"\n  {line}" for line in map(get_plain_text, section.lines))
     elif lines:  # they are indented below the title
         for line in map(get_plain_text, section.lines):

@@ -67,7 +67,7 @@ def _render_object(
     """Render one object as a block without a final newline."""
     hidden_paths = () if show_sensitive else instance.sensitive
     marks = PathMarks.create(hidden_paths, hidden_paths)
-    sides = instance.attributes, instance.attributes
+    sides = instance.attributes, instance.attributes  # compared with itself, an object has no changes
     body = Comparison(show_unchanged=True).compare_objects(*sides, schema, marks)
     notes = enclose(" (deposed object ", deposed, ")")
     notes += " (tainted)" if instance.tainted else ""
