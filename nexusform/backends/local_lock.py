@@ -157,7 +157,7 @@ class LocalLockFile:
                 raise StateLocked(self.read_holder())
             data = os.read(descriptor, _MAXIMUM_BYTES)
             holder = locks.parse_lock(data)
-            start = locks.read_lock_member(data, _START)
+            start = locks.read_lock_member(data, _START)  # distinguishes processes with one number
             if holder.host != os.uname().nodename or not is_process_dead(holder.pid, start):
                 raise StateLocked(holder)
             temporary_path, own_descriptor = self._write_temporary_lock_file(info)

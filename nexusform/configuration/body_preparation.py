@@ -168,7 +168,7 @@ def _add_static_or_dynamic_block(
         body_schema = build_body_schema(inner)
         if dynamic.lacks_label:
             # Accept the label as an argument of the content: the missing label is already reported.
-            misplaced_label = {labels[dynamic.type]: False}
+            misplaced_label = {labels[dynamic.type]: False}  # not required
             body_schema = replace(body_schema, attributes={**body_schema.attributes, **misplaced_label})
         body = _prepare_new_body(dynamic.content, inner, block.header_span, problems, body_schema)
         items[dynamic.type].append(RepeatedBlock(dynamic, body))

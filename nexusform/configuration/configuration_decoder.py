@@ -235,7 +235,7 @@ class _Decoder:
         return module, settings
 
     def _decode_blocks_of_module(self, blocks: Iterable[tuple[Block, BlockLocation]]) -> None:
-        """Read blocks, and add their headers to their problems, except to those about files of a called module."""
+        """Read blocks, and name each in its problems, except in those about the text of a called module."""
         for block, location in blocks:
             previous_count = len(self.problems)
             _READERS[block.type](self, block, location)
@@ -418,7 +418,7 @@ class _Decoder:
             data = decode_resource_block(data_block, "data", location, self.shared.known_types, self.problems)
         if data is not None:
             self._report_duplicate_resource(data)
-            self.check_data_blocks.setdefault(data.address, data)
+            self.check_data_blocks.setdefault(data.address, data)  # the first of duplicates
         check = Check(label.value, data, asserts, block.header_span)
         self._add_unique_declaration(self.checks, check, _CHECK, f'Duplicate check "{label.value}" configuration')
 
@@ -443,8 +443,8 @@ class _Decoder:
         files = self._load_called_module_files(header)
         if files is None:
             return Module(path, directory="")
-        prefix = (*self.prefix, (location.file, block.span.start.byte))
-        chain = (*self.chain, files.identity)
+        prefix = (*self.prefix, (location.file, block.span.start.byte))  # positions of the calls down to this one
+        chain = (*self.chain, files.identity)  # directories of the calls, to detect a cycle
         child = _Decoder(self.shared, files, path, prefix=prefix, chain=chain, call=(header, self.constants))
         module = child.decode_module()[0]
         if not child.has_syntax_errors:  # else variables may be missing

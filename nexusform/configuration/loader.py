@@ -226,13 +226,13 @@ class _FileReader:
         return self.read_module(os.path.join(parent, call.source), call)  # noqa: PTH118 - a shown path
 
     def read_module(self, directory: str, call: CallHeader | None) -> ModuleFiles | None:
-        """Return the files of one directory; None, and an error, if it cannot be read. `call` is None for the root."""
+        """Read a directory's files (none: an error); None, and an error, if unreadable. `call`: None at the root."""
         directory = os.path.normpath(directory)
         try:
             identity = os.path.realpath(self._confinement.resolve(directory))
             cached = self._modules.get(identity)
             if cached is not None:
-                return cached
+                return cached  # another call has the same directory
             unsaved_files = [os.path.basename(path) for path in self._unsaved if os.path.dirname(path) == identity]  # noqa: PTH119, PTH120 - as strings
             names = sorted({*os.listdir(identity), *unsaved_files}, key=os.fsencode)  # noqa: PTH208
         except OSError as problem:
@@ -329,7 +329,6 @@ def _read_source_file(path: str, resolve_path: Callable[[str], str], problems: l
         detail = (
             f'The file "{display_path}" is not UTF-8: byte {problem.start} on line {line} is invalid. Save it as UTF-8.'
         )
-
         column = len(raw[raw.rfind(b"\n", 0, problem.start) + 1 : problem.start].decode()) + 1
         position = Position(line, column, problem.start)
         problems.append(build_error("invalid-character-encoding", detail, Span(display_path, position, position)))
@@ -397,7 +396,7 @@ class _SyntaxTreeCache:
             entry = self._compute_cache_entry_digest(name, tree) + tree
             write_file_atomically(self._directory / name, entry, PRIVATE, durable=False)
             with os.scandir(self._directory) as entries:
-                entries_by_age = sorted((entry.stat().st_mtime, entry.path) for entry in entries)
+                entries_by_age = sorted((file.stat().st_mtime, file.path) for file in entries)  # oldest first
             for _, path in entries_by_age[:-_MAX_CACHED_TREES]:
                 os.remove(path)  # noqa: PTH107 - paths are strings here
         except OSError:

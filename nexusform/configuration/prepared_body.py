@@ -257,7 +257,7 @@ class NestedBlockGroup:
 
         scopes, problems = build_iterator_scopes(item.dynamic, scope)
         notes.problems.extend(problems)
-        if scopes is None:
+        if scopes is None:  # `for_each` is unknown or invalid
             separate_notes = EvaluationResult(allows_ephemeral=notes.allows_ephemeral)  # its values are discarded
             unknown_scope = IteratorScope(scope, item.dynamic.iterator, DYNAMIC_UNKNOWN, DYNAMIC_UNKNOWN)
             item.body.fill(unknown_scope, separate_notes)
@@ -337,7 +337,7 @@ def build_missing_argument_error(name: str, span: Span) -> Diagnostic:
 def check_block_count(
     nested: NestedBlock, name: str, blocks: Sequence[tuple[str, Span]], location: Span
 ) -> Iterator[Diagnostic]:
-    """Report too few or too many blocks of a type, or two with the same label. `blocks` are their labels and spans."""
+    """Report too few (at `location`) or too many blocks of a type, or two with one label; `blocks`: labels, spans."""
     is_single = nested.nesting is Nesting.SINGLE
     maximum = 1 if is_single else nested.max_items
     if len(blocks) < nested.min_items:
@@ -437,8 +437,8 @@ class PreparedArgument:
     def evaluate(
         self, scope: Scope, *, allows_ephemeral: bool = False
     ) -> tuple[Any, tuple[Path, ...], Refinements, list[Diagnostic]]:
-        """Return the value as plain data of the schema's type, the paths of sensitive parts, refinements of
-        unknown parts, and problems.
+        """Return the value as plain data of the schema's type, the paths of sensitive parts, what is known of unknown
+        parts (refinements), and problems.
 
         An invalid value is returned as UNKNOWN, so that dependent values cause no second message.
         """
@@ -450,10 +450,10 @@ class PreparedArgument:
                 value = convert_value(value, self.type)
             except ConversionProblem as problem:
                 detail = f'Inappropriate value for attribute "{self.attribute.name}": {describe_problem(problem)}.'
-                type_problems = build_error("incorrect-attribute-value-type", detail, self.span)
-                return UNKNOWN, (), (), [*problems, type_problems]
+                type_problem = build_error("incorrect-attribute-value-type", detail, self.span)
+                return UNKNOWN, (), (), [*problems, type_problem]
         plain_value, sensitive = convert_to_plain(value)
-        # Ephemeral parts are among the sensitive ones.
+        # Ephemeral parts are among the sensitive ones, so the cheaper check is first.
         if sensitive and not (allows_ephemeral or self.schema.write_only) and value.has_ephemeral:
             detail = (
                 f'Ephemeral values are not valid for "{self.attribute.name}", because it is saved in the state. Use a '

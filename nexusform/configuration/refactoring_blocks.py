@@ -141,7 +141,7 @@ def build_address_pattern(traversal: Traversal, problems: list[Diagnostic]) -> A
     mode: Mode = "managed"
     if remaining_parts[:1] == ["data"]:
         mode, remaining_parts = "data", remaining_parts[1:]
-    if remaining_parts[:1] and remaining_parts[0] in _RESERVED:
+    if remaining_parts and remaining_parts[0] in _RESERVED:
         reason = f'"{remaining_parts[0]}" has another meaning in expressions'
         problems.append(_build_invalid_address_error(traversal, reason))
         return None

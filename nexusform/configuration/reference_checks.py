@@ -113,7 +113,7 @@ def check_provider_names(configuration: Configuration, known_names: Collection[s
                 header = f'provider "{provider.name}"'
                 yield _build_unknown_provider_error(provider.name, known_names, provider.span, header)
         for block in module.resources.values():
-            name = block.provider.partition(".")[0]
+            name = block.provider.partition(".")[0]  # the part before an alias; "" without the argument
             if name and name not in known_names:
                 yield _build_unknown_provider_error(name, known_names, block.header_span, block.header)
 
@@ -268,7 +268,7 @@ class _ReferenceChecker:
     def _check_resource(
         self, traversal: Traversal, scope: ReferenceScope, mode: Mode, kind: str, remaining_steps: tuple[Step, ...]
     ) -> Iterator[Diagnostic]:
-        """Check `t.n` or `data.t.n`; `kind` is the type, `remaining_steps` are the steps after it."""
+        """Check a reference to `TYPE.NAME` or `data.TYPE.NAME`; `kind` is the type, `remaining_steps` follow it."""
         if not remaining_steps or not isinstance(remaining_steps[0], TraverseAttribute):
             yield self._build_missing_name_error(traversal, kind, mode)
             return
@@ -282,8 +282,8 @@ class _ReferenceChecker:
             yield build_error("self-referential-block", detail, traversal.span)
             return
         label = f"{MODE_PREFIXES[mode]}{kind}.{name}"
-        key = get_repetition_argument(block.count, block.for_each)
-        if scope.only_whole_objects:
+        key = get_repetition_argument(block.count, block.for_each)  # "count", "for_each" or ""
+        if scope.only_whole_objects:  # in depends_on
             if skip_instance_key(steps):
                 yield _build_attribute_in_depends_on_error(traversal)
             return

@@ -220,7 +220,7 @@ def list_declarations(module: Module) -> Iterator[Declaration]:
     yield from (build_resource_declaration(b) for b in module.resources.values())
     yield from (Declaration(path, "module", n) for n in module.calls)
     yield from (Declaration(path, "provider", n) for n in module.providers)
-    yield from (Declaration(path, "import", str(n)) for n in range(len(module.imports)))
+    yield from (Declaration(path, "import", str(n)) for n in range(len(module.imports)))  # by position
     yield from (Declaration(path, "check", c.name) for c in module.checks)
 
 
@@ -238,7 +238,7 @@ def _add_module_edges(
             module, reference.traversal, everything=reference.scope.only_whole_objects
         ):
             if target != reference.node:  # check_references reports a reference to itself
-                dependencies.setdefault(target, reference.traversal.span)
+                dependencies.setdefault(target, reference.traversal.span)  # the first reference is displayed
     for block in module.resources.values():
         provider = _find_provider_of_resource(block, module, root)
         if provider is not None:

@@ -63,10 +63,10 @@ def decode_settings(
 
 
 def _add_block(settings: Settings, block: Block, problems: list[Diagnostic], *, is_override: bool) -> Settings:
-    """Return the settings with those of one block; a second backend or catalogue is an error except in overrides."""
+    """Return the settings extended by one block; a second backend or SKU catalogue is an error except in overrides."""
     parts = unpack_result(decode_body(block.body, SETTINGS_SCHEMA), problems)
     arguments = parts.attributes
-    settings = replace(settings, span=settings.span or block.header_span)
+    settings = replace(settings, span=settings.span or block.header_span)  # the place of the first block
     if "required_version" in arguments:
         _check_required_version(arguments["required_version"], problems)
     catalogue = evaluate_string(arguments.get("sku_catalogue"), problems)
@@ -97,7 +97,7 @@ def _add_block(settings: Settings, block: Block, problems: list[Diagnostic], *, 
         )
         problems.append(build_error("duplicate-backend-configuration", detail, backend.header_span))
         return settings
-    return replace(settings, backend=backend, backend_type=backend.labels[0].value)
+    return replace(settings, backend=backend, backend_type=backend.labels[0].value)  # its only label is the type
 
 
 def _decode_limits(block: Block, problems: list[Diagnostic]) -> dict[str, int]:
@@ -105,7 +105,7 @@ def _decode_limits(block: Block, problems: list[Diagnostic]) -> dict[str, int]:
     inner = unpack_result(decode_body(block.body, _LIMITS_SCHEMA), problems)
     limits: dict[str, int] = {}
     for name, attribute in inner.attributes.items():
-        if name in FIXED_LIMITS:
+        if name in FIXED_LIMITS:  # with the reason why it is fixed
             problems.append(build_error("unsupported-argument", FIXED_LIMITS[name], attribute.name_span))
             continue
         number = evaluate_number(attribute, problems)
@@ -288,7 +288,7 @@ def _decode_encryption_target(
         nested_blocks = fallback.blocks
     if method is None:
         return None  # reported
-    if enforced and method[0] == UNENCRYPTED:
+    if enforced and method[0] == UNENCRYPTED:  # a method is a type and a name
         detail = "`enforced = true` does not allow the method unencrypted for writing. Use another method."
         problems.append(build_error("invalid-encryption-block", detail, block.header_span))
     return EncryptionTarget(method, tuple(fallbacks), enforced)

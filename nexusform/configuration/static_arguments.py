@@ -163,7 +163,7 @@ EMPTY_SCOPE: Final = _EmptyScope()
 
 
 def is_constant_value(expression: syntax.Expression) -> bool:
-    """Check whether the expression consists of literals alone (no reference, function or interpolation)."""
+    """Check whether the expression consists of literals alone (no reference or call); bare object keys are texts."""
     if isinstance(expression, syntax.StringLiteral | syntax.Literal):
         return True
     if isinstance(expression, syntax.TupleCons):

@@ -192,7 +192,7 @@ def _check_variable_declared(assignment: Assignment, variables: Mapping[str, Var
 def _resolve_variable(
     variable: Variable, assignment: Assignment | None, hint: Callable[[str], str], problems: list[Diagnostic]
 ) -> tuple[Value, VariableValueSource]:
-    """Return the variable's value and origin: assigned, else the default, else unknown after an error."""
+    """Return the value (assigned, else default, else unknown after an error) and origin; `hint` returns advice."""
     origin = VariableValueSource(DEFAULT, variable.span)
     value: Value | None = variable.default
     if assignment is not None:
@@ -228,7 +228,7 @@ def _resolve_variable(
 def _redact_sensitive_problems(
     variable: Variable, assignment: Assignment, problems: list[Diagnostic]
 ) -> list[Diagnostic]:
-    """Replace the problems of a sensitive or ephemeral variable by one error without its line or its content."""
+    """Return one error without line or content for all errors of a sensitive or ephemeral variable; [] without any."""
     if not has_errors(problems):
         return []
     span = assignment.origin.span

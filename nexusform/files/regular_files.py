@@ -70,7 +70,7 @@ class Confinement(Struct, frozen=True):
         The unresolved path is checked first, so that nothing is accessed for a path that is clearly outside.
         """
         path_text = os.fspath(path)
-        if not self.root or "\0" in path_text:  # no file has such a name, so opening it fails
+        if not self.root or "\0" in path_text:  # not confined, or a name no file has: opening it fails
             return path_text
         if not self.is_operator_path and not self.is_inside(path_text):
             raise OutsideConfinement(self.root, self.reason)
@@ -226,7 +226,7 @@ _LEFTOVER_SECONDS: Final = 60  # seconds; files being written by another machine
 def _remove_abandoned_temporary_files(path: Path) -> None:
     """Remove partial files of terminated processes for this path."""
     prefix = f".{path.name}."
-    name = re.compile(r"([0-9]+)-[0-9a-f]{16}\.tmp")
+    name = re.compile(r"([0-9]+)-[0-9a-f]{16}\.tmp")  # a process number and random digits
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:
             if not entry.name.startswith(prefix):

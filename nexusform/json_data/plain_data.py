@@ -106,7 +106,7 @@ def list_refinements(value: Value) -> Refinements:
 
 
 def _collect_refinements_of_unknowns(value: Value, path: Path, refinements: list[tuple[Path, Refinement]]) -> None:
-    """Collect the refinements of the unknown parts of a value."""
+    """Add to `refinements` what is known of the unknown parts of a value, such as bounds, with their paths."""
     if value.raw is UNKNOWN:
         refinement = value.refinement or NO_REFINEMENT
         if refinement != NO_REFINEMENT:

@@ -95,7 +95,7 @@ class BodyParser:
             elif kind == scanner.NEWLINE:
                 stream.index += 1
             elif kind in {"}", scanner.END}:
-                return  # the caller reads it
+                return  # the caller reads the brace
             else:
                 self._report_invalid_item(kind)
 
@@ -118,7 +118,7 @@ class BodyParser:
         depth, block = stream.depth, stream.block
         following = stream.tokens.kinds[first + 1]
         stream.index = first + 1
-        stream.reach = 0
+        stream.reach = 0  # the nesting depth reached in the expressions of this item
         try:
             if following == "=":
                 self._parse_attribute(first, items)
@@ -286,7 +286,7 @@ class BodyParser:
         self._add_attribute(self._parse_assignment(first), items)
         kind = stream.peek()
         if kind in {"}", scanner.END}:
-            return  # the caller reads it
+            return  # the caller reads the brace, or reports its absence
         detail = "A single-line block definition must end with a closing brace immediately after its single "
         detail += "argument definition."
         if kind == ",":

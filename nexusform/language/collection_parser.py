@@ -105,7 +105,7 @@ class CollectionParser:
                     parts.key_name,
                     parts.value_name,
                     parts.collection,
-                    key=parts.key or parts.value,
+                    key=parts.key or parts.value,  # without a key, in place of the reported error
                     value=parts.value,
                     group=parts.ellipsis is not None,
                     condition=parts.condition,

@@ -381,7 +381,7 @@ def get_element(value: Value, key: Value) -> Value | Problem:
     if key.raw is None:
         return Problem((), "invalid-index", "Can't use a null value as an indexing key.")
     if value.type is DYNAMIC:
-        return DYNAMIC_UNKNOWN.add_marks(marks)
+        return DYNAMIC_UNKNOWN.add_marks(marks)  # of unknown value and type
     value_type = value.type
     if isinstance(value_type, (ListType, TupleType)):
         outcome = _get_sequence_element(value, key)

@@ -135,7 +135,7 @@ def _visit_included_elements(conditions: _ForCondition, collection: Value, add: 
     """
     node, run = conditions.node, conditions.run
     with run.extend_names() as names:
-        conditions.check_type(names)
+        conditions.check_type(names)  # may set `has_failed`
         before = len(run.diagnostics)
         for key, element in () if conditions.has_failed else _list_key_value_pairs(collection):
             run.count_work(1)
@@ -191,7 +191,7 @@ class _ObjectBuilder:
         node, run = self.node, self.run
         before = len(run.diagnostics)
         key = run.evaluate(node.key)
-        if len(run.diagnostics) > before:
+        if len(run.diagnostics) > before:  # the key has an error
             self.is_known = False
             return
         self.marks |= key.marks
@@ -200,7 +200,7 @@ class _ObjectBuilder:
             self.is_known = False
             return
         value = run.evaluate(node.value)
-        if node.group:
+        if node.group:  # `...` after the value
             self.groups.setdefault(name, []).append(value)
         elif name in self.items:
             description = "a sensitive key" if key.marks else f'the key "{name}"'

@@ -157,7 +157,7 @@ def _find_template_end(tokens: list[_Token], index: int) -> int | None:
         if token.kind in {scanner.NEWLINE, scanner.COMMENT, _HEREDOC}:
             return None  # more than one line
         nesting += token.depth_change
-        if nesting == 0:
+        if nesting == 0:  # the first sequence is closed
             following = tokens[position + 1].kind if position + 1 < len(tokens) else ""
             return position + 1 if token.text == "}" and following == scanner.CLOSE_QUOTE else None
     return None
@@ -181,7 +181,7 @@ def _split_tokens_into_lines(tokens: list[_Token]) -> list[_Line]:
 def _split_line_into_alignment_cells(line: _Line) -> None:
     """Move a comment at the end, and an assignment that ends on its line, to their own cells."""
     lead = line.lead
-    if len(lead) > 1 and lead[-1].kind == scanner.COMMENT and not lead[-1].text.startswith("/*"):
+    if len(lead) > 1 and lead[-1].kind == scanner.COMMENT and not lead[-1].text.startswith("/*"):  # not aligned
         line.comment = [lead.pop()]
     for index in range(1, len(lead)):
         if lead[index].kind == "=":
@@ -276,11 +276,11 @@ def _compute_cells_width(cells: list[_Token]) -> int:
 def _group_adjacent_lines(lines: list[_Line], selected: list[bool]) -> list[list[_Line]]:
     """Return the runs of neighbouring selected lines."""
     chains: list[list[_Line]] = []
-    previous = False
+    is_previous_selected = False
     for line, is_selected in zip(lines, selected, strict=True):
-        if is_selected and previous:
+        if is_selected and is_previous_selected:
             chains[-1].append(line)
         elif is_selected:
             chains.append([line])
-        previous = is_selected
+        is_previous_selected = is_selected
     return chains

@@ -124,7 +124,7 @@ def _return_given_value(value: Value) -> tuple[Value, list[Diagnostic]]:
 
 
 def _call_with_unevaluated_arguments(node: Call, function: Function, run: ExpressionRun) -> Value:
-    """Call `try` or `can`: it evaluates its arguments itself, and checks their number."""
+    """Call `try` or `can`: it evaluates its arguments itself. Return an unknown value after an error."""
     thunks: list[Thunk] = [partial(run.evaluate_separately, e) for e in node.arguments]
     if node.expand:
         # The expanded argument is evaluated first: its errors are always reported.

@@ -129,7 +129,7 @@ class _JsonReader:
         """Parse an object from its opening brace on. Raises MalformedJsonError."""
         begin = self.begin
         properties: list[syntax.JsonProperty] = []
-        self._parse_plain_members(properties)
+        self._parse_plain_members(properties)  # fast for strings; the loop takes any other member
         while self.word != "}" or self.group != _MARK:
             if self.group not in {_PLAIN, _ESCAPED}:
                 raise self.build_error(
@@ -153,7 +153,7 @@ class _JsonReader:
         return syntax.JsonObject(tuple(properties), self.positions.build_span(begin, end))
 
     def _parse_plain_members(self, properties: list[syntax.JsonProperty]) -> None:
-        """Parse plain string properties after a brace or comma, up to the token after them."""
+        """Add properties with plain strings, from a brace or comma on, and load the token after them."""
         next_member, text, span = _MEMBER.match, self.text, self.positions.build_span
         match = next_member(text, self.offset)
         has_comma = False

@@ -160,7 +160,7 @@ def check_with_hcl2(source: SourceFile) -> Diagnostic | None:
         offset = 0  # without a position
     else:
         return None
-    begin = offset if offset is not None and 0 <= offset < len(text) else len(text)
+    begin = offset if offset is not None and 0 <= offset < len(text) else len(text)  # else it stops at the end
     return build_warning(
         "not-readable-with-hcl2",
         "This is valid HCL, but tools built on the Python package hcl2 stop reading here. "

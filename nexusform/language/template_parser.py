@@ -180,7 +180,7 @@ class TemplateParser:
         raise self._report_unclosed_sequence(kind, first)
 
     def _report_unclosed_sequence(self, kind: str, first: int) -> MalformedSyntaxError:
-        """Report the token found in place of the closing brace of a `${`."""
+        """Report the token found in place of the closing brace of a `${`. Return the exception to raise."""
         stream = self.stream
         if kind in {scanner.END, scanner.CLOSE_QUOTE, scanner.OPEN_QUOTE}:
             container = "file" if kind == scanner.END else "quoted template"

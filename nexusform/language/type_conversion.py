@@ -62,7 +62,7 @@ def convert_value(value: Value, target: Type) -> Value:
 
 
 def _convert_refinement(value: Value, target: Type) -> Refinement:
-    """Return the refinement of an unknown value after conversion to a collection or structure."""
+    """Return what is known (not null, the length) of an unknown value after conversion to a collection or structure."""
     refinement = get_refinement(value)
     if isinstance(target, (ObjectType, TupleType)):
         return Refinement(refinement.not_null)  # its type gives the number of parts

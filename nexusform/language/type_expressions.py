@@ -194,7 +194,7 @@ class _TypeParser:
         attribute_type = self.parse_type(expression.arguments[0])
         if len(expression.arguments) == 2:
             default = self._parse_attribute_default(expression.arguments[1], attribute_type)
-            if default is not None:
+            if default is not None:  # else its error is reported
                 defaults[name] = default
         return attribute_type
 

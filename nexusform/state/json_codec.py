@@ -61,7 +61,7 @@ def parse_json(data: bytes) -> Any:
 
     data = data.removeprefix(_BYTE_ORDER_MARK)
     if _has_long_digit_runs(data) and any(map(_is_changed_by_orjson, _LONG_NUMBER.findall(data))):
-        return _parse_exact_numbers(data)
+        return _parse_exact_numbers(data)  # orjson rounds these
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as problem:
@@ -333,7 +333,7 @@ def locate_json_values(text: str, paths: Iterable[Path]) -> dict[Path, int]:
     list. Only containers on the paths are scanned, the rest is skipped at the speed of the parser.
     """
     paths = list(paths)
-    tree: _PathTree = {}
+    tree: _PathTree = {}  # the steps of all paths, nested
     for path in paths:
         node = tree
         for step in path:

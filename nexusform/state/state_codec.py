@@ -211,7 +211,7 @@ def _decode_any_version(
 
 
 def _check_document_format(document: Any, name: str) -> Diagnostic | None:
-    """Return why the document is not a state supported by this nexusform, or None."""
+    """Return an error with the reason if the document is no state readable by this nexusform, else None."""
     if not is_object(document):
         return _build_foreign_document_error(name, "It holds no JSON object.")
     if "format" not in document and ("terraform_version" in document or document.get("version") in (3, 4)):
@@ -343,7 +343,7 @@ class _StateReader:
             self._add_object(address, instance, (*instances_path, index), has_many=has_many)
 
     def _add_object(self, address: Address, entry: dict[str, Any], path: Path, *, has_many: bool) -> None:
-        """Add a current or deposed object; report invalid attributes and a second object in its place."""
+        """Add a current or deposed object; report invalid attributes and duplicates. `has_many`: try a fast check."""
         object_state = parse_object(entry)
         schema = self._schemas.get(address.type) if address.mode == "managed" else None
         if schema is not None and not (has_many and is_certainly_valid(schema, object_state.attributes)):

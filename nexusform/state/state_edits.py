@@ -160,7 +160,7 @@ def _map_objects(instance: InstanceState, change: Callable[[ObjectState], Object
 
 
 def find_instance(state: State, pattern: AddressPattern) -> Address | None:
-    """Return the only matching instance with a current object, or None. Raises DiagnosticsError."""
+    """Return the only matching instance with a current (not deposed) object, or None. Raises DiagnosticsError."""
     if not pattern.type:
         raise _build_error("not-a-resource", f"{pattern} is a module; name one resource instance in it.")
     if pattern.mode == "data":

@@ -424,7 +424,7 @@ def add_refinement(value: Value, refinement: Refinement) -> Value:
 
 
 def _find_only_possible_value(value_type: Type, refinement: Refinement) -> Any:
-    """Return the only possible raw value if it is not null, UNKNOWN if there are several."""
+    """Return the only raw value possible for a non-null unknown value; UNKNOWN if there are several."""
     if value_type is NUMBER and refinement.lowest is not None and refinement.lowest == refinement.highest:
         return refinement.lowest
     length = refinement.shortest
@@ -438,7 +438,7 @@ def _find_only_possible_value(value_type: Type, refinement: Refinement) -> Any:
 
 
 def get_refinement(value: Value) -> Refinement:
-    """Return the refinement of a value, known or not."""
+    """Return the limits known of a value: not null, its prefix, bounds of a number or length; of null none."""
     raw = value.raw
     if raw is UNKNOWN:
         return value.refinement or NO_REFINEMENT
@@ -454,7 +454,7 @@ def get_refinement(value: Value) -> Refinement:
         if isinstance(value.type, SetType) and not value.is_wholly_known:
             minimum = max(1, sum(part.is_wholly_known for part in raw))
         return Refinement(not_null=True, shortest=minimum, longest=len(raw))
-    return Refinement(not_null=True, lowest=raw, highest=raw)
+    return Refinement(not_null=True, lowest=raw, highest=raw)  # a number
 
 
 def build_set(elements: Iterable[Value], element_type: Type) -> Value:

@@ -54,7 +54,7 @@ def _convert_to_type(target: Type, value: Value) -> Value:
             failure = f"cannot convert {description} to {name}; {requirement}"
         else:
             failure = f"cannot convert {describe_type(value.type)} to {name}: {describe_problem(problem)}"
-        raise FunctionProblem(failure, 0) from None
+        raise FunctionProblem(failure, argument=0) from None
 
 
 def _build_conversion(name: str, target: Type, description: str, *examples: Example) -> Function:

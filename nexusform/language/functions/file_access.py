@@ -102,7 +102,7 @@ def _convert_file_problems() -> Iterator[None]:
     try:
         yield
     except FileProblem as problem:
-        raise FunctionProblem(str(problem).rstrip("."), 0) from None
+        raise FunctionProblem(str(problem).rstrip("."), argument=0) from None
 
 
 def _build_file_hash(reader: FileReader, name: str, description: str, digest: Callable[[bytes], str]) -> Function:

@@ -63,7 +63,7 @@ def render_json(value: Value) -> str:
 
 
 def _reject_constant(name: str) -> Any:
-    raise FunctionProblem(f"{name} is not a JSON number", 0)
+    raise FunctionProblem(f"{name} is not a JSON number", argument=0)
 
 
 def parse_json(text: str) -> Value:
@@ -75,7 +75,7 @@ def parse_json(text: str) -> Value:
         message = error.msg[0].lower() + error.msg[1:]
         raise FunctionProblem(f"{message} on line {error.lineno}, column {error.colno}", 0, error.lineno) from None
     except RecursionError:
-        raise FixedProblem("the document is nested too deeply", 0) from None
+        raise FixedProblem("the document is nested too deeply", argument=0) from None
     return _build_value_from_json(data, MAX_DEPTH)
 
 
@@ -102,7 +102,7 @@ def determine_json_type(text: str) -> Type:
     if not prefix:
         return DYNAMIC
     if prefix[0] not in _BEGINNINGS:
-        raise FunctionProblem(f"a JSON document cannot begin with the character '{prefix[0]}'", 0)
+        raise FunctionProblem(f"a JSON document cannot begin with the character '{prefix[0]}'", argument=0)
     return _BEGINNINGS[prefix[0]]
 
 
@@ -111,13 +111,13 @@ def parse_number(text: str) -> Value:
     try:
         return Value(NUMBER, convert_decimal(text))
     except (OverflowError, ValueError):
-        raise FixedProblem("a number in the document has too many digits", 0) from None
+        raise FixedProblem("a number in the document has too many digits", argument=0) from None
 
 
 def _build_value_from_json(data: Any, depth: int) -> Value:
     """Build a value from the result of a JSON parser; `depth` is the number of levels left."""
     if depth < 0:
-        raise FunctionProblem(f"the document is nested more than {MAX_DEPTH} levels deep", 0)
+        raise FunctionProblem(f"the document is nested more than {MAX_DEPTH} levels deep", argument=0)
     if isinstance(data, Value):
         return data  # a number, from parse_number
     if data is None:

@@ -31,7 +31,7 @@ def _find_keys_result_type(arguments: Sequence[Value]) -> Type:
         return TupleType((STRING,) * len(mapping_type.attributes))
     if mapping_type is DYNAMIC:
         return DYNAMIC
-    raise FixedProblem("must have map or object type", 0)
+    raise FixedProblem("must have map or object type", argument=0)
 
 
 def _compute_keys(mapping: Value) -> Value:
@@ -63,7 +63,7 @@ def _find_lookup_result_type(arguments: Sequence[Value]) -> Type:
     if isinstance(mapping_type, MapType):
         return mapping_type.element
     if not isinstance(mapping_type, ObjectType):
-        raise FixedProblem("lookup() requires a map as the first argument", 0)
+        raise FixedProblem("lookup() requires a map as the first argument", argument=0)
     attribute_type = None if key is UNKNOWN else mapping_type.get_attribute(key)
     return attribute_type or DYNAMIC
 
@@ -81,7 +81,7 @@ def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
         try:
             fallback = convert_value(fallback, result_type)
         except ConversionProblem:
-            raise FixedProblem("the default value must have the same type as the map elements", 2) from None
+            raise FixedProblem("the default value must have the same type as the map elements", argument=2) from None
     if mapping.raw is UNKNOWN or key.raw is UNKNOWN:
         return Value(result_type, UNKNOWN, collect_marks(fallback) if fallback is not None else NO_MARKS)
     element: Value | None = mapping.raw.get(key.raw)
@@ -91,7 +91,7 @@ def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
         return fallback
     hint = suggest_name(key.raw, mapping.raw)
     if isinstance(mapping_type, ObjectType):
-        raise FunctionProblem(f'the given object has no attribute "{key.raw}"{hint.rstrip("?")}', 0)
+        raise FunctionProblem(f'the given object has no attribute "{key.raw}"{hint.rstrip("?")}', argument=0)
     raise FunctionProblem(f'lookup failed to find key "{key.raw}"{hint.rstrip("?")}')
 
 
@@ -136,10 +136,10 @@ def _compute_transpose(mapping: Value) -> Value:
     keys_by_value: dict[str, list[Value]] = {}
     for key, values in mapping.raw.items():
         if values.raw is None:
-            raise FixedProblem("input must not contain null list", 0)
+            raise FixedProblem("input must not contain null list", argument=0)
         for value in values.raw:
             if value.raw is None:
-                raise FixedProblem("input must not contain null string", 0)
+                raise FixedProblem("input must not contain null string", argument=0)
             keys_by_value.setdefault(value.raw, []).append(Value(STRING, key))
     return Value(result_type, {value: Value(_STRINGS, tuple(keys_by_value[value])) for value in sorted(keys_by_value)})
 
@@ -150,7 +150,7 @@ def _find_zip_map_result_type(arguments: Sequence[Value]) -> Type:
     if isinstance(values.type, ListType):
         return MapType(values.type.element)
     if not isinstance(values.type, TupleType):
-        raise FixedProblem("values argument must be a list or tuple value", 1)
+        raise FixedProblem("values argument must be a list or tuple value", argument=1)
     if not keys.is_wholly_known or len(keys.raw) != len(values.type.elements):
         return DYNAMIC
     pairs = zip(keys.raw, values.type.elements, strict=True)
@@ -165,7 +165,7 @@ def _build_zip_map(keys: Value, values: Value) -> Value:
     if len(keys.raw) != len(values.raw):
         raise FunctionProblem(f"number of keys ({len(keys.raw)}) does not match number of values ({len(values.raw)})")
     if any(k.raw is None for k in keys.raw):
-        raise FixedProblem("keys must not be null", 0)
+        raise FixedProblem("keys must not be null", argument=0)
     items = {k.raw: v for k, v in zip(keys.raw, values.raw, strict=True)}
     return Value(result_type, {k: items[k] for k in sorted(items)})
 

@@ -119,7 +119,7 @@ def _find_capture_type(pattern: CompiledPattern) -> Type:
     if not attributes:
         return TupleType((STRING,) * len(names))
     if None in names:
-        raise FixedProblem("invalid regexp pattern: cannot mix both named and unnamed capture groups", 0)
+        raise FixedProblem("invalid regexp pattern: cannot mix both named and unnamed capture groups", argument=0)
     return ObjectType.create(attributes)
 
 

@@ -73,8 +73,8 @@ def _find_product_factor_type(factor_type: Type, position: int) -> Type:
         common = unify_types(factor_type.elements) if factor_type.elements else DYNAMIC
         if common is not None:
             return common
-        raise FixedProblem("all elements must be of the same type", position)
-    raise FixedProblem("a set or a list is required", position)
+        raise FixedProblem("all elements must be of the same type", argument=position)
+    raise FixedProblem("a set or a list is required", argument=position)
 
 
 def _find_product_type(arguments: Sequence[Value]) -> Type:

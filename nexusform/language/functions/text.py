@@ -71,7 +71,7 @@ def _convert_to_title_case(text: str) -> str:
 
 def _add_indentation(spaces: int, text: str) -> str:
     if not isinstance(spaces, int) or spaces < 0 or spaces > 10_000:
-        raise FixedProblem("the number of spaces must be a whole number from 0 to 10000", 0)
+        raise FixedProblem("the number of spaces must be a whole number from 0 to 10000", argument=0)
     check_text_length(len(text) + spaces * text.count("\n"))
     return text.replace("\n", "\n" + " " * spaces)
 
@@ -79,7 +79,7 @@ def _add_indentation(spaces: int, text: str) -> str:
 def _slice_text(text: str, offset: int, length: int) -> str:
     """Return characters as seen by a reader: a negative offset counts from the end, any negative length is no limit."""
     if not isinstance(offset, int) or not isinstance(length, int):
-        raise FixedProblem("offset and length must be whole numbers", 1)
+        raise FixedProblem("offset and length must be whole numbers", argument=1)
     characters = split_clusters(text)
     if offset < 0:
         offset = max(offset + len(characters), 0)

@@ -103,7 +103,7 @@ class AzureBackend(LineJournalBackend):
             self._journal.delete()
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock or raise StateLocked; a holder with an expired lease is replaced."""
+        """Acquire the lock, also from a holder with an expired lease (then return a warning). Raises StateLocked."""
         from azure.core.exceptions import HttpResponseError
 
         seconds = read_lease_seconds()
@@ -135,7 +135,7 @@ class AzureBackend(LineJournalBackend):
         self._lease_state = _HeldBlobLease(client.id, LockLease(seconds, renew))
         self._lease_state.lease.begin(sent_at)
         if previous_holder is None:
-            return []  # no warning
+            return []
         return [f"The lock of {locks.describe_lock_holder(previous_holder)} was replaced: its lease had expired."]
 
     def unlock(self, lock_id: str) -> None:
@@ -149,7 +149,7 @@ class AzureBackend(LineJournalBackend):
         with self._convert_errors("unlock the state"):
             properties = self._blob.get_blob_properties()
             if properties.size == 0:
-                self._blob.delete_blob("include", lease=lease_state.lease_id)  # only the lock needed it
+                self._blob.delete_blob("include", lease=lease_state.lease_id)  # with snapshots: only the lock needed it
                 return
             self._write_lock_holder(info=None, lease_id=lease_state.lease_id)
             self._create_lease_client(lease_state.lease_id).release()
@@ -416,7 +416,7 @@ def _format_reason(problem: Any) -> str:
     from azure.core.exceptions import ClientAuthenticationError
 
     if isinstance(problem, ClientAuthenticationError) and not _get_error_code(problem):
-        return NOT_SIGNED_IN
+        return NOT_SIGNED_IN  # there is no token; Azure Storage did not answer
     status = getattr(problem, "status_code", None) or 0
     if status // 100 == 3:
         return f"the server answered {status} (redirect). Azure Storage never redirects: correct the address."
@@ -424,7 +424,7 @@ def _format_reason(problem: Any) -> str:
     if "<html" in str(problem.message).lower() or "<!doctype" in str(problem.message).lower():
         return f"the server answered {status} with a web page. A proxy may answer in its place."
     line = str(problem.message).splitlines()[0] if problem.message else type(problem).__name__
-    return _HINTS.get(code, f"{line} ({code})" if code and code not in line else line)
+    return _HINTS.get(code, line if code in line else f"{line} ({code})")  # an absent code, "", is in every line
 
 
 _HINTS: Final[Mapping[str, str]] = {
@@ -443,7 +443,7 @@ _HINTS: Final[Mapping[str, str]] = {
 
 
 def open_azurerm(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE) -> AzureBackend:
-    """Return the backend of the settings. Raises BackendProblem."""
+    """Build the backend of the settings; no request is sent. Raises BackendProblem."""
     with require_backend_package("azurerm", "azure"):
         from azure.storage.blob import ContainerClient
     # The SDK reports errors as exceptions; its log is optional.
@@ -468,4 +468,4 @@ def open_azurerm(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_
         permit_redirects=False,
     )
     snapshots = settings.get("snapshot")
-    return AzureBackend(container, settings["key"], snapshots=snapshots is not False, max_bytes=max_bytes)
+    return AzureBackend(container, settings["key"], snapshots=snapshots is not False, max_bytes=max_bytes)  # None: on

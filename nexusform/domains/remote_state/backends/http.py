@@ -107,7 +107,7 @@ class HttpBackend:
         checksum = base64.b64encode(hashlib.md5(document, usedforsecurity=False).digest()).decode()
         headers = {"Content-Type": "application/json", "Content-MD5": checksum}
         self._send_request(self._workspace_service.update_method, address, "write the state", document, headers)
-        # Raise a BackendProblem unless the document is stored: a proxy may answer 200 to anything.
+        # Verify the stored document: a proxy may answer 200 to anything.
         current = self.read()
         if current != document and not _is_equal_json(current, document):
             raise BackendProblem(
@@ -295,7 +295,7 @@ class HttpBackend:
                 raise registry.build_size_problem(operation, f"at {self.describe()}", problem) from None
             except WebError as problem:
                 reason, is_temporary = str(problem), problem.is_temporary
-            if not remaining_attempts or not is_temporary or not is_caller_waiting():
+            if not remaining_attempts or not is_temporary or not is_caller_waiting():  # then nobody needs a retry
                 break
             time.sleep(pause)
             pause *= 2
@@ -320,11 +320,11 @@ def _is_equal_json(current: bytes | None, document: bytes) -> bool:
 
 
 def open_http(settings: Mapping[str, Any], data_directory: str, max_bytes: int = registry.MAXIMUM_SIZE) -> HttpBackend:
-    """Return the backend of the settings. Raises BackendProblem."""
+    """Build the backend of the settings, a missing login from the environment. Raises BackendProblem."""
     for name in ("address", "lock_address", "unlock_address"):
         text = settings.get(name)
         if text and urllib.parse.urlsplit(text).scheme not in SCHEMES:
-            address_text = "it" if "@" in text or "?" in text else f'"{text}"'  # either may hold a secret
+            address_text = "it" if "@" in text or "?" in text else f'"{text}"'  # a login (@) or query (?) may be secret
             raise BackendProblem(f"The setting {name} must be an http or https address, not {address_text}.")
     lock_address = settings.get("lock_address") or ""
     service = HttpSettings(

@@ -429,7 +429,7 @@ def _fetch_limited(connection: Connection[Any], query: Any, parameters: Sequence
 
 
 def open_postgres(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE) -> PostgresBackend:
-    """Return the backend of the settings. Raises BackendProblem."""
+    """Build the backend of the settings. Raises BackendProblem for an invalid connection string."""
     with require_backend_package("postgres", "postgres"):
         import psycopg
     connection_string = settings.get("conn_str") or read_variable("PG_CONN_STR")

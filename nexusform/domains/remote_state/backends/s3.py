@@ -401,7 +401,7 @@ class _BucketJournal:
                 return
 
     def delete_old_objects(self, seconds: float) -> None:
-        """Delete objects older than this except the last; their numbers can no longer be written."""
+        """Delete objects `seconds` older than the newest, except the last; their numbers can no longer be written."""
         entries = self._objects.list_entries(self._prefix)
         if not entries:
             return  # an empty journal
@@ -457,7 +457,7 @@ def _load_service_models(data_path: str | None) -> Any:
 
 
 def open_s3(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE) -> S3Backend:
-    """Return the backend of the settings. Raises BackendProblem."""
+    """Build the backend of the settings and its S3 client; no request is sent. Raises BackendProblem."""
     with require_backend_package("s3", "s3"):
         import boto3
         from botocore.config import Config
