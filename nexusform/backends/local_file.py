@@ -211,6 +211,7 @@ _SCHEMA: Final = BlockSchema(
 
 
 def _open_backend(settings: Mapping[str, Any], directories: Directories) -> StateBackend:
+    """Build the local backend of the settings; relative paths start at the root module."""
     root = Path(directories.directory)
     workspaces = settings.get("workspace_dir")
     return LocalBackend(

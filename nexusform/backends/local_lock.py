@@ -126,8 +126,7 @@ class LocalLockFile:
             except FileExistsError:
                 os.close(descriptor)
                 return False
-            except OSError:
-                # A file system without hard links.
+            except OSError:  # a file system without hard links
                 os.close(descriptor)
                 try:
                     descriptor = _write_lock_file(self._path, info)
@@ -159,7 +158,7 @@ class LocalLockFile:
             holder = locks.parse_lock(data)
             start = locks.read_lock_member(data, _START)  # distinguishes processes with one number
             if holder.host != os.uname().nodename or not is_process_dead(holder.pid, start):
-                raise StateLocked(holder)
+                raise StateLocked(holder)  # it lives, or its machine is another one
             temporary_path, own_descriptor = self._write_temporary_lock_file(info)
             temporary_path.replace(self._path)
             self._descriptor = own_descriptor
@@ -194,8 +193,7 @@ class LocalLockFile:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-        # Directories created only for the lock are removed; used ones stay.
-        with suppress(OSError):
+        with suppress(OSError):  # a directory in use stays
             while self._created_directories:
                 self._created_directories.pop().rmdir()
         self._created_directories = []

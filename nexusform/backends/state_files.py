@@ -93,8 +93,7 @@ class JournalFile:
                 self._written += 1
                 number = self._written
             with self._syncing:
-                # One flush covers every line written before it began.
-                if self._synced < number:
+                if self._synced < number:  # else the flush of another thread covers our lines
                     reached = self._written
                     os.fsync(descriptor)
                     self._synced = reached

@@ -469,20 +469,20 @@ class PreparedArgument:
         return plain_value, sensitive, list_refinements(value), problems
 
 
-def _describe_schema_violation(schema: schemas.AttributeSchema, part: Any, *, hidden: bool) -> str:
+def _describe_schema_violation(schema: schemas.AttributeSchema, value: Any, *, hidden: bool) -> str:
     """Return how a known scalar violates its schema, as the end of a sentence; "" if it does not.
 
     Choices and patterns are for text, bounds for numbers. `hidden` keeps the value out of the message.
     """
-    text = f'"{part}"' if isinstance(part, str) else str(part)
+    text = f'"{value}"' if isinstance(value, str) else str(value)
     actual = "" if hidden else f", not {text}"
-    if schema.choices and part not in schema.choices:
-        hint = "" if hidden else suggest_name(part, schema.choices)
+    if schema.choices and value not in schema.choices:
+        hint = "" if hidden else suggest_name(value, schema.choices)
         return f"must be {_format_quoted_alternatives(schema.choices)}{actual}.{hint}"
     low, high = schema.minimum, schema.maximum
-    if (low is not None and part < low) or (high is not None and part > high):
+    if (low is not None and value < low) or (high is not None and value > high):
         return f"must be {_describe_number_range(low, high)}{actual}."
-    if schema.pattern and not re.fullmatch(schema.pattern, part):
+    if schema.pattern and not re.fullmatch(schema.pattern, value):
         return f"must be {schema.pattern_hint}{actual}."
     return ""
 

@@ -198,15 +198,15 @@ class _ReferenceChecker:
             yield build_error("reference-to-undeclared-module", detail, traversal.span)
             return
         label = f"module.{name}"
-        key = get_repetition_argument(call.count, call.for_each)  # "count", "for_each", or "" for one instance
+        repetition = get_repetition_argument(call.count, call.for_each)  # "count", "for_each" or "" (one instance)
         steps = traversal.steps[1:]  # after the name
-        yield from _check_instance_key(label, key, steps, traversal, noun="module")
+        yield from _check_instance_key(label, repetition, steps, traversal, noun="module")
         output = skip_instance_key(steps)  # steps after the instance key, the name of an output first
         if scope.only_whole_objects and output:  # in depends_on
             yield _build_attribute_in_depends_on_error(traversal)
             return
         # Without the required key of the call (no step was skipped), the first name is not an output.
-        step = output[0] if output and (not key or len(output) < len(steps)) else None
+        step = output[0] if output and (not repetition or len(output) < len(steps)) else None
         if not call.module.directory:
             return  # the module could not be read, as already reported: its outputs are unknown
         if isinstance(step, TraverseAttribute) and step.name not in call.module.outputs:
@@ -282,16 +282,17 @@ class _ReferenceChecker:
             yield build_error("self-referential-block", detail, traversal.span)
             return
         label = f"{MODE_PREFIXES[mode]}{kind}.{name}"
-        key = get_repetition_argument(block.count, block.for_each)  # "count", "for_each" or ""
+        repetition = get_repetition_argument(block.count, block.for_each)  # "count", "for_each" or ""
         if scope.only_whole_objects:  # in depends_on
             if skip_instance_key(steps):
                 yield _build_attribute_in_depends_on_error(traversal)
             return
-        problems = list(_check_instance_key(label, key, steps, traversal, noun="resource"))
+        problems = list(_check_instance_key(label, repetition, steps, traversal, noun="resource"))
         yield from problems
         schema = self.schemas[mode].get(kind)
         if schema is not None and not problems:  # after an error in its key, the first attribute is unclear
-            yield from _check_attributes(compute_implied_type(schema), steps[1:] if key else steps, traversal)
+            attribute_steps = steps[1:] if repetition else steps  # without the key
+            yield from _check_attributes(compute_implied_type(schema), attribute_steps, traversal)
 
     def _find_block(self, mode: Mode, kind: str, name: str, scope: ReferenceScope) -> ResourceBlock | None:
         """Find a resource or data block of the module, or the data block of the check around the reference."""
@@ -421,11 +422,11 @@ def _check_builtin_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
 
 
 def _check_instance_key(
-    label: str, key: str, steps: tuple[Step, ...], traversal: Traversal, noun: str
+    label: str, repetition: str, steps: tuple[Step, ...], traversal: Traversal, noun: str
 ) -> Iterator[Diagnostic]:
-    """Check for an unexpected or missing instance key; `key` is "count", "for_each", or "" for a single instance."""
+    """Report an unexpected or missing instance key; `repetition` is "count", "for_each", or "" for one instance."""
     has_index = bool(steps) and isinstance(steps[0], TraverseIndex)
-    if has_index and not key:
+    if has_index and not repetition:
         detail = (
             f'Because {label} does not have "count" or "for_each" set, references to it must not include an '
             f"index key. Remove the bracketed index to refer to the single instance of this {noun}."
@@ -437,10 +438,10 @@ def _check_instance_key(
             context=traversal.span,
             headline=f"Unexpected {noun} instance key",
         )
-    elif steps and not has_index and key and not _is_number(steps[0]):  # no steps: all instances; r.0 is old syntax
-        example = f"{label}[{'count.index' if key == 'count' else 'each.key'}]"
+    elif steps and not has_index and repetition and not _is_number(steps[0]):  # no steps: all; r.0 is old syntax
+        example = f"{label}[{'count.index' if repetition == 'count' else 'each.key'}]"
         detail = (
-            f'Because {label} has "{key}" set, its attributes must be accessed on specific instances. For '
+            f'Because {label} has "{repetition}" set, its attributes must be accessed on specific instances. For '
             f"example, to correlate with indices of a referring resource, use: {example}"
         )
         yield build_error("missing-instance-key", detail, traversal.span, headline=f"Missing {noun} instance key")

@@ -229,7 +229,7 @@ def _add_module_edges(
 ) -> None:
     """Add the dependencies of each declaration of a module (called by `call`; None: the root), and of its calls."""
     for node in list_declarations(module):
-        dependencies = edges.setdefault(node, {})
+        dependencies = edges.setdefault(node, {})  # the place of each, by declaration
         if call is not None:
             dependencies[Declaration(module.path[:-1], "module", module.path[-1])] = call.header_span
     for reference in references[module.path]:

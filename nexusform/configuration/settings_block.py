@@ -166,7 +166,7 @@ def is_version_allowed(version: str, constraint: str) -> bool | None:
     for term in terms:
         if term is None:
             return None  # not a constraint
-        operator, required = term.group(1) or "", term.group(2)
+        operator, required = term.group(1) or "", term.group(2)  # such as ">=" and "1.2"
         if operator == "~>":
             is_satisfied &= _parse_version_triple(required) <= actual < _compute_upper_bound(required)
         else:
@@ -310,7 +310,7 @@ def _decode_state_reader_methods(
 def _decode_method_reference(
     attribute: Attribute | None, methods: Mapping[MethodName, MethodName | None], problems: list[Diagnostic]
 ) -> MethodName | None:
-    """Return the method of an argument; None, and a problem, if it is not declared."""
+    """Return type and name of the method referenced by an argument; None, and a problem, if it is not declared."""
     if attribute is None:
         return None  # reported by the schema: the argument is required
     name = _decode_labels_of_reference(attribute, "method", problems)

@@ -172,7 +172,7 @@ def resolve_variable_values(
 
 
 def _check_variable_declared(assignment: Assignment, variables: Mapping[str, Variable]) -> Iterable[Diagnostic]:
-    """Report an undeclared variable: an error for -var, a warning for a file, none for the environment (shared)."""
+    """Report an undeclared variable: an error for -var, a warning for a file; the environment may be for others."""
     hint = suggest_name(assignment.name, variables)
     advice = f'To use this value, add a "variable" block to the configuration.{hint}'
     if assignment.origin.text == "-var":

@@ -517,7 +517,7 @@ class _JsonListReader:
                 return items, list_position
 
     def _has_next_item(self, end: str) -> bool:
-        """Check for a comma instead of the end."""
+        """Skip a comma, or the mark `end`; return whether it was a comma."""
         has_comma = self.text[self.offset] == ","
         self._require_and_skip_character("," if has_comma else end)
         return has_comma

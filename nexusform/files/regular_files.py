@@ -72,7 +72,7 @@ class Confinement(Struct, frozen=True):
         path_text = os.fspath(path)
         if not self.root or "\0" in path_text:  # not confined, or a name no file has: opening it fails
             return path_text
-        if not self.is_operator_path and not self.is_inside(path_text):
+        if not self.is_operator_path and not self.is_inside(path_text):  # the operator may name links to the root
             raise OutsideConfinement(self.root, self.reason)
         real_path = os.path.realpath(path_text)
         # A hidden directory above the root hides nothing.
@@ -266,8 +266,7 @@ def _link_old_file(path: Path, backup: Path) -> Path | None:
     temporary = _build_temporary_path(backup)
     try:
         temporary.hardlink_to(path)
-    except OSError:
-        # A file system without hard links.
+    except OSError:  # a file system without hard links
         descriptor = create_file(temporary)
         with os.fdopen(descriptor, "wb") as copy, path.open("rb") as original:
             import shutil

@@ -181,7 +181,7 @@ class BodyParser:
         opening = stream.read_token()
         header = stream.build_span(first, opening - 1)
         outer = stream.block
-        stream.block = stream.tokens.text[stream.tokens.starts[first] : stream.tokens.ends[opening - 1]]
+        stream.block = stream.tokens.text[stream.tokens.starts[first] : stream.tokens.ends[opening - 1]]  # for messages
         stream.enter_level()
         body, closing = self._parse_block_body(first, opening)
         stream.depth -= 1

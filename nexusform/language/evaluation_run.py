@@ -188,7 +188,7 @@ class ExpressionRun:
         name = traversal.root.name
         if self.names and name in self.names:
             return self.apply_steps(self.names[name], traversal.steps, traversal)
-        value, consumed, diagnostics = self.scope.lookup(traversal)
+        value, consumed, diagnostics = self.scope.lookup(traversal)  # consumed: the number of steps used
         if diagnostics:
             self.diagnostics.extend(diagnostics)
             if has_errors(diagnostics):

@@ -142,10 +142,9 @@ def _visit_included_elements(conditions: _ForCondition, collection: Value, add: 
             _set_loop_names(names, node, key, element)
             if conditions.should_include():
                 add()
-            # The first element with an error ends the loop: the others would repeat it.
             if conditions.has_failed or run.has_failed_since(before):
                 conditions.has_failed = True
-                break
+                break  # the other elements would repeat the error
 
 
 def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
@@ -245,9 +244,8 @@ def evaluate_template_for(node: TemplateFor, run: ExpressionRun) -> Value:
             run.count_work(1)
             _set_loop_names(names, node, key, element)
             pieces.append(join_parts(node.body, run, node))
-            # The first element with an error ends the loop: the others would repeat it.
             if run.has_failed_since(before):
-                break
+                break  # the other elements would repeat the error
     marks = collection.marks.union(*[p.marks for p in pieces])
     if any(p.raw is UNKNOWN for p in pieces):
         return UNKNOWN_STRING.add_marks(marks)

@@ -125,7 +125,7 @@ def _return_given_value(value: Value) -> tuple[Value, list[Diagnostic]]:
 
 def _call_with_unevaluated_arguments(node: Call, function: Function, run: ExpressionRun) -> Value:
     """Call `try` or `can`: it evaluates its arguments itself. Return an unknown value after an error."""
-    thunks: list[Thunk] = [partial(run.evaluate_separately, e) for e in node.arguments]
+    thunks: list[Thunk] = [partial(run.evaluate_separately, e) for e in node.arguments]  # not evaluated yet
     if node.expand:
         # The expanded argument is evaluated first: its errors are always reported.
         before = len(run.diagnostics)

@@ -90,7 +90,7 @@ class _JsonReader:
         return MalformedJsonError(detail, self.begin, self.offset)
 
     def parse_value(self) -> syntax.JsonValue:
-        """Parse the value that starts at the current token."""
+        """Parse the value at the current token, and load the token after it. Raises MalformedJsonError."""
         group = self.group
         if group in {_PLAIN, _ESCAPED}:
             scalar = syntax.JsonScalar(self.decode_string(), self.get_span())
@@ -175,6 +175,7 @@ class _JsonReader:
             self._reject_trailing_comma("}", "property")
 
     def _parse_array(self) -> syntax.JsonArray:
+        """Parse an array from its opening bracket on. Raises MalformedJsonError."""
         begin = self.begin
         items: list[syntax.JsonValue] = []
         self.load_token()

@@ -129,7 +129,7 @@ def apply_unary_operator(operator: str, operand: Value) -> Value:
     if raw is None:
         raise OperationProblem("argument must not be null")
     if raw is UNKNOWN:
-        return Value(operand.type, UNKNOWN, operand.marks, NOT_NULL)
+        return Value(operand.type, UNKNOWN, operand.marks, refinement=NOT_NULL)
     if operator == "!":
         return build_boolean(not raw).add_marks(operand.marks)
     return Value(NUMBER, -raw, operand.marks)

@@ -192,8 +192,7 @@ def decode_tree(data: bytes) -> Body | JsonBody | None:
         with pause_garbage_collection():
             stored = _build_stored_tree_decoder().decode(data)
     except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError):
-        # A damaged cache is ignored: the text is parsed again.
-        return None
+        return None  # a damaged cache: the text is parsed again
     return stored.body if stored.format == _FORMAT else None
 
 

@@ -41,7 +41,7 @@ def list_body_traversals(body: syntax.Body | syntax.JsonBody) -> tuple[syntax.Tr
 
 
 def parse_traversal(expression: syntax.Expression) -> syntax.Traversal | None:
-    """Return the traversal of an expression, for arguments that contain names (`depends_on`).
+    """Return the expression if it is a traversal, else None; for arguments with names as values (`depends_on`).
 
     JSON can only use a string for it, so a string is parsed as an expression.
     """

@@ -206,7 +206,7 @@ class TemplateParser:
         return stream.report_error("extra-characters-after-interpolation-expression", detail, since=first)
 
     def _parse_directive(self, first: int) -> _Directive:
-        """Parse the keyword of a `%{` sequence with its names and expression, up to the brace, exclusive."""
+        """Parse keyword, names and expression of the `%{` at the token index `first`, up to the brace, exclusive."""
         stream = self.stream
         if stream.peek() != scanner.IDENT:
             detail = 'A template directive keyword ("if", "for", etc) is expected at the beginning of a %{ sequence.'

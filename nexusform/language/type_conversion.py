@@ -157,10 +157,9 @@ def _convert_and_unify_elements(
 
 
 def _convert_to_list(value: Value, target: ListType) -> Value:
-    """Convert a sequence or set; the order of a set with unknown elements is unknown."""
+    """Convert a sequence or set; of a set with unknown elements only bounds of the length are known."""
     element, items = _convert_and_unify_elements(_list_elements_with_paths(value, target), target, value.type, "list")
     if isinstance(value.type, SetType) and not value.is_wholly_known:
-        # Its order and length are unknown, except for bounds.
         return add_refinement(Value(ListType(element), UNKNOWN, value.marks), get_refinement(value))
     return Value(ListType(element), tuple(items), value.marks)
 

@@ -53,7 +53,7 @@ def unify_types(types: Sequence[Type]) -> Type | None:
 def _unify_structures(types: Sequence[Type]) -> Type | None:
     """Return the common type of objects with the same attributes, or of tuples of the same length, or None."""
     parts: list[Type] = []
-    for column in zip(*map(list_part_types, types), strict=True):
+    for column in zip(*map(list_part_types, types), strict=True):  # the types of one part in all structures
         part = unify_types(column)
         if part is None:
             return None

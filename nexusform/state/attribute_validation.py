@@ -94,7 +94,7 @@ def _build_attribute_check(attribute: AttributeSchema) -> _Check:
 
 
 def _build_block_check(block: NestedBlock) -> _Check:
-
+    """Build the check of the blocks of one type: an object, a list, or a map by label."""
     body = _build_body_check(block.schema)
     match block.nesting:
         case Nesting.SINGLE:

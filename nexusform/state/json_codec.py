@@ -143,7 +143,7 @@ def _is_exact_float(text: str) -> bool:
 def _build_json_problem(data: bytes, message: str, offset: int) -> JsonProblem:
     """Build the problem: an empty document, no UTF-8, or the parser's `message` without its position."""
     if not data.strip():
-        return JsonProblem("the document is empty", 0)
+        return JsonProblem("the document is empty", offset=0)
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as problem:
@@ -161,12 +161,12 @@ def _parse_exact_numbers(data: bytes) -> Any:
         text = data.decode("utf-8")
         return json.loads(text, parse_int=_parse_number, parse_float=_parse_decimal)
     except UnicodeDecodeError:
-        raise _build_json_problem(data, "", 0) from None
+        raise _build_json_problem(data, message="", offset=0) from None  # it finds the invalid byte
     except json.JSONDecodeError as problem:
         error = unify_json_error(problem)
         raise JsonProblem(error.msg.lower(), error.pos) from None
     except RecursionError:
-        raise JsonProblem("the document is nested too deeply", 0) from None
+        raise JsonProblem("the document is nested too deeply", offset=0) from None
     except OverflowError:
         too_long = _LONG_DIGITS.search(text)
         offset = too_long.start() if too_long else 0
@@ -286,7 +286,7 @@ class _JsonWriter:
         return text.replace(b"\n", self._build_line_break(depth)) if depth and self._indent else text
 
     def _open_container(self, value: Any) -> tuple[_OpenContainer, bytes]:
-        """Return a list, dataclass or mapping as a container to render, and its opening bracket."""
+        """Return a list, dataclass or mapping as its parts to render (each key rendered), and its opening bracket."""
         plain_value = self._convert_value(value)
         if isinstance(plain_value, (list, tuple)):
             return _OpenContainer(iter([(b"", part) for part in plain_value]), b"]"), b"["

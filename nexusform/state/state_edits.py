@@ -120,7 +120,7 @@ def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> N
 
 
 def move_instances(state: State, pairs: Pairs) -> State:
-    """Return the state with instances at their new addresses; dependencies on them are updated."""
+    """Return the state with instances moved by `pairs` (old, new address), and with dependencies on them updated."""
     new_addresses = dict(pairs)
     instances = {new_addresses.get(address, address): instance for address, instance in state.instances.items()}
     # Map every block with moved instances to the blocks with its former instances, itself included if some stay.

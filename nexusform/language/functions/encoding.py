@@ -102,7 +102,7 @@ def _parse_csv(text: str) -> Value:
     rows = _split_csv_rows(text.replace("\r\n", "\n"))
     if not rows:
         raise FixedProblem("missing header line")
-    _, header = rows[0]
+    _, header = rows[0]  # a row is a line number and fields
     known_names: set[str] = set()
     for name in header:
         if name in known_names:

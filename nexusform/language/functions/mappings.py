@@ -45,6 +45,7 @@ def _compute_keys(mapping: Value) -> Value:
 
 
 def _find_values_result_type(arguments: Sequence[Value]) -> Type:
+    """Return the type of `values`: a list for a map, a tuple for an object. Raises FunctionProblem."""
     mapping_type = arguments[0].type
     if isinstance(mapping_type, MapType):
         return ListType(mapping_type.element)

@@ -105,7 +105,7 @@ def _list_matches(pattern: CompiledPattern, text: str) -> Iterator[Any]:
     end = -1
     for match in pattern.engine.finditer(text):
         if match.start() == match.end() == end:
-            continue
+            continue  # empty, and right after the last one
         end = match.end()
         yield match
 

@@ -96,6 +96,7 @@ def _remove_duplicates(sequence: Value) -> Value:
 
 
 def _flatten_sequence(sequence: Value) -> Value:
+    """Evaluate `flatten` to a tuple; unknown if the number of its elements is. Raises FunctionProblem."""
     if not isinstance(sequence.type, SEQUENCES):
         raise FixedProblem("can only flatten lists, sets and tuples", argument=0)
     elements: list[Value] = []
@@ -186,6 +187,7 @@ def _generate_range(*limits: Value) -> Value:
 
 
 def _find_reverse_result_type(arguments: Sequence[Value]) -> Type:
+    """Return the type of `reverse`: the reversed tuple type, or a list. Raises FunctionProblem."""
     sequence_type = arguments[0].type
     if isinstance(sequence_type, TupleType):
         return TupleType(sequence_type.elements[::-1])
@@ -240,8 +242,7 @@ def _sort_strings(strings: Value) -> Value:
     if any(v.raw is None for v in strings.raw):
         raise FixedProblem("given list element is null; a null string cannot be sorted", argument=0)
     if not strings.is_wholly_known:
-        # Only the number of elements is certain.
-        return Value(strings.type, (Value(STRING, UNKNOWN),) * len(strings.raw))
+        return Value(strings.type, (Value(STRING, UNKNOWN),) * len(strings.raw))  # only the number is certain
     return Value(strings.type, tuple(sorted(strings.raw, key=lambda v: str(v.raw))))
 
 

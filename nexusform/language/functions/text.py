@@ -116,7 +116,6 @@ def _has_prefix(text: Value, prefix: Value) -> Value:
     """Check for a prefix; of an unknown text a part of it may be known."""
     if text.raw is not UNKNOWN:
         return build_boolean(text.raw.startswith(prefix.raw))
-    # The prefix of an unknown text may be known.
     known_prefix = get_refinement(text).prefix
     if known_prefix.startswith(prefix.raw):
         return TRUE

@@ -89,7 +89,7 @@ def _render_lines(value: Value, indent: int) -> list[str]:
     if isinstance(value.raw, tuple):
         item_lines: list[str] = []
         for item in value.raw:
-            start, *rest = _render_value(item, indent=indent + 2, column=indent + 2)
+            start, *rest = _render_value(item, indent=indent + 2, column=indent + 2)  # after "- "
             item_lines += [f"- {start}", *_add_indentation(rest)]
         return item_lines
     lines: list[str] = []

@@ -117,7 +117,7 @@ class TokenStream(Struct):
     ) -> None:
         """Add a diagnostic and continue; a second one at the same span is omitted."""
         if self.diagnostics and self.diagnostics[-1].subject == subject:
-            return  # one message is enough
+            return  # one message for a token is enough
         error = build_error(diagnostic_id, detail, subject, context=context, block=self.block, headline=headline)
         self.diagnostics.append(error)
 

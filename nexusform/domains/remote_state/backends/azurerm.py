@@ -128,7 +128,7 @@ class AzureBackend(LineJournalBackend):
             try:
                 client.renew(timeout=10)
             except HttpResponseError as refusal:
-                if refusal.status_code in (404, 409, 412):
+                if refusal.status_code in (404, 409, 412):  # no blob, no lease, or another lease
                     raise LeaseLost("its lease was broken, or another run holds the lock") from None
                 raise
 
@@ -164,7 +164,7 @@ class AzureBackend(LineJournalBackend):
             except ResourceNotFoundError as refusal:
                 if _get_error_code(refusal) != "BlobNotFound":
                     raise
-                return None
+                return None  # no state, and no lock
         if properties.lease.state != "leased":
             return None  # expired or broken
         return _parse_lock_holder(properties.metadata) or locks.parse_lock(b"")
@@ -223,9 +223,8 @@ class AzureBackend(LineJournalBackend):
             try:
                 download = self._blob.download_blob()
             except ResourceNotFoundError as refusal:
-                # Excludes a missing container, and errors of another server.
                 if _get_error_code(refusal) != "BlobNotFound":
-                    raise
+                    raise  # a missing container, or an error of another server
                 return None, ""
             document = _read_content(download, ReadByteLimit(self._max_bytes))
             return document or None, str(download.properties.etag)
@@ -349,7 +348,7 @@ class _BlobJournal:
         """Append bytes to the journal blob; an append received without a response counts."""
         from azure.core.exceptions import HttpResponseError
 
-        if self._blob is None or self._blocks >= _MAX_BLOCKS:
+        if self._blob is None or self._blocks >= _MAX_BLOCKS:  # none is open, or Azure allows few more appends
             self._open_journal_blob(creates_next=self._blob is not None)
         assert self._blob is not None
         try:
@@ -401,7 +400,7 @@ def _parse_lock_holder(metadata: Mapping[str, str] | None) -> LockInfo | None:
             return None  # no holder
         try:
             return locks.parse_lock(base64.b64decode(text))
-        except ValueError:
+        except ValueError:  # not base64
             return locks.parse_lock(text.encode())
     except ValueError:
         return None  # unreadable
@@ -446,8 +445,7 @@ def open_azurerm(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_
     """Build the backend of the settings; no request is sent. Raises BackendProblem."""
     with require_backend_package("azurerm", "azure"):
         from azure.storage.blob import ContainerClient
-    # The SDK reports errors as exceptions; its log is optional.
-    logging.getLogger("azure").setLevel(logging.CRITICAL)
+    logging.getLogger("azure").setLevel(logging.CRITICAL)  # the SDK reports errors as exceptions, too
     account = settings.get("storage_account_name") or ""
     endpoint = settings.get("endpoint") or f"https://{account}.blob.core.windows.net"
     rejection = check_plain_credentials(endpoint)
@@ -464,8 +462,7 @@ def open_azurerm(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_
         connection_timeout=10,
         read_timeout=60,
         max_single_get_size=_FIRST_READ_BYTES,
-        # A redirect would send the state to any host in a response.
-        permit_redirects=False,
+        permit_redirects=False,  # a redirect would send the state to any host in a response
     )
     snapshots = settings.get("snapshot")
     return AzureBackend(container, settings["key"], snapshots=snapshots is not False, max_bytes=max_bytes)  # None: on

@@ -107,8 +107,7 @@ class HttpBackend:
         checksum = base64.b64encode(hashlib.md5(document, usedforsecurity=False).digest()).decode()
         headers = {"Content-Type": "application/json", "Content-MD5": checksum}
         self._send_request(self._workspace_service.update_method, address, "write the state", document, headers)
-        # Verify the stored document: a proxy may answer 200 to anything.
-        current = self.read()
+        current = self.read()  # a proxy may answer 200 to anything
         if current != document and not _is_equal_json(current, document):
             raise BackendProblem(
                 f"Cannot write the state at {self.describe()}: the server accepted it, but returns a "

@@ -135,7 +135,7 @@ class PostgresBackend:
             with guard:
                 connection.execute("SELECT 1")
 
-        self._lock_state = _HeldLock(fencing, connection, guard, LockLease(seconds, renew))
+        self._lock_state = _HeldLock(fencing, connection, guard, LockLease(seconds, renew))  # writes check `fencing`
         self._batch_writer = LineBatcher(self._write_lines)
         self._lock_state.lease.begin(sent_at)
         if previous_holder is None:
@@ -437,8 +437,7 @@ def open_postgres(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM
     try:
         create = not settings.get("skip_table_creation")
         database = _Database(connection_string, schema, create=create, max_bytes=max_bytes)
-    except psycopg.ProgrammingError:
-        # The message of psycopg has parts of it, possibly a password.
+    except psycopg.ProgrammingError:  # its message has parts of the string, possibly a password
         raise BackendProblem(
             "The setting conn_str (or PG_CONN_STR) is not a connection string. It is not shown because it "
             "may contain a password. In a postgres:// address, write % and @ of a password as %25 and %40."

@@ -395,7 +395,7 @@ class _BucketJournal:
                 seal = journal_lines.build_seal_record(lock_id) + b"\n"
                 self._objects.put(self._format_key(self._last_written + 1), seal, "")
             except _WriteConflict:
-                self._last_written += 1  # it was still writing
+                self._last_written += 1  # the former holder was still writing, and took the number
             else:
                 self._last_written += 1
                 return
