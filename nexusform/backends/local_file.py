@@ -52,8 +52,8 @@ class LocalBackend:
     ) -> None:
         self._maximum_size = maximum_size
         self._confinement = confinement
-        self._base = Path(path)
-        self._workspaces = Path(workspace_directory or f"{path}.d")
+        self._base = Path(path)  # the state of the default workspace
+        self._workspaces = Path(workspace_directory or f"{path}.d")  # a directory for each other workspace
         self._display_path = self._build_workspace_state_path(workspace)
         # Resolved once: a link changed meanwhile must not separate the state from its lock.
         self._path = self._display_path

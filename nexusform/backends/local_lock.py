@@ -217,7 +217,7 @@ def read_process_start(pid: int) -> str:
 
 
 def is_process_dead(pid: int, mark: str) -> bool:
-    """Return whether the process with this number and start mark ("": unknown) has ended; False if unknown."""
+    """Return whether a process has ended, False if unknown. `mark` distinguishes it from others with its number."""
     if pid <= 0 or sys.platform == "win32":
         return False
     try:

@@ -108,7 +108,7 @@ def build_body_schema(schema: BlockSchema) -> BodySchema:
     if blocks:  # a dynamic block generates nested ones
         blocks["dynamic"] = ("type",)
     computed = frozenset(name for name, attribute in schema.attributes.items() if not attribute.is_configurable)
-    return BodySchema(dict.fromkeys(schema.attributes, False), blocks, computed)
+    return BodySchema(dict.fromkeys(schema.attributes, False), blocks, computed)  # required ones are checked later
 
 
 def _prepare_arguments(

@@ -80,7 +80,7 @@ def decode_module_call(block: Block, problems: list[Diagnostic], scope: Scope = 
 
 
 def _decode_module_enabled(blocks: Sequence[Block], problems: list[Diagnostic]) -> Expression | None:
-    """Decode the lifecycle block of a module: `enabled` is its only argument."""
+    """Return `enabled`, the only argument of the lifecycle block of a module; None without it."""
     block = find_single_block(blocks, "lifecycle", problems)
     if block is None:
         return None

@@ -281,7 +281,7 @@ class NestedBlockGroup:
         scope: Scope,
         notes: EvaluationResult,
     ) -> None:
-        """Evaluate one block; paths in its notes start at the enclosing body."""
+        """Evaluate one block; paths added to `notes` (of sensitive and unknown parts) start at the enclosing body."""
         old_sensitive, old_refined = len(notes.sensitive), len(notes.refinements)
         evaluated_blocks.append(_EvaluatedBlock(label, item.body.fill(scope, notes), item.span))
         prefix: Path = (self.name,)

@@ -40,7 +40,7 @@ def decode_moved_block(block: Block, problems: list[Diagnostic]) -> MovedBlock |
     target = _parse_address_argument(parts.attributes.get("to"), problems)
     if source is None or target is None:
         return None  # reported
-    if bool(source.type) != bool(target.type) or source.mode != target.mode:
+    if bool(source.type) != bool(target.type) or source.mode != target.mode:  # a module has no type
         detail = "Both ends of a move must name the same kind of thing: two modules or two resources."
         problems.append(build_error("invalid-moved-addresses", detail, block.header_span))
         return None
@@ -162,7 +162,7 @@ def _split_module_steps(parts: list[str | tuple[Key]]) -> tuple[tuple[ModulePath
         name = str(parts[index + 1])
         index += 2
         following = parts[index] if index < len(parts) else ""
-        if isinstance(following, tuple):
+        if isinstance(following, tuple):  # an instance key
             steps.append(ModulePathStep(name, following[0]))
             index += 1
         else:

@@ -56,7 +56,7 @@ def check_references(
 ) -> list[Diagnostic]:
     """Check the references of all modules, and return the problems in the order of the text."""
     references = collect_references(configuration)
-    # A module that is called twice reports everything twice.
+    # By id and place: a module called twice reports everything twice.
     problems: dict[tuple[str, Span | None], Diagnostic] = {}
     for module in list_modules(configuration.root):
         checker = _ReferenceChecker(module, {"managed": managed, "data": data})
@@ -167,7 +167,7 @@ class _ReferenceChecker:
         check_root = _ROOT_CHECKS.get(name)
         if check_root is not None:
             return check_root(self, reference.traversal, reference.scope)
-        if name in _FOREIGN_ROOTS:
+        if name in _FOREIGN_ROOTS:  # `terraform` or `tofu`
             first_name = _get_first_name(reference.traversal)
             suggestion = first_name if first_name in _FIXED_ATTRIBUTES["nexusform"] else "workspace"
             detail = f'There is no "{name}" object in nexusform: write nexusform.{suggestion}.'
@@ -394,7 +394,7 @@ def _build_incomplete_reference_error(traversal: Traversal, noun: str) -> Diagno
 
 
 def _check_builtin_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
-    """Check a reference to one of nexusform's own names."""
+    """Check a reference with a fixed name and attributes: `path`, `nexusform`, `count` or `each`."""
     root = traversal.root.name
     known = _FIXED_ATTRIBUTES[root]
     name = _get_first_name(traversal)

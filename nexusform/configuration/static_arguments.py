@@ -188,7 +188,7 @@ def evaluate_constant(expression: syntax.Expression, scope: Scope = EMPTY_SCOPE)
 def _evaluate_as_type(
     attribute: syntax.Attribute | None, type_: Type, problems: list[Diagnostic], scope: Scope = EMPTY_SCOPE
 ) -> Any:
-    """Return the raw value of a constant argument; None if it is absent, null or (reported) invalid."""
+    """Return the raw value of a constant argument, or UNKNOWN; None if it is absent, null or (reported) invalid."""
     if attribute is None:
         return None
     value, diagnostics = evaluate_constant(attribute.expression, scope)

@@ -83,7 +83,7 @@ def build_problem(
 def parse_yaml(file: str, content: str | bytes) -> YamlStream:
     """Parse all documents of a text. An invalid document ends the stream with a finding."""
     size = len(content)
-    if MIN_LARGE < size <= MAX_LARGE:
+    if MIN_LARGE < size <= MAX_LARGE:  # perhaps a List of kubectl, parsed faster
         large_document = _parse_large_list(content)
         if large_document is not None:  # else the normal parser reads it, or reports the error
             return YamlStream((large_document,), ())
@@ -108,7 +108,7 @@ def _parse_large_list(content: str | bytes) -> YamlDocument | None:
         text = _decode_utf8_or_utf16(content) if isinstance(content, bytes) else content
     except UnicodeDecodeError:
         return None  # the caller reports it
-    parsed = parse_large_list(text) if text[:100].lstrip()[:1] == "{" else None
+    parsed = parse_large_list(text) if text[:100].lstrip()[:1] == "{" else None  # "{" begins JSON
     return None if parsed is None else YamlDocument(*parsed)
 
 
@@ -558,7 +558,7 @@ def _reject_number(_constant: str) -> Any:
 
 def _is_nested_too_deep(data: Any) -> bool:
     """Check whether data is nested deeper than the maximum."""
-    level = [data]
+    level = [data]  # the mappings and lists at one depth
     for _ in range(MAX_DEPTH):
         next_level: list[Any] = []
         for part in level:

@@ -88,7 +88,7 @@ def _convert_raw_value(value: Value) -> Any:
     raw = value.raw
     raw_class = raw.__class__
     if raw_class in _SHARED_CLASSES:
-        return raw
+        return raw  # plain data already
     if raw_class is tuple:
         return [_convert_raw_value(v) for v in raw]
     if raw_class is dict:
@@ -281,7 +281,7 @@ def _add_plain_refinement(value: Value, refinement: Refinement) -> Value:
 def _change_value_at_path(value: Value, path: Path, change: Callable[[Value], Value]) -> Value:
     """Change the part at a path, or the set that contains it; without such a part return the value unchanged."""
     raw = value.raw
-    if not path or isinstance(value.type, SetType):
+    if not path or isinstance(value.type, SetType):  # elements of a set have no path
         return change(value)
     step, remaining_path = path[0], path[1:]
     if isinstance(raw, dict) and step in raw:
@@ -293,7 +293,7 @@ def _change_value_at_path(value: Value, path: Path, change: Callable[[Value], Va
 
 
 def get_part(value: Any, path: Path) -> Any:
-    """Return the part of plain data at a path, or None."""
+    """Return the part of plain data at a path; None if it is absent or null."""
     for step in path:
         if isinstance(value, Mapping):
             value = value.get(step)

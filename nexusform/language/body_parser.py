@@ -147,7 +147,7 @@ class BodyParser:
                 "must end with a newline.",
                 since=first,
             )
-        elif kind != scanner.END:
+        elif kind != scanner.END:  # the end of the file ends the line, too
             expression = attribute.expression
             if isinstance(expression, Traversal) and expression.root.name == "if" and not expression.steps:
                 detail = 'There is no "if" expression. Write a condition as in: condition ? value : other_value.'
@@ -255,7 +255,7 @@ class BodyParser:
         stream = self.stream
         items = _BodyItems()
         previous_count = len(stream.diagnostics)
-        if stream.tokens.kinds[stream.index] in {scanner.NEWLINE, "}", scanner.END}:
+        if stream.tokens.kinds[stream.index] in {scanner.NEWLINE, "}", scanner.END}:  # not all on one line
             self._parse_items(items)
         else:
             self._parse_single_argument(items)

@@ -239,7 +239,7 @@ class TracingEvaluator(ExpressionRun):
         self.current = EvaluationTrace(root_expression)
 
     def evaluate(self, expression: Expression) -> Value:
-        """Evaluate as in any run, and record the trace."""
+        """Evaluate as in any run, and record the trace: the values and errors of all parts, to display them."""
         outer, trace = self.current, EvaluationTrace(expression)
         if not self._is_building_notes:  # a value for a message is no part of the expression
             if len(outer.parts) < MAX_TRACES:
@@ -260,7 +260,7 @@ class TracingEvaluator(ExpressionRun):
 
 
 def apply_traversal_step(value: Value, step: Step) -> Value | Problem:
-    """Apply one literal step to a value; a legacy `.0` is an index."""
+    """Return the part of a value at one literal step, or the problem without it; a legacy `.0` is an index."""
     if isinstance(step, TraverseAttribute):
         name = step.name
         if name[0].isdigit() and name.isdecimal():
@@ -350,7 +350,7 @@ def get_attribute(value: Value, name: str) -> Value | Problem:
 
 
 def _describe_unsupported_attribute_access(value_type: Type, name: str) -> str:
-    """Return why values of a type have no attribute."""
+    """Return why values of a type, neither map nor object, have no attribute of this name."""
     if isinstance(value_type, PrimitiveType):
         return f"Can't access attributes on a primitive-typed value ({value_type.name})."
     kind = {ListType: "list", SetType: "set", TupleType: "tuple"}[value_type.__class__]

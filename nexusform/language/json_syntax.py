@@ -189,7 +189,7 @@ class _JsonReader:
         return syntax.JsonArray(tuple(items), self.positions.build_span(begin, end))
 
     def _has_comma_before_next_item(self, closing: str, item: str, begin: int) -> bool:
-        """Check for a comma, which stays the current token; otherwise require the closing bracket."""
+        """Check for a comma, which stays the current token; else require `closing`. `begin` is the opening bracket."""
         if self.group == _MARK and self.word == closing:
             return False  # the caller reads it
         if self.group == _END:
@@ -205,7 +205,7 @@ class _JsonReader:
             raise self.build_error(f"JSON allows no comma after the last {item}.")
 
     def decode_string(self) -> str:
-        """Decode the current string."""
+        """Decode the current string. Raises MalformedJsonError for an invalid escape."""
         if self.group == _PLAIN:
             return normalize_text(self.word)
         begin = self.begin
@@ -258,7 +258,7 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_-]*)((?:\.[A-Za-z_][A-Za-z0-9
 
 
 def parse_json_file(source: SourceFile) -> tuple[syntax.JsonBody, list[Diagnostic]]:
-    """Parse a `.nf.json` file to a body: its root object, or the objects of its root array; report other values."""
+    """Parse a `.nf.json` file to a body: its root object, or the objects of its root array; report anything else."""
     positions = CharacterPositions(source.name, source.text)
     rejection = check_source_length(source, positions)
     if rejection is not None:
@@ -319,7 +319,7 @@ def _convert_json_string_to_expression(text: str, span: Span, diagnostics: list[
     # Positions inside are exact only if the text is as long as its source without the quotation marks (no escapes).
     is_unescaped = len(text.encode("utf-8", "replace")) == span.end.byte - begin.byte - 2
     reference = _REFERENCE.fullmatch(text) if is_unescaped else None
-    if reference is not None and reference.group(1) not in _KEYWORDS:
+    if reference is not None and reference.group(1) not in _KEYWORDS:  # such as "${var.a}": the parser is not needed
         return _build_interpolated_reference(reference.group(1), reference.group(2), span)
     source = SourceFile(span.filename, text)
     expression, problems = parse_template(

@@ -100,7 +100,7 @@ def _compare_refinement_bounds(operator: str, left: Value, right: Value) -> bool
     left_bounds, right_bounds = get_refinement(left), get_refinement(right)
     if operator in {">", ">="}:
         left_bounds, right_bounds = right_bounds, left_bounds  # a > b is b < a
-    compare = _COMPARISONS["<" if operator in {"<", ">"} else "<="]
+    compare = _COMPARISONS["<" if operator in {"<", ">"} else "<="]  # after the exchange
     if (
         left_bounds.highest is not None
         and right_bounds.lowest is not None

@@ -80,7 +80,7 @@ def _list_repeated_parts(
 
 
 def list_child_expressions(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
-    """Return the direct child expressions, in source order. A bare or ambiguous object key is text, not a child."""
+    """Return the direct child expressions, in source order. A bare object key, or one like `a.b`, is text, no child."""
     match expression:
         case syntax.ForTuple() | syntax.ForObject() | syntax.TemplateFor():
             return (expression.collection, *_list_repeated_parts(expression))
@@ -125,7 +125,7 @@ def _list_body_references(body: syntax.Body, bound_names: _Names) -> Iterator[sy
 
 
 def _list_dynamic_references(body: syntax.Body, label: str, bound_names: _Names) -> Iterator[syntax.Traversal]:
-    """List the references of a dynamic block, except those to its iterator in `labels` and `content`.
+    """List the references of a dynamic block, except to `bound_names`, and in `labels` and `content` to its iterator.
 
     The iterator has the name in the argument `iterator`, by default the block's `label`.
     """

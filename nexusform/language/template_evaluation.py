@@ -57,7 +57,7 @@ def _convert_to_text(value: Value, part: Expression, run: ExpressionRun, enclosi
     """Return the text of an interpolated value; None if it is unknown, or after a diagnostic."""
     raw = value.raw
     kind = raw.__class__
-    if kind is str:
+    if kind is str:  # the frequent types need no conversion
         return str(raw)
     if kind is int:
         return format_number(raw)

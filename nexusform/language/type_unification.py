@@ -182,5 +182,5 @@ def _may_be_equal(left: Type, right: Type) -> bool:
     if left.__class__ is not right.__class__ or isinstance(left, PrimitiveType):
         return False
     if _get_shape(left) != _get_shape(right):
-        return False
+        return False  # with other names, or another number of parts
     return all(map(_may_be_equal, list_part_types(left), list_part_types(right)))

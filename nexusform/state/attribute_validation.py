@@ -236,7 +236,7 @@ def _build_body_annotation(schema: BlockSchema) -> _Annotation:
 
 
 def _build_attribute_annotation(attribute: AttributeSchema) -> _Annotation:
-    """Build the type of a non-null attribute, with its choices or bounds."""
+    """Build the type for msgspec of a non-null attribute, with its choices or bounds."""
     if attribute.type.__class__ is PrimitiveType:
         if attribute.choices:
             return Literal[attribute.choices]
@@ -250,14 +250,14 @@ def _build_attribute_annotation(attribute: AttributeSchema) -> _Annotation:
 
 @lru_cache(maxsize=1024)
 def _build_type_annotation(value_type: Type) -> _Annotation:
-    """Build the type of non-null values; objects with a machine are left to the full validation."""
+    """Build the type for msgspec of non-null values; objects with a machine are left to the full validation."""
     if value_type is DYNAMIC:
         return Any
     if isinstance(value_type, PrimitiveType):
         return _PRIMITIVES[value_type.name]
     if isinstance(value_type, ObjectType):
         annotations = {name: _build_member_annotation(name, part) | None for name, part in value_type.attributes}
-        # Attributes required with a machine need the full validation.
+        # Attributes are required with a machine: only a null one is accepted here.
         return _build_typed_dict({**annotations, "machine": None} if has_machine_fields(value_type) else annotations)
     if isinstance(value_type, MapType):
         element = _build_type_annotation(value_type.element)

@@ -368,9 +368,9 @@ class _StateReader:
             return ()
         if not is_text(text):
             return None  # already reported by the rule
-        known = self._modules.get(text)
-        if known is not None:
-            return known
+        cached = self._modules.get(text)
+        if cached is not None:
+            return cached
         try:
             pattern = parse_pattern(text)
         except AddressProblem as problem:
@@ -393,7 +393,7 @@ def parse_output(entry: Any, path: Path, problems: list[Problem]) -> OutputState
         problems.append(build_invalid_member_problem((*path, "type"), "This is not a type."))
         return None
     try:
-        convert_to_value(entry["value"], output_type)
+        convert_to_value(entry["value"], output_type)  # only to check it
     except ConversionProblem as problem:
         message = f"The value is not of the output's type: {problem.message}."
         problems.append(build_invalid_member_problem((*path, "value", *problem.path), message))

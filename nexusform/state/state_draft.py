@@ -239,7 +239,7 @@ class StateDraft:
             return
         self._instances[address] = instance
         if instance.current is not None:
-            self._record_creation(instance.current.creation)
+            self._record_creation(instance.current.creation)  # its number is not given to another object
         for deposed in instance.deposed.values():
             self._record_creation(deposed.creation)
 

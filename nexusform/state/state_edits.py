@@ -83,7 +83,7 @@ def _compute_moved_address(address: Address, source: AddressPattern, target: Add
 
 
 def _rename_module_steps(actual: ModulePath, source: ModulePath, target: ModulePath) -> ModulePath:
-    """Return `target`; of equally long patterns, steps without a key in both have the actual key."""
+    """Return `target`; if it is as long as `source`, each step without a key in both keeps the actual key."""
     if len(source) != len(target):
         return target
     return tuple(
@@ -139,7 +139,7 @@ def move_instances(state: State, pairs: Pairs) -> State:
 def _rename_dependencies(
     instances: Mapping[Address, InstanceState], new_blocks: Mapping[str, AbstractSet[str]]
 ) -> dict[Address, InstanceState]:
-    """Return the instances with each dependency replaced by those on its new blocks (none: it is dropped)."""
+    """Return the instances with each dependency on a block replaced by its `new_blocks` (without any: dropped)."""
     if not new_blocks:
         return dict(instances)
 

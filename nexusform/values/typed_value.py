@@ -52,7 +52,7 @@ def round_number(numerator: int, denominator: int) -> int | Fraction:
         return 0
     if numerator < 0:
         return -round_number(-numerator, denominator)
-    magnitude = numerator.bit_length() - denominator.bit_length()
+    magnitude = numerator.bit_length() - denominator.bit_length()  # about the binary logarithm of the quotient
     if abs(magnitude) > _MAX_BITS:
         raise OverflowError("the number has too many digits")
     shift = PRECISION - magnitude
@@ -123,7 +123,7 @@ def format_digits(digits: str, point: int) -> str:
 
 
 def compute_shortest_digits(number: Number) -> tuple[str, int]:
-    """Return the digits d1 d2 ... of the shortest decimal 0.d1d2... * 10**point for a number above zero."""
+    """Return digits d1 d2 ... and point of the shortest decimal 0.d1d2... * 10**point for a number above zero."""
     # The fewest digits that lie nearer to this number than half the distance to its neighbours of PRECISION bits.
     numerator, denominator = number.numerator, number.denominator
     shift = PRECISION - numerator.bit_length()
@@ -315,7 +315,7 @@ class Value:
         return self.raw if self.raw.__class__ is tuple else ()
 
     def change_parts(self, change: Callable[[Value], Value]) -> Any:
-        """Return its `raw` with every element replaced by `change(element)`."""
+        """Return the value's `raw` with every part replaced by `change(part)`; unchanged without parts."""
         if self.raw.__class__ is dict:
             return {name: change(part) for name, part in self.raw.items()}
         if self.raw.__class__ is tuple:
@@ -414,7 +414,7 @@ def build_unknown(value_type: Type = DYNAMIC) -> Value:
 
 
 def add_refinement(value: Value, refinement: Refinement) -> Value:
-    """Add a refinement to an unknown value; a known value, or one of unknown type, is unchanged. A number between two
+    """Add known limits to an unknown value; a known value, or one of unknown type, is unchanged. A number between two
     equal bounds becomes known, and so does a list with a known number of unknown elements.
     """
     if value.raw is not UNKNOWN or value.type is DYNAMIC:

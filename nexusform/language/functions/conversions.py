@@ -134,7 +134,7 @@ def _format_type_of_value(value: Value) -> Value:
 
 
 def format_type(value_type: Type, indent: str = "") -> str:
-    """Format the type as a type expression, over several lines if it has parts."""
+    """Format the type as a type expression; tuples and objects with parts take several lines."""
     if isinstance(value_type, PrimitiveType):
         return value_type.name
     inner = indent + "    "

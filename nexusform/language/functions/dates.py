@@ -223,7 +223,7 @@ def parse_duration(text: str, position: int) -> int:
             raise FunctionProblem(
                 f'"{_truncate_quoted_text(text)}" is not a duration: write numbers with units (ns, us, ms, s, m, h), '
                 'as in "1h30m"',
-                position,
+                argument=position,
             )
         number, unit = match.groups()
         total += int(Fraction(number.rstrip(".")) * _UNITS[unit])

@@ -132,8 +132,8 @@ def build_file_functions(reader: FileReader) -> tuple[Function, ...]:
             "fileset",
             "The files below a directory that match a pattern: *, **, ?, [a-z] and {a,b}.",
             (Parameter("path", STRING, "the directory"), Parameter("pattern", STRING, "the pattern")),
-            SetType(STRING),
-            list_files,
+            returns=SetType(STRING),
+            body=list_files,
         ),
         build_plain_function(
             "pathexpand",

@@ -59,7 +59,7 @@ def render_json(value: Value) -> str:
         return "{" + ",".join([f"{render_json_string(k)}:{render_json(v)}" for k, v in raw.items()]) + "}"
     if isinstance(raw, tuple):
         return "[" + ",".join([render_json(v) for v in raw]) + "]"
-    return format_number(raw)
+    return format_number(raw)  # the only other type
 
 
 def _reject_constant(name: str) -> Any:

@@ -123,7 +123,7 @@ def _build_unknown_merge(maps: Sequence[Value]) -> Value:
         if isinstance(mapping.type, ObjectType):
             attributes.update(dict(mapping.type.attributes))
         elif mapping.raw is UNKNOWN:
-            return DYNAMIC_UNKNOWN
+            return DYNAMIC_UNKNOWN  # its keys are unknown
         else:
             attributes.update({k: v.type for k, v in mapping.raw.items()})
     return Value(ObjectType.create(attributes), UNKNOWN)

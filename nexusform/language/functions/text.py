@@ -23,7 +23,7 @@ _STRINGS: Final = ListType(STRING)
 
 
 def split_clusters(text: str) -> list[str]:
-    """Split the text into grapheme clusters."""
+    """Split the text into grapheme clusters (characters, as seen by a reader)."""
     if text.isascii() and "\r\n" not in text:
         return list(text)
     pieces: list[str] = []
@@ -106,9 +106,9 @@ def _join_texts(separator: Value, *lists: Value) -> Value:
             if item.raw is UNKNOWN:
                 return Value(STRING, UNKNOWN)
             if item.raw is None:
-                raise FunctionProblem(f"element {index} is null; cannot concatenate null values", position)
+                raise FunctionProblem(f"element {index} is null; cannot concatenate null values", argument=position)
             pieces.append(item.raw)
-    check_text_length(sum(map(len, pieces)) + len(separator.raw) * len(pieces))
+    check_text_length(sum(map(len, pieces)) + len(separator.raw) * len(pieces))  # before it is built
     return Value(STRING, separator.raw.join(pieces))
 
 

@@ -91,14 +91,14 @@ class CharacterPositions:
         self._text = text
         self._start = start or _FIRST
         self._ascii = text.isascii()
-        lines = [0]
+        lines = [0]  # the offset at the start of each
         find, newline = text.find, text.find("\n")
         while newline >= 0:
             lines.append(newline + 1)
             newline = find("\n", newline + 1)
         self._lines = lines
         self._line_bytes = None if self._ascii else self._compute_byte_offsets()
-        self._known: dict[int, Position] = {}
+        self._known: dict[int, Position] = {}  # by offset
         # Nearly all spans lie on one line of an ASCII file, near the span asked for before: keep the number of that
         # line, and the offsets at the start of it and of the next one.
         self._simple = self._ascii and start is None
@@ -119,7 +119,7 @@ class CharacterPositions:
             line = bisect_right(self._lines, offset) - 1
             begin = self._lines[line]
             start = self._start
-            if self._line_bytes is None:
+            if self._line_bytes is None:  # ASCII
                 column, byte = offset - begin, offset
             else:
                 piece = self._text[begin:offset]

@@ -87,7 +87,7 @@ class AzureBackend(LineJournalBackend):
             elif etag:
                 condition = MatchConditions.IfNotModified
                 self._blob.upload_blob(document, overwrite=True, etag=etag, match_condition=condition)
-            else:
+            else:  # no blob was found
                 self._blob.upload_blob(document, overwrite=False)
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:

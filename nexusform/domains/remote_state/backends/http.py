@@ -147,7 +147,7 @@ class HttpBackend:
         self._sent_at = time.monotonic()
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock or raise StateLocked; without a lock address nothing is locked."""
+        """Acquire the lock or raise StateLocked; without a lock address nothing is locked. There are no warnings."""
         address = self._workspace_service.lock_address
         if not address:
             return []  # the server has no locks

@@ -236,7 +236,7 @@ class PostgresBackend:
 
     @contextmanager
     def _begin_fenced_transaction(self, operation: str) -> Iterator[tuple[Connection[Any], int]]:
-        """Begin a transaction with a check of the fencing number; yield its connection and the row's id."""
+        """Begin a transaction, checking lease and fencing number of a held lock; yield its connection and row id."""
         lock_state = self._lock_state
         if lock_state is not None:
             lock_state.lease.check_valid()

@@ -231,7 +231,7 @@ class S3Backend(LineJournalBackend):
         except _WriteConflict:
             raise BackendProblem(f"Cannot {operation} at {self.describe()}: another run changed it.") from None
         except (BotoCoreError, ClientError, _IncompleteResponse) as problem:
-            metadata = getattr(problem, "response", {}).get("ResponseMetadata", {})
+            metadata = getattr(problem, "response", {}).get("ResponseMetadata", {})  # of a ClientError alone
             status = int(metadata.get("HTTPStatusCode") or 0)
             message = f"{problem}"
             if 300 <= status < 400:
