@@ -44,7 +44,7 @@ class _FlockResult(Enum):
 
 
 def _try_exclusive_file_lock(descriptor: int) -> _FlockResult:
-    """Try to get the flock of an open file without waiting."""
+    """Try to get the flock of an open file, without waiting for another holder or on a system without flocks."""
     if sys.platform == "win32":
         return _FlockResult.UNSUPPORTED
     import fcntl

@@ -254,7 +254,7 @@ class _Decoder:
             values = evaluate_constant_variables(*self.call, variables, self.problems)
         elif variables:
             values = unpack_result(self.shared.read_constants(variables), self.problems)
-            self.shared.constants = values
+            self.shared.constants = values  # to be compared with the values of the run
         return ConstantVariableScope(self.variables, self.locals, values)
 
     def _collect_primary_and_override_blocks(self) -> tuple[list[tuple[Block, BlockLocation]], list[Block]]:
@@ -388,7 +388,7 @@ class _Decoder:
             self.removed_blocks.append(removed_block)
 
     def add_import_block(self, block: Block, _location: BlockLocation) -> None:
-        """Read an `import` block."""
+        """Read an `import` block; outside of the root module it is an error."""
         if self.path:
             detail = "Import blocks are valid only in the root module. Move this block there."
             self._add_error("invalid-import-configuration", detail, block.header_span)

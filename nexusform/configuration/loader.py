@@ -200,7 +200,7 @@ def read_given_variables(
 def _list_option_assignments(
     options: Iterable[tuple[str, str]], confinement: Confinement, problems: list[Diagnostic]
 ) -> Iterator[Assignment]:
-    """Yield the assignments of variable files and -var, in their order; invalid ones are reported."""
+    """Yield the assignments of -var-file and -var (`options`: kind and text), in order; invalid ones are reported."""
     for kind, text in options:
         if kind == "var-file":
             yield from _read_variable_file(text, confinement, problems)
@@ -386,7 +386,7 @@ class _SyntaxTreeCache:
         if not hmac.compare_digest(digest, self._compute_cache_entry_digest(name, tree)):
             return None  # not written with this key
         body = parser.decode_tree(tree)
-        return body if isinstance(body, Body) else None
+        return body if isinstance(body, Body) else None  # JSON is not cached
 
     def put(self, source: SourceFile, body: Body) -> None:
         """Store a tree, and delete the oldest entries above the maximum."""

@@ -241,7 +241,7 @@ class _ReferenceChecker:
         return iter([build_error("reference-to-each-in-context-without-for-each", detail, traversal.span)])
 
     def check_reference_to_self(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
-        """Check `self`."""
+        """Check a reference to `self`: whether it is allowed here, and its attributes."""
         if not scope.has_self or scope.block is None:
             detail = (
                 'The "self" object is not available in this context. It can be used only in postcondition '
@@ -256,7 +256,7 @@ class _ReferenceChecker:
     # --- resources -----------------------------------------------------------------------------
 
     def check_data(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
-        """Check `data.t.n`."""
+        """Check a reference to a data block, `data.TYPE.NAME`."""
         if not traversal.steps or not isinstance(traversal.steps[0], TraverseAttribute):
             detail = (
                 'The "data" object must be followed by two attribute names: the data source type and the resource name.'

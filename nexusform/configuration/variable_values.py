@@ -67,7 +67,7 @@ def parse_environment_variables(environment: Mapping[str, str]) -> list[Assignme
 
 
 def parse_variable_option(text: str) -> tuple[Assignment | None, list[Diagnostic]]:
-    """Parse the assignment of `-var NAME=VALUE`."""
+    """Parse the assignment of `-var NAME=VALUE`; None, and an error, if it is malformed."""
     name, equals, value = text.partition("=")  # later "=" belong to the value
     if not equals:
         detail = (

@@ -504,7 +504,7 @@ class _JsonListReader:
         return data, root_position
 
     def _parse_items(self, list_position: TextPosition) -> tuple[list[Any], TextPosition]:
-        """Parse the items up to the end of the list."""
+        """Parse the items up to the end of the list. Return them, and `list_position` with their positions added."""
         items: list[Any] = []
         self._require_and_skip_character("[")
         if self.text[self.offset] == "]":

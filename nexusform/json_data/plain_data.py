@@ -144,7 +144,7 @@ def convert_number(raw: int | Fraction) -> int | float | Fraction:
 
 
 def _collect_sensitive_paths(value: Value, path: Path, paths: list[Path]) -> None:
-    """Add the paths of the outermost marked parts."""
+    """Add to `paths` those of the outermost marked (sensitive or ephemeral) parts."""
     if value.marks:
         paths.append(path)
     elif value.has_marks:

@@ -217,7 +217,7 @@ class BodyParser:
                 raise self._report_invalid_block_header(kind, first)
 
     def _report_invalid_block_header(self, kind: str, first: int) -> MalformedSyntaxError:
-        """Report the token found in place of a label or the opening brace."""
+        """Report the token found in place of a label or the opening brace. Return the exception to raise."""
         detail = 'Either a quoted string block label or an opening brace ("{") is expected here.'
         if kind == "=":
             detail = 'The equals sign "=" indicates an argument definition, and must not be used when defining a block.'

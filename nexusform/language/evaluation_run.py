@@ -198,7 +198,7 @@ class ExpressionRun:
         return self.apply_steps(value, traversal.steps[consumed:], traversal)
 
     def apply_steps(self, value: Value, steps: tuple[Step, ...], enclosing: Expression) -> Value:
-        """Return the value at literal steps into a value."""
+        """Return the part of a value at literal steps; unknown, after an error, without it."""
         for step in steps:
             outcome = apply_traversal_step(value, step)
             if isinstance(outcome, Problem):

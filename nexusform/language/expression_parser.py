@@ -86,7 +86,7 @@ class ExpressionParser:
         left = self._parse_operand_with_steps()
         while True:
             operator = stream.peek()
-            precedence = _PRECEDENCE.get(operator, 0)
+            precedence = _PRECEDENCE.get(operator, 0)  # 0: no operator
             if precedence < minimum:
                 return left
             stream.read_token()

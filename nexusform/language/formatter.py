@@ -99,7 +99,7 @@ def _list_tokens_with_merged_heredocs(tokens: scanner.Tokens) -> list[_Token]:
 
 def _find_heredoc_end(tokens: scanner.Tokens, index: int) -> int:
     """Find the closing mark of the heredoc that starts at a token."""
-    nesting = 0
+    nesting = 0  # an interpolation may hold another heredoc
     while True:
         kind = tokens.kinds[index]
         nesting += (kind == scanner.OPEN_HEREDOC) - (kind == scanner.CLOSE_HEREDOC)

@@ -70,7 +70,7 @@ class _JsonReader:
         match = _TOKEN.match(self.text, self.offset)
         assert match is not None, "the pattern matches any text"
         group = match.lastindex
-        if group is None:
+        if group is None:  # the end of the text
             self.group, self.word = _END, ""
             self.begin = self.offset = len(self.text)
             return

@@ -70,7 +70,7 @@ def _list_unbound_traversals(start: syntax.Expression, bound_names: _Names) -> I
 def _list_repeated_parts(
     expression: syntax.ForTuple | syntax.ForObject | syntax.TemplateFor,
 ) -> tuple[syntax.Expression, ...]:
-    """Return the parts of a for with access to its variables, in source order."""
+    """Return the parts of a `for` with access to its variables, in source order."""
     if isinstance(expression, syntax.TemplateFor):
         return expression.body
     condition = () if expression.condition is None else (expression.condition,)

@@ -80,7 +80,7 @@ class TemplateParser:
         first = stream.read_token()
         closing = scanner.CLOSE_QUOTE if stream.tokens.kinds[first] == scanner.OPEN_QUOTE else scanner.CLOSE_HEREDOC
         pieces, last = self._parse_pieces(closing, first)
-        if stream.tokens.get_text(first).startswith("<<-"):
+        if stream.tokens.get_text(first).startswith("<<-"):  # its text may be indented
             _remove_shared_heredoc_indent(pieces)
         return self._build_template_expression(pieces, stream.build_span(first, last), stream.build_span(last, last))
 

@@ -74,7 +74,7 @@ def _has_long_digit_runs(data: bytes) -> bool:
     """Check for runs of digits that may exceed a float."""
     tail = b""
     for chunk in _split_chunks(data):
-        digits = tail + chunk.translate(_DIGITS, b".")
+        digits = tail + chunk.translate(_DIGITS, b".")  # 0 for each digit, a blank for any other byte, no points
         if _LONG_RUN in digits:
             return True
         tail = digits[-len(_LONG_RUN) :]  # a run may continue in the next chunk
@@ -313,7 +313,7 @@ _ORJSON_DEPTH: Final = 4  # maximum depth at which orjson is tried first
 
 
 def _render_scalar(value: Any) -> bytes:
-    """Render a number of any size, or a text of any characters."""
+    """Render a number of any size, or a text of any characters (with half of a surrogate pair: in ASCII)."""
     import json
 
     if isinstance(value, str):

@@ -148,12 +148,12 @@ def build_output_members(output: OutputState) -> dict[str, Any]:
 
 def _build_instances(address: Address, instance: InstanceState, build_object: ObjectBuilder) -> list[Any]:
     """Build the entries of an instance: its current object, then the deposed ones by key."""
-    head: dict[str, Any] = {} if address.key is None else {"index_key": address.key}
+    key_members: dict[str, Any] = {} if address.key is None else {"index_key": address.key}
     entries = []
     if instance.current is not None:
-        entries.append(build_object(head | build_object_members(instance.current)))
+        entries.append(build_object(key_members | build_object_members(instance.current)))
     for key, deposed in sorted(instance.deposed.items()):
-        entries.append(build_object(head | {"deposed": key} | build_object_members(deposed)))
+        entries.append(build_object(key_members | {"deposed": key} | build_object_members(deposed)))
     return entries
 
 

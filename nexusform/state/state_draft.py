@@ -254,7 +254,7 @@ class StateDraft:
         """Set the metadata of the state to those of an apply; add its saved plan, once, to the applied ones."""
         plans = self._base.applied_plans
         if record.plan_digest and record.plan_digest not in plans:
-            plans = (*plans, record.plan_digest)[-MAX_APPLIED_PLANS:]
+            plans = (*plans, record.plan_digest)[-MAX_APPLIED_PLANS:]  # the oldest are dropped
         self._base = replace(
             self._base,
             lineage=record.lineage,

@@ -27,7 +27,7 @@ def select_instances(state: State, patterns: Sequence[AddressPattern], object_id
 
 
 def remove_instances(state: State, addresses: Iterable[Address]) -> State:
-    """Remove instances with deposed objects, and dependencies on blocks without remaining instances."""
+    """Remove instances, also their deposed objects, and the dependencies on blocks without remaining instances."""
     removed = set(addresses)
     instances = {a: i for a, i in state.instances.items() if a not in removed}
     remaining_blocks = {str(address.config_address) for address in instances}
@@ -76,7 +76,7 @@ def _compute_moved_address(address: Address, source: AddressPattern, target: Add
     """Replace the parts of an address given by `source` by those of `target`; keys absent from both are kept."""
     depth = len(source.module)
     module = (*_rename_module_steps(address.module[:depth], source.module, target.module), *address.module[depth:])
-    if not target.type:
+    if not target.type:  # a whole module moves
         return replace(address, module=module)
     keeps_key = source.key is None and target.key is None
     return replace(address, module=module, name=target.name, key=address.key if keeps_key else target.key)

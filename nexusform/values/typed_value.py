@@ -106,7 +106,7 @@ def normalize_number(number: Number) -> Number:
 
 def format_number(number: Number) -> str:
     """Format the shortest decimal text, without exponent, that parses to the same number."""
-    if number.__class__ is int and number.bit_length() <= PRECISION:
+    if number.__class__ is int and number.bit_length() <= PRECISION:  # every digit is needed
         return str(number)
     if number < 0:
         return "-" + format_number(-number)
@@ -519,7 +519,7 @@ def build_prefix(prefix: str) -> Refinement:
 
 
 def is_refinement_met(plain_value: Any, refinement: Refinement) -> bool:
-    """Check whether plain data, now known, is consistent with its earlier refinement."""
+    """Check whether plain data, now known, is within the limits known of it before (the refinement)."""
     if plain_value is None:
         return not refinement.not_null
     if isinstance(plain_value, str):

@@ -258,7 +258,7 @@ def _encode_text(text: str, encoding: str) -> str:
 
 
 def _decode_text(text: str, encoding: str) -> str:
-    """Decode base64 of a text in another encoding. Raises FunctionProblem."""
+    """Decode base64, and the resulting bytes from `encoding` to text. Raises FunctionProblem."""
     codec = _find_codec(encoding)
     try:
         data = decode_base64(text)
@@ -266,7 +266,8 @@ def _decode_text(text: str, encoding: str) -> str:
             codec = "utf-16-be"  # without a byte order mark
         return normalize_stored_text(data.decode(codec))
     except UnicodeError:
-        raise FunctionProblem(f"the given string contains symbols that are not defined for {encoding}", 0) from None
+        message = f"the given string contains symbols that are not defined for {encoding}"
+        raise FunctionProblem(message, argument=0) from None
 
 
 # --- the functions ---------------------------------------------------------------------------

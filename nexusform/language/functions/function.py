@@ -126,8 +126,8 @@ def convert_argument(function: Function, position: int, argument: Value) -> Valu
         return convert_value(argument, required)
     except ConversionProblem as problem:
         if argument.has_marks:
-            raise FixedProblem(problem.message, position) from None  # about types alone, without the path to a part
-        raise FunctionProblem(describe_problem(problem), position) from None
+            raise FixedProblem(problem.message, argument=position) from None  # about types alone, without a path
+        raise FunctionProblem(describe_problem(problem), argument=position) from None
 
 
 def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:

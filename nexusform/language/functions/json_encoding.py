@@ -72,8 +72,8 @@ def parse_json(text: str) -> Value:
         data = json.loads(text, parse_int=parse_number, parse_float=parse_number, parse_constant=_reject_constant)
     except json.JSONDecodeError as problem:
         error = unify_json_error(problem)
-        message = error.msg[0].lower() + error.msg[1:]
-        raise FunctionProblem(f"{message} on line {error.lineno}, column {error.colno}", 0, error.lineno) from None
+        message = f"{error.msg[0].lower()}{error.msg[1:]} on line {error.lineno}, column {error.colno}"
+        raise FunctionProblem(message, argument=0, line=error.lineno) from None
     except RecursionError:
         raise FixedProblem("the document is nested too deeply", argument=0) from None
     return _build_value_from_json(data, MAX_DEPTH)
@@ -88,7 +88,7 @@ _BEGINNINGS: Final = {
 
 
 def get_json_prefix(value_type: Type) -> str:
-    """Return the common prefix of the JSON text of all values of a type, except null."""
+    """Return the common prefix of the JSON text of all values of a type, except null; "" without one."""
     if value_type is STRING:
         return '"'
     if isinstance(value_type, (MapType, ObjectType)):

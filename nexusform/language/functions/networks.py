@@ -34,7 +34,7 @@ def _parse_network(text: str, position: int | None = None) -> _Network:
     import ipaddress
 
     address, _, length = text.partition("/")
-    problem = FunctionProblem(f"invalid CIDR expression: invalid CIDR address: {text}", position)
+    problem = FunctionProblem(f"invalid CIDR expression: invalid CIDR address: {text}", argument=position)
     if not re.fullmatch("[0-9]{1,3}", length) or "%" in address:  # neither netmasks nor IPv6 zones
         raise problem
     try:

@@ -40,7 +40,7 @@ def _find_common_type(arguments: Sequence[Value]) -> Type:
 
 
 def _build_operation(combine: _Combine) -> Callable[..., Value]:
-    """Build a function of sets that combines one after the other, as items by their order key."""
+    """Build a function of sets: `combine` gets two at a time, each as a mapping of its elements by their order key."""
 
     def combine_sets(*sets: Value) -> Value:
         set_type = _find_common_type(sets)

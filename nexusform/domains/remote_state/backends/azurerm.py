@@ -91,7 +91,7 @@ class AzureBackend(LineJournalBackend):
                 self._blob.upload_blob(document, overwrite=False)
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document and empty the journal; a crash in between duplicates no record."""
+        """Write the document, and empty the journal except `keep`; a mark in it prevents duplicates after a crash."""
         with self._convert_errors("write to the journal"):
             if keep or self._journal.has_lines():
                 self._journal.add_lines([journal_lines.build_compaction_mark(document), *keep])
@@ -178,7 +178,7 @@ class AzureBackend(LineJournalBackend):
             self._journal.write_seal(f"broken {lock_id}")
 
     def list_workspaces(self) -> list[str]:
-        """Return the default workspace and those with a state."""
+        """Return the default workspace and those with a state (an empty blob is for a lock alone)."""
         prefix = f"{self._key}{_WORKSPACE}"
         with self._convert_errors("list the workspaces"):
             blobs = list(self._container.list_blobs(name_starts_with=prefix))

@@ -232,7 +232,7 @@ class HttpBackend:
         self._send_request(self._workspace_service.unlock_method, address, "unlock the state", locks.format_lock(info))
 
     def _read_workspace_index(self) -> list[str]:
-        """Return the workspaces in the index by name; none if the addresses have no workspace mark."""
+        """Return the workspaces in the index by name; none if the addresses have no placeholder for them."""
         if _WORKSPACE_MARK not in self._service.address:
             return []  # only the default workspace exists
         index = self._service.expand_workspace(_INDEX)

@@ -85,7 +85,7 @@ class S3Backend(LineJournalBackend):
         self.check_lease()
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document and empty the journal; a crash in between duplicates no record."""
+        """Write the document, and empty the journal except `keep`; a mark in it prevents duplicates after a crash."""
         with self._convert_errors("write to the journal"):
             has_lines = bool(keep) or self._journal.has_lines()
             if has_lines:
