@@ -474,8 +474,7 @@ def check_hidden_characters(source: SourceFile) -> list[Diagnostic]:
     text = source.text
     if text.isascii():
         return []
-    # A byte order mark is allowed at the start of a file.
-    start = 1 if text.startswith(_BYTE_ORDER_MARK) else 0
+    start = 1 if text.startswith(_BYTE_ORDER_MARK) else 0  # allowed at the start of a file
     offsets = [match.start() for match in _HIDDEN.finditer(text, start)]
     if not offsets:
         return []

@@ -396,11 +396,11 @@ def _build_incomplete_reference_error(traversal: Traversal, noun: str) -> Diagno
 def _check_builtin_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
     """Check a reference with a fixed name and attributes: `path`, `nexusform`, `count` or `each`."""
     root = traversal.root.name
-    known = _FIXED_ATTRIBUTES[root]
+    attributes = _FIXED_ATTRIBUTES[root]
     name = _get_first_name(traversal)
-    if name in known:
+    if name in attributes:
         return
-    names = [f"{root}.{attribute}" for attribute in known]
+    names = [f"{root}.{attribute}" for attribute in attributes]
     attribute_list = (
         f"attributes are {', '.join(names[:-1])} and {names[-1]}" if names[1:] else f"attribute is {names[0]}"
     )
@@ -409,7 +409,7 @@ def _check_builtin_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
         yield build_error("invalid-reference", detail, traversal.span)
         return
     detail = (
-        f'The "{root}" object does not have an attribute named "{name}".{suggest_name(name, known)} '
+        f'The "{root}" object does not have an attribute named "{name}".{suggest_name(name, attributes)} '
         f"Its {attribute_list}."
     )
     yield build_error(

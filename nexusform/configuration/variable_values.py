@@ -214,7 +214,7 @@ def _resolve_variable(
                 )
                 subject = assignment.origin.span or variable.span
                 problems.append(build_error("required-variable-not-set", detail, subject))
-                value = build_unknown(variable.type)
+                value = build_unknown(variable.type)  # so that it is reported once
     if value is None:
         detail = (
             f'The root module input variable "{variable.name}" is not set, and has no default value. Use a -var '
@@ -248,8 +248,7 @@ def _convert_assigned_value_to_type(variable: Variable, assignment: Assignment) 
         value, problems = _parse_text(variable, assignment.value)
     else:
         value, new_problems = evaluate_constant(assignment.value)
-        # A bare word is usually meant as a text.
-        quotes_hint = 'Write text in quotation marks: name = "value".'
+        quotes_hint = 'Write text in quotation marks: name = "value".'  # a bare word is usually meant as a text
         problems = [
             replace(problem, detail=f"{problem.detail} {quotes_hint}")
             if problem.id == "variables-not-allowed"

@@ -212,7 +212,7 @@ class _DocumentReader:
         """Parse the items up to the end of a sequence; their positions are added to `position`."""
         items: list[Any] = []
         for event in self.events:
-            if isinstance(event, self.ends):
+            if isinstance(event, self.ends):  # of the sequence
                 break
             data, item_position = self.parse_node(event, depth + 1)
             position.children[len(items)] = item_position

@@ -211,7 +211,7 @@ class BodyParser:
             elif kind == scanner.IDENT:
                 stream.read_token()
                 labels.append(Label(stream.tokens.get_text(index), stream.build_span(index, index)))
-            elif kind == scanner.OPEN_QUOTE:
+            elif kind == scanner.OPEN_QUOTE:  # a string with `$` or `%` sequences
                 labels.append(self._parse_quoted_label())
             else:
                 raise self._report_invalid_block_header(kind, first)

@@ -174,7 +174,7 @@ class ExpressionParser:
         root = syntax.Traversal(syntax.TraverseRoot(name, span), (), span)
         if following in {".", "["}:
             return self._parse_traversal_steps(root, stream.index)
-        return root
+        return root  # a name alone
 
     # --- calls ---------------------------------------------------------------------------------
 

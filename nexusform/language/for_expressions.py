@@ -233,7 +233,7 @@ class _ObjectBuilder:
 
 
 def evaluate_template_for(node: TemplateFor, run: ExpressionRun) -> Value:
-    """Evaluate `%{ for }` to its bodies, one after the other."""
+    """Evaluate `%{ for }` to its bodies, one after the other; unknown if the collection or one of them is."""
     collection = _evaluate_iterated_collection(node, run)
     if collection.raw is UNKNOWN:
         return UNKNOWN_STRING.add_marks(collection.marks)

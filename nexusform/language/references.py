@@ -173,7 +173,7 @@ def _list_json_dynamic_references(value: syntax.JsonValue, bound_names: _Names) 
             iterator = json_property.name  # by default the type of the blocks
             for part in generator.properties:
                 if part.name == "iterator":
-                    name = getattr(part.value, "value", None)
+                    name = getattr(part.value, "value", None)  # of a JsonScalar
                     iterator = name if isinstance(name, str) else iterator
             inner_names = bound_names | {iterator}
             for part in generator.properties:

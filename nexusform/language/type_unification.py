@@ -44,8 +44,7 @@ def unify_types(types: Sequence[Type]) -> Type | None:
         common = _unify_part_types(distinct)
         if common is None:
             return None
-        # An existing list or set decides the result.
-        is_set = SetType in kinds and ListType not in kinds
+        is_set = SetType in kinds and ListType not in kinds  # an existing list or set decides the result
         return SetType(common) if is_set else ListType(common)
     return None  # of different kinds, such as a list and a map
 

@@ -178,8 +178,7 @@ def _parse_number(text: str) -> int | float | Fraction:
 
 
 def _parse_decimal(text: str) -> int | float | Fraction:
-    # A float if orjson returns that float, too.
-    return float(text) if _is_exact_float(text) else _parse_number(text)
+    return float(text) if _is_exact_float(text) else _parse_number(text)  # a float as by orjson
 
 
 def convert_mapping(value: Any) -> Any:

@@ -449,10 +449,9 @@ def get_refinement(value: Value) -> Refinement:
     if raw.__class__ is bool:
         return NOT_NULL
     if raw.__class__ is tuple or raw.__class__ is dict:
-        # Unknown elements of a set may be equal to others.
         minimum = len(raw)
         if isinstance(value.type, SetType) and not value.is_wholly_known:
-            minimum = max(1, sum(part.is_wholly_known for part in raw))
+            minimum = max(1, sum(part.is_wholly_known for part in raw))  # unknown elements may be equal to others
         return Refinement(not_null=True, shortest=minimum, longest=len(raw))
     return Refinement(not_null=True, lowest=raw, highest=raw)  # a number
 

@@ -26,7 +26,7 @@ def _find_keys_result_type(arguments: Sequence[Value]) -> Type:
     """Return the type of `keys`: a list for a map, a tuple for an object."""
     mapping_type = arguments[0].type
     if isinstance(mapping_type, MapType):
-        return _STRINGS
+        return _STRINGS  # a list
     if isinstance(mapping_type, ObjectType):
         return TupleType((STRING,) * len(mapping_type.attributes))
     if mapping_type is DYNAMIC:
@@ -130,7 +130,7 @@ def _build_unknown_merge(maps: Sequence[Value]) -> Value:
 
 
 def _compute_transpose(mapping: Value) -> Value:
-    """Swap the keys and values of a map of lists: each value gets the list of its keys."""
+    """Swap the keys and values of a map of lists: each value gets the list of its keys. Unknown if any part is."""
     result_type = MapType(_STRINGS)
     if not mapping.is_wholly_known:
         return Value(result_type, UNKNOWN)
@@ -159,7 +159,7 @@ def _find_zip_map_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _build_zip_map(keys: Value, values: Value) -> Value:
-    """Combine keys and values. Raises FunctionProblem for different numbers, or a null key."""
+    """Combine keys and values; unknown if a key is. Raises FunctionProblem for different numbers, or a null key."""
     result_type = _find_zip_map_result_type([keys, values])
     if not keys.is_wholly_known:
         return Value(result_type, UNKNOWN)

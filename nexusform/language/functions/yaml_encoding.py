@@ -237,7 +237,7 @@ class _YamlReader:
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in self.anchors:
                 raise FunctionProblem(f'reference to undefined anchor "{event.anchor}"', argument=0)
-            value, size = self.anchors[event.anchor]
+            value, size = self.anchors[event.anchor]  # the size is its number of nodes
             self._count_nodes_toward_limit(size)
             return value
         previous_count = self.nodes

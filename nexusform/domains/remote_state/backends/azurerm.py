@@ -448,7 +448,7 @@ def open_azurerm(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_
     logging.getLogger("azure").setLevel(logging.CRITICAL)  # the SDK reports errors as exceptions, too
     account = settings.get("storage_account_name") or ""
     endpoint = settings.get("endpoint") or f"https://{account}.blob.core.windows.net"
-    rejection = check_plain_credentials(endpoint)
+    rejection = check_plain_credentials(endpoint)  # why credentials must not be sent there, or ""
     if rejection:
         raise BackendProblem(f"Cannot connect to Azure Storage: {rejection}.")
     container = ContainerClient(

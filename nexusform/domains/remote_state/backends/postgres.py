@@ -281,7 +281,7 @@ class PostgresBackend:
         return _fetch_limited(connection, self._database.format_sql(query), (self._database.max_bytes, self._workspace))
 
     def _replace_document(self, connection: Connection[Any], row: int, document: bytes) -> None:
-        """Replace a different document, keeping it as a version; the oldest versions above the maximum are deleted."""
+        """Replace a different document of the workspace `row`; keep it as a version, and delete surplus old ones."""
         current = self._read_document(connection)
         if current == document:
             return

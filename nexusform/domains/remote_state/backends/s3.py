@@ -489,7 +489,7 @@ def open_s3(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE)
         )
     except (BotoCoreError, ValueError) as problem:
         raise BackendProblem(f'The backend "s3" cannot be opened: {problem}') from None
-    rejection = check_plain_credentials(client.meta.endpoint_url)
+    rejection = check_plain_credentials(client.meta.endpoint_url)  # why credentials must not be sent there, or ""
     if rejection:
         raise BackendProblem(f'The backend "s3" cannot be opened: {rejection}.')
     client.meta.events.register("before-call.s3.HeadBucket", _disable_region_redirects)
