@@ -44,7 +44,7 @@ class _FlockResult(Enum):
 
 
 def _try_exclusive_file_lock(descriptor: int) -> _FlockResult:
-    """Try to get the flock of an open file, without waiting for another holder or on a system without flocks."""
+    """Try to get the flock of an open file without waiting; another process may hold it, or flocks be unsupported."""
     if sys.platform == "win32":
         return _FlockResult.UNSUPPORTED
     import fcntl
@@ -217,7 +217,7 @@ def read_process_start(pid: int) -> str:
 
 
 def is_process_dead(pid: int, mark: str) -> bool:
-    """Return whether a process has ended, False if unknown. `mark` distinguishes it from others with its number."""
+    """Return whether a process has ended, False if unknown. `mark` ("": unknown) tells it from others of its number."""
     if pid <= 0 or sys.platform == "win32":
         return False
     try:

@@ -423,7 +423,7 @@ class _Decoder:
         self._add_unique_declaration(self.checks, check, _CHECK, f'Duplicate check "{label.value}" configuration')
 
     def add_module_call(self, block: Block, location: BlockLocation) -> None:
-        """Read a `module` block, and the whole called module."""
+        """Read a `module` block, and the whole called module; a second block of its name is reported, and not read."""
         from nexusform.configuration.module_blocks import decode_module_call  # loaded on first use
 
         header = decode_module_call(block, self.problems, self.constants)

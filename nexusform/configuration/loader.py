@@ -262,7 +262,7 @@ class _FileReader:
             return self.parse_source(SourceFile(path, text), name)
         source = _read_source_file(path, self._confinement.resolve, self.problems)
         if source is None:
-            source = SourceFile(os.fsencode(path).decode(errors="replace"), "")
+            source = SourceFile(os.fsencode(path).decode(errors="replace"), text="")
             return ParsedFile(name, source, parse_file(source)[0], _is_override(name), has_syntax_errors=True)
         return self.parse_source(source, name)
 
@@ -310,7 +310,7 @@ def _is_override(name: str) -> bool:
 def _read_source_file(path: str, resolve_path: Callable[[str], str], problems: list[Diagnostic]) -> SourceFile | None:
     """Read a regular file's text; None after a diagnostic. `resolve_path` returns the path to open."""
     display_path = os.fsencode(path).decode(errors="replace")
-    start = Position(1, 1, 0)
+    start = Position(line=1, column=1, byte=0)
     span = Span(display_path, start, start)
     try:
         raw = read_regular(resolve_path(path), MAX_FILE_BYTES)

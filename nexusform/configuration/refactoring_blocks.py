@@ -109,7 +109,7 @@ def _replace_computed_keys(expression: Expression) -> Traversal | None:
     if isinstance(expression, RelativeTraversal):
         source, steps = expression.source, expression.steps
     elif isinstance(expression, Index):
-        source, steps = expression.collection, (TraverseIndex(0, expression.key.span),)
+        source, steps = expression.collection, (TraverseIndex(key=0, span=expression.key.span),)
     else:
         return None  # no address
     start = _replace_computed_keys(source)  # the part before the last brackets

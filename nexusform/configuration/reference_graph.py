@@ -285,7 +285,7 @@ def _list_module_call_declarations(
             yield from list_declarations(module)
         return
     output_steps = skip_instance_key(steps)
-    name = _get_attribute_name_at_step(output_steps, 0)
+    name = _get_attribute_name_at_step(output_steps, position=0)
     for output in [name] if name in call.module.outputs else call.module.outputs:
         yield Declaration(call.module.path, "output", output)
 

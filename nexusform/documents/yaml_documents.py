@@ -92,7 +92,7 @@ def parse_yaml(file: str, content: str | bytes) -> YamlStream:
             f"the text has {size:,} bytes; the limit is {MAX_BYTES:,}, and {MAX_LARGE:,} for a List in "
             "JSON (kubectl get -o json). Split it into several files."
         )
-        return YamlStream((), (build_problem(file, None, "file-too-large", detail),))
+        return YamlStream((), (build_problem(file, position=None, problem_id="file-too-large", detail=detail),))
     try:
         text = _decode_utf8_or_utf16(content) if isinstance(content, bytes) else content.removeprefix("\ufeff")
     except UnicodeDecodeError as problem:

@@ -137,7 +137,7 @@ def read_regular(path: str | Path, max_bytes: int, *, follow: bool = True) -> by
         size = os.fstat(file.fileno()).st_size
         if size > max_bytes:
             raise FileTooLarge(max_bytes)
-        content = file.read(size + 1)  # one byte more, to detect the end
+        content = file.read(size + 1)  # one byte more, in case it grew
         while len(content) <= max_bytes and (chunk := file.read(_CHUNK)):
             content += chunk
     if len(content) > max_bytes:

@@ -133,7 +133,7 @@ def _convert_bounds(refinement: Refinement, convert: Callable[[Any], Any]) -> Re
 
 
 def convert_number(raw: int | Fraction) -> int | float | Fraction:
-    """Convert a number of a Value to plain data: a fraction to a float if the float is exact."""
+    """Convert a number of a Value to plain data: a fraction to a float if that is exact, else it stays a fraction."""
     if raw.__class__ is int:
         return raw
     try:

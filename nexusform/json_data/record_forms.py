@@ -112,7 +112,7 @@ def _convert_value(value: Any, convert: Part) -> Any:
 
 
 def _convert_value_by_class(value: Any) -> Any:
-    """Convert a value by its class: without a part, there is no other conversion for it."""
+    """Convert a value by its class: the default, without a part (a conversion of its own)."""
     if value.__class__ in _PLAIN:
         return value
     if isinstance(value, Enum):

@@ -255,7 +255,7 @@ class BodyParser:
         stream = self.stream
         items = _BodyItems()
         previous_count = len(stream.diagnostics)
-        if stream.tokens.kinds[stream.index] in {scanner.NEWLINE, "}", scanner.END}:  # not all on one line
+        if stream.tokens.kinds[stream.index] in {scanner.NEWLINE, "}", scanner.END}:  # no argument on the same line
             self._parse_items(items)
         else:
             self._parse_single_argument(items)

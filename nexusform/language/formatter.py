@@ -174,14 +174,14 @@ def _split_tokens_into_lines(tokens: list[_Token]) -> list[_Line]:
         else:
             current.append(token)
     if current:
-        lines.append(_Line(current, ""))
+        lines.append(_Line(current, newline=""))
     return lines
 
 
 def _split_line_into_alignment_cells(line: _Line) -> None:
     """Move a comment at the end, and an assignment that ends on its line, to their own cells."""
     lead = line.lead
-    if len(lead) > 1 and lead[-1].kind == scanner.COMMENT and not lead[-1].text.startswith("/*"):  # such stay
+    if len(lead) > 1 and lead[-1].kind == scanner.COMMENT and not lead[-1].text.startswith("/*"):  # it stays
         line.comment = [lead.pop()]
     for index in range(1, len(lead)):
         if lead[index].kind == "=":

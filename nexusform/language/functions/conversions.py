@@ -87,7 +87,7 @@ def _evaluate_try(*attempts: Thunk) -> Value:
 
 
 def _evaluate_can(*attempts: Thunk) -> Value:
-    """Return whether the attempt has no errors; unknown if its value is not wholly known, as it may still be one."""
+    """Return whether the attempt has no errors; unknown if its value has unknown parts: with them it may yet fail."""
     if len(attempts) != 1:
         raise FixedProblem("exactly one argument is required")
     (attempt,) = attempts

@@ -81,7 +81,8 @@ _MAPPED: Final = 96
 def _compute_subnet(prefix: str, new_bits: Any, number: Any) -> str:
     """Compute the subnet with this number among those with a prefix longer by `new_bits`; -1 is the last one."""
     network = _parse_network(prefix)
-    bits, subnet_number = _require_whole_number(new_bits, "newbits", 1), _require_whole_number(number, "netnum", 2)
+    bits = _require_whole_number(new_bits, "newbits", position=1)
+    subnet_number = _require_whole_number(number, "netnum", position=2)
     length = network.prefixlen + bits
     if bits < 0:
         raise FixedProblem("must extend prefix by a number of bits that is not negative", argument=1)

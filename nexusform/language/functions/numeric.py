@@ -54,9 +54,8 @@ def _compute_logarithm(argument: Any, base: Any) -> Any:
 
 def _compute_power(base: Any, exponent: Any) -> Any:
     """Compute a power: exactly for whole numbers of moderate size, else with floats."""
-    if base.__class__ is int and exponent.__class__ is int and exponent >= 0:
-        if base.bit_length() * exponent > 4096:  # too high for a float, an error; except for the bases 0, 1 and -1
-            return _compute_with_floats(math.pow, base, exponent)
+    are_whole = base.__class__ is int and exponent.__class__ is int
+    if are_whole and exponent >= 0 and base.bit_length() * exponent <= 4096:  # above, most are too high for a float
         return normalize_number(base**exponent)
     return _compute_with_floats(math.pow, base, exponent)
 

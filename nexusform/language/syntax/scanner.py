@@ -119,7 +119,7 @@ class CharacterPositions:
             line = bisect_right(self._lines, offset) - 1
             begin = self._lines[line]
             start = self._start
-            if self._line_bytes is None:  # ASCII
+            if self._line_bytes is None:  # ASCII: each character is a byte
                 column, byte = offset - begin, offset
             else:
                 piece = self._text[begin:offset]
@@ -386,7 +386,8 @@ class _Scanner:
         ends_line = self.text[end - 1] == "\n" and self.text[begin : begin + 2] != "/*"
         stop = begin
         if self.with_comments:
-            stop = end - (0 if not ends_line else 2 if self.text[end - 2] == "\r" else 1)  # before the line end
+            line_end = "\r\n" if self.text.endswith("\r\n", begin, end) else "\n"
+            stop = end - len(line_end) if ends_line else end
             self.tokens.add(COMMENT, begin, stop)
         if ends_line:
             self.tokens.add(NEWLINE, stop, end)

@@ -88,7 +88,7 @@ class TokenStream(Struct):
     block: str = ""
 
     def peek(self) -> str:
-        """Return the kind of the next token; with `skip_newlines` of the next other than a newline, moving to it."""
+        """Return the kind of the next token; with `skip_newlines` move past newlines first."""
         kinds, index = self.tokens.kinds, self.index
         if self.skip_newlines:
             while kinds[index] == NEWLINE:

@@ -254,7 +254,7 @@ class AzureBackend(LineJournalBackend):
         metadata.pop(_LOCK, None)
         if info is not None:
             metadata[_LOCK] = base64.b64encode(locks.format_lock(info)).decode()
-        lease = {"lease": lease_id} if lease_id else {}
+        lease = {"lease": lease_id} if lease_id else {}  # Azure requires the id of an active lease
         self._blob.set_blob_metadata(metadata, **lease)
 
     def check_lease(self) -> None:

@@ -294,7 +294,7 @@ class HttpBackend:
                 raise registry.build_size_problem(operation, f"at {self.describe()}", problem) from None
             except WebError as problem:
                 reason, is_temporary = str(problem), problem.is_temporary
-            if not remaining_attempts or not is_temporary or not is_caller_waiting():  # then nobody needs a retry
+            if not remaining_attempts or not is_temporary or not is_caller_waiting():  # no retry helps
                 break
             time.sleep(pause)
             pause *= 2

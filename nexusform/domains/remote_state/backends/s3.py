@@ -231,7 +231,7 @@ class S3Backend(LineJournalBackend):
         except _WriteConflict:
             raise BackendProblem(f"Cannot {operation} at {self.describe()}: another run changed it.") from None
         except (BotoCoreError, ClientError, _IncompleteResponse) as problem:
-            metadata = getattr(problem, "response", {}).get("ResponseMetadata", {})  # of a ClientError alone
+            metadata = getattr(problem, "response", {}).get("ResponseMetadata", {})  # only a ClientError has it
             status = int(metadata.get("HTTPStatusCode") or 0)
             message = f"{problem}"
             if 300 <= status < 400:
@@ -338,7 +338,7 @@ class _BucketObjects:
 
 
 def _read_content(answer: Mapping[str, Any], reading: ReadByteLimit) -> bytes:
-    """Return the body of a response; a body that is too large is closed unread. Raises FileTooLarge."""
+    """Return the body of a response; one too large is closed unread. Raises FileTooLarge, _IncompleteResponse."""
     length = answer.get("ContentLength")
     with closing(answer["Body"]) as body:
         content = reading.read_all(body, length or 0)
