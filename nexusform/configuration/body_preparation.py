@@ -139,7 +139,7 @@ def _prepare_arguments(
 
 def _add_constant_value(argument: PreparedArgument, template: dict[str, Any], problems: list[Diagnostic]) -> None:
     """Evaluate a constant into the template; its errors are reported once, not per instance. Null keeps the default."""
-    plain_value, _, _, new_problems = argument.evaluate(EMPTY_SCOPE)
+    plain_value, _, _, new_problems = argument.evaluate(EMPTY_SCOPE)  # a constant has no sensitive or unknown parts
     problems.extend(new_problems)
     name = argument.attribute.name
     if plain_value is not None:

@@ -301,7 +301,7 @@ def _parse_scalar(event: Any, position: TextPosition) -> Any:
 
 
 def _convert_to_float(number: Any, text: str, position: TextPosition) -> float:
-    """Convert a number or its decimal text; `text` is its text in the document."""
+    """Convert a number or its decimal text; `text` is its text in the document. Raises _InvalidDocument."""
     try:
         result = float(number)
     except OverflowError:

@@ -106,7 +106,7 @@ def list_refinements(value: Value) -> Refinements:
 
 
 def _collect_refinements_of_unknowns(value: Value, path: Path, refinements: list[tuple[Path, Refinement]]) -> None:
-    """Add to `refinements` what is known of the unknown parts of a value, such as bounds, with their paths."""
+    """Add to `refinements` the limits known of the unknown parts of a value, such as bounds, with their paths."""
     if value.raw is UNKNOWN:
         refinement = value.refinement or NO_REFINEMENT
         if refinement != NO_REFINEMENT:
@@ -133,7 +133,7 @@ def _convert_bounds(refinement: Refinement, convert: Callable[[Any], Any]) -> Re
 
 
 def convert_number(raw: int | Fraction) -> int | float | Fraction:
-    """Convert a number of a Value to plain data: a fraction to a float if that is exact, else it stays a fraction."""
+    """Convert a number of a Value to plain data: a fraction to a float if exact, else it stays a fraction."""
     if raw.__class__ is int:
         return raw
     try:
@@ -371,7 +371,7 @@ def unify_json_error(error: JSONDecodeError) -> JSONDecodeError:
     container = _TRAILING_COMMAS.get((error.msg, text[position : position + 1]))
     before = text[:position].rstrip(_BLANKS)
     if container is None or not before.endswith(","):
-        return error
+        return error  # the same in all versions
     return type(error)(f"Illegal trailing comma before end of {container}", text, len(before) - 1)
 
 

@@ -293,7 +293,7 @@ def parse_journal(lines: Iterable[bytes], name: str = "the journal") -> tuple[li
 
 def _decode_line(line: bytes) -> Record | None:
     """Decode the record of a line; None if it is damaged."""
-    start = len(_HEAD) + _CHECK_LENGTH
+    start = len(_HEAD) + _CHECK_LENGTH  # a line is _HEAD, the checksum, _MIDDLE, the record and "}"
     body = line[start + len(_MIDDLE) : -1]
     expected_line = _HEAD + _compute_checksum(body) + _MIDDLE + body + b"}"
     if line != expected_line:

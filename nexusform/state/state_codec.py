@@ -207,7 +207,8 @@ def _decode_any_version(
         return None, [rejection]
     reader = _StateReader(schemas)
     state = reader.read_state(document)
-    return state, _build_diagnostics_with_positions(reader.problems, get_text(), name) if reader.problems else []
+    problems = _build_diagnostics_with_positions(reader.problems, get_text(), name) if reader.problems else []
+    return state, problems
 
 
 def _check_document_format(document: Any, name: str) -> Diagnostic | None:

@@ -113,7 +113,7 @@ def _replace_ephemeral_by_null(value: Value) -> Value:
     if not value.has_ephemeral:
         return value
     if value.is_ephemeral:
-        return Value(value.type, None, value.marks - EPHEMERAL)
+        return Value(value.type, None, value.marks - EPHEMERAL)  # null
     return Value(value.type, value.change_parts(_replace_ephemeral_by_null), value.marks)
 
 

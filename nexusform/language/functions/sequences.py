@@ -199,8 +199,7 @@ def _compute_reversed_list(sequence: Value) -> Value:
     """Return the elements in reverse order; a set becomes a list."""
     result_type = _find_reverse_result_type([sequence])
     if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
-        # The number of elements is kept; the positions of the unknown ones are open.
-        return add_refinement(Value(result_type, UNKNOWN), get_refinement(sequence))
+        return add_refinement(Value(result_type, UNKNOWN), get_refinement(sequence))  # only the length is known
     return Value(result_type, sequence.raw[::-1])
 
 

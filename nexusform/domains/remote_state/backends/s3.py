@@ -159,8 +159,8 @@ class S3Backend(LineJournalBackend):
         with self._convert_errors("list the workspaces"):
             keys = self._objects.list_keys(f"{self._prefix}/")
         ends = f"/{self._base_key}"
-        middle = [key[len(self._prefix) + 1 : -len(ends)] for key in keys if key.endswith(ends)]  # PREFIX/NAME/KEY
-        return [DEFAULT_WORKSPACE, *sorted(name for name in middle if "/" not in name)]
+        names = [key[len(self._prefix) + 1 : -len(ends)] for key in keys if key.endswith(ends)]  # PREFIX/NAME/KEY
+        return [DEFAULT_WORKSPACE, *sorted(name for name in names if "/" not in name)]  # "/": of another state
 
     def select_workspace(self, name: str) -> S3Backend:
         """Return the backend of another workspace in the same bucket and key."""
