@@ -94,7 +94,7 @@ class JournalFile:
                 number = self._written
             with self._syncing:
                 if self._synced < number:  # else the flush of another thread covers our lines
-                    reached = self._written
+                    reached = self._written  # by now also lines of other threads
                     os.fsync(descriptor)
                     self._synced = reached
 

@@ -178,7 +178,7 @@ def _build_value(plain: Any, target: Type) -> Value:
     try:
         return _VALUE_BUILDERS[target.__class__](plain, target)
     except RecursionError:
-        raise ConversionProblem((), "the value is nested too deeply") from None
+        raise ConversionProblem(path=(), message="the value is nested too deeply") from None
 
 
 def _build_part(step: PathStep, plain: Any, target: Type) -> Value:
@@ -196,17 +196,17 @@ def _build_primitive_value(plain: Any, target: PrimitiveType) -> Value:
         return _build_number(plain)
     if plain.__class__ is _PRIMITIVE_CLASSES.get(target.name):
         return Value(target, plain)
-    raise ConversionProblem((), f"{target.name} required")
+    raise ConversionProblem(path=(), message=f"{target.name} required")
 
 
 def _build_number(plain: Any) -> Value:
     """Build a number, whole or not. Raises ConversionProblem."""
     if plain.__class__.__name__ not in _NUMBER_CLASSES:
-        raise ConversionProblem((), "number required")
+        raise ConversionProblem(path=(), message="number required")
     try:
         return build_number(plain)
     except (OverflowError, ValueError):
-        raise ConversionProblem((), f"a number of at most {MAX_DIGITS} digits required") from None
+        raise ConversionProblem(path=(), message=f"a number of at most {MAX_DIGITS} digits required") from None
 
 
 def is_fraction(plain: Any) -> bool:
@@ -236,7 +236,7 @@ def _build_elements(plain: Any, target: ListType | SetType) -> list[Value]:
 def _build_tuple(plain: Any, target: TupleType) -> Value:
     _require_class(plain, list, target)
     if len(plain) != len(target.elements):
-        raise ConversionProblem((), "tuple required")
+        raise ConversionProblem(path=(), message="tuple required")
     parts = [_build_part(index, part, target.elements[index]) for index, part in enumerate(plain)]
     return Value(target, tuple(parts))
 
@@ -244,7 +244,7 @@ def _build_tuple(plain: Any, target: TupleType) -> Value:
 def _require_class(plain: Any, plain_class: type, target: Type) -> None:
     """Require a class of plain data. Raises ConversionProblem."""
     if plain.__class__ is not plain_class:
-        raise ConversionProblem((), f"{describe_type(target, constraint=True)} required")
+        raise ConversionProblem(path=(), message=f"{describe_type(target, constraint=True)} required")
 
 
 _VALUE_BUILDERS: Final[Mapping[type, Callable[[Any, Any], Value]]] = {
@@ -270,7 +270,7 @@ def _build_value_of_inferred_type(plain: Any) -> Value:
         return build_tuple([_build_value(p, DYNAMIC) for p in plain])
     if kind is dict:
         return build_object({k: _build_value(p, DYNAMIC) for k, p in plain.items()})
-    raise ConversionProblem((), f"not plain data: {kind.__name__}")
+    raise ConversionProblem(path=(), message=f"not plain data: {kind.__name__}")
 
 
 def _add_plain_refinement(value: Value, refinement: Refinement) -> Value:

@@ -150,7 +150,7 @@ def _find_element_at_position(sequence: Value, position: Value) -> Value:
 
 
 def _find_index_of_value(sequence: Value, value: Value) -> Value:
-    """Return the index of the first equal element. Raises FunctionProblem without one."""
+    """Return the index of the first equal element, perhaps unknown. Raises FunctionProblem without one."""
     if not isinstance(sequence.type, (ListType, TupleType)):
         raise FixedProblem("argument must be a list or tuple", argument=0)
     if not sequence.raw:

@@ -122,7 +122,7 @@ class PostgresBackend:
             connection = self._database.connect(idle_seconds=seconds)
             try:
                 row = self._get_or_create_row_id(connection)
-                key = (self._database.lock_space, row)
+                key = (self._database.lock_space, row)  # of the advisory lock
                 if not _fetch_first_value(connection, "SELECT pg_try_advisory_lock(%s, %s)", key):
                     raise StateLocked(self.read_lock())  # noqa: TRY301 - the session is closed below either way
                 previous_holder, fencing = self._swap_holder(connection, row, info)
