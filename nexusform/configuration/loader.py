@@ -504,7 +504,7 @@ _CONFIGURATION_ENDINGS: Final = {
     ".nf": ".nf.hcl",
     ".hcl": ".nf.hcl",
 }
-_OTHER_KINDS: Final = (".nf.hcl", ".nfvars.hcl", ".nftest.hcl", ".sites.hcl")
+_OWN_ENDINGS: Final = (".nf.hcl", ".nfvars.hcl", ".nftest.hcl", ".sites.hcl")
 _SITES_FILE: Final = "nexusform.sites.hcl"
 # The same for files of variables.
 _VARIABLE_ENDINGS: Final = {
@@ -530,7 +530,7 @@ def _describe_foreign_configuration(names: Collection[str]) -> str:
     renames = [
         f'"{name}" to "{new_name}"'
         for name in names
-        if not name.endswith(_OTHER_KINDS) and (new_name := _suggest_nexusform_file_name(name, _CONFIGURATION_ENDINGS))
+        if not name.endswith(_OWN_ENDINGS) and (new_name := _suggest_nexusform_file_name(name, _CONFIGURATION_ENDINGS))
     ]
     if not renames:
         return ""  # no file of another tool either

@@ -327,9 +327,9 @@ def _decode_labels_of_reference(attribute: Attribute, root: str, problems: list[
     if traversal is None:
         return None  # reported
     steps = [step.name for step in traversal.steps if isinstance(step, TraverseAttribute)]
-    names = [traversal.root.name, *steps]
-    if len(names) == 3 and names[0] == root:
-        return names[1], names[2]
+    match [traversal.root.name, *steps]:
+        case [first, kind, name] if first == root:
+            return kind, name
     detail = f"A reference of the form {root}.TYPE.NAME is needed here."
     problems.append(build_error("invalid-encryption-block", detail, attribute.expression.span))
     return None

@@ -67,7 +67,7 @@ class Confinement(Struct, frozen=True):
     def resolve(self, path: str | Path) -> str:
         """Return the path to open for a path of the configuration, links resolved. Raises OutsideConfinement.
 
-        The unresolved path is checked first, so that nothing is accessed for a path that is clearly outside.
+        Hidden, Git and system directories are outside, too. The unresolved path is checked first: before any access.
         """
         path_text = os.fspath(path)
         if not self.root or "\0" in path_text:  # not confined, or a name no file has: opening it fails

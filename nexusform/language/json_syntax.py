@@ -160,7 +160,7 @@ class _JsonReader:
         while match is not None:
             name, value, mark = match.groups()
             begin, end = match.span(1)
-            name_span = span(begin - 1, end + 1)
+            name_span = span(begin - 1, end + 1)  # with the quotation marks
             begin, end = match.span(2)
             scalar = syntax.JsonScalar(normalize_text(value), span(begin - 1, end + 1))
             properties.append(syntax.JsonProperty(normalize_text(name), scalar, name_span))

@@ -201,7 +201,7 @@ class _TypeParser:
     def _parse_attribute_default(self, expression: Expression, attribute_type: Type) -> Value | None:
         """Evaluate the constant default of an attribute; None after a diagnostic."""
         value, problems = evaluate_expression(expression, _NoNames())
-        diagnostics = check_function_calls(problems)
+        diagnostics = check_function_calls(problems)  # with a better reason for calls
         self.diagnostics.extend(diagnostics)
         if has_errors(diagnostics):
             return None  # reported

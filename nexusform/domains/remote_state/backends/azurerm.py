@@ -119,7 +119,7 @@ class AzureBackend(LineJournalBackend):
                 self._journal.reset()
                 previous_holder = _parse_lock_holder(self._blob.get_blob_properties().metadata)
                 self._write_lock_holder(info, client.id)
-                self._journal.write_seal(info.id)
+                self._journal.write_seal(info.id)  # now a former holder cannot append
             except BaseException:
                 client.release()
                 raise
