@@ -75,7 +75,7 @@ class LocalLockFile:
                     warnings = self._replace_dead_holder(info)
                 except FileNotFoundError:
                     continue  # the lock was released, or its empty directory was removed
-                if warnings is not None:
+                if warnings is not None:  # else the lock changed meanwhile: try again
                     return warnings
         raise StateLocked(self.read_holder())
 

@@ -498,11 +498,9 @@ def _check_path_in_block(subject: str, schema: BlockSchema, prefix: Path, path: 
         return f'{subject} has no argument or block "{name}" for ignore_changes.{hint}'
     current_path = (*prefix, name)
     nested = schema.blocks.get(name)
-    return (
-        _check_path_in_value(attributes[name], current_path, remaining_path)
-        if nested is None
-        else _check_path_in_nested_block(nested, current_path, remaining_path)
-    )
+    if nested is None:
+        return _check_path_in_value(attributes[name], current_path, remaining_path)
+    return _check_path_in_nested_block(nested, current_path, remaining_path)
 
 
 def _check_path_in_nested_block(nested: NestedBlock, current_path: Path, remaining_path: Path) -> str:

@@ -238,7 +238,7 @@ class BodyParser:
         index = stream.index
         if kinds[index] == scanner.CLOSE_QUOTE:
             stream.index = first  # parse it again, as a template without sequences
-            template = self.expressions.templates.parse_quoted()
+            template = self.expressions.templates.parse_quoted()  # a StringLiteral
             return Label(getattr(template, "value", ""), stream.build_span(first, index))
         if kinds[index] in {scanner.INTERPOLATION, scanner.DIRECTIVE}:
             mark = stream.tokens.text[stream.tokens.starts[index]]

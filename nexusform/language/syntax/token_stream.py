@@ -279,7 +279,7 @@ def normalize_text(text: str) -> str:
 def decode_quoted_text(text: str, report_escape: ReportEscape) -> str:
     """Decode the content of quotation marks. `report_escape` is called for invalid escapes."""
     if "\\" not in text and "{" not in text:
-        return normalize_text(text)
+        return normalize_text(text)  # without an escape, by a backslash or of "${"
 
     def replace(match: re.Match[str]) -> str:
         escape = match.group()

@@ -251,7 +251,7 @@ class PostgresBackend:
                 )
             yield connection, row
         if lock_state is not None:
-            lock_state.lease.check_valid()
+            lock_state.lease.check_valid()  # it may have ended during the transaction
 
     @contextmanager
     def _open_session(self, operation: str) -> Iterator[Connection[Any]]:
