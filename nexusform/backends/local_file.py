@@ -138,7 +138,7 @@ class LocalBackend:
         self._lock.break_lock(lock_id)
 
     def list_workspaces(self) -> list[str]:
-        """Return the default workspace and those with a directory."""
+        """Return the default workspace and those with a directory, except while it is being deleted."""
         with convert_os_errors("list the workspaces in", self._workspaces):
             try:
                 directory = Path(self._resolve_confined_path(self._workspaces))

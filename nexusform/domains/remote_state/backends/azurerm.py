@@ -149,7 +149,7 @@ class AzureBackend(LineJournalBackend):
         with self._convert_errors("unlock the state"):
             properties = self._blob.get_blob_properties()
             if properties.size == 0:
-                self._blob.delete_blob("include", lease=lease_state.lease_id)  # with snapshots: only the lock needed it
+                self._blob.delete_blob(delete_snapshots="include", lease=lease_state.lease_id)  # it was for the lock
                 return
             self._write_lock_holder(info=None, lease_id=lease_state.lease_id)
             self._create_lease_client(lease_state.lease_id).release()
@@ -200,7 +200,7 @@ class AzureBackend(LineJournalBackend):
         """Delete state, journal and history."""
         with self._convert_errors("delete the workspace"):
             self._journal.delete()
-            self._blob.delete_blob("include")
+            self._blob.delete_blob(delete_snapshots="include")
 
     def list_versions(self) -> list[StoredStateVersion]:
         """Return the earlier documents, newest first."""
