@@ -122,7 +122,7 @@ def _remove_incomplete_line(path: Path) -> None:
 
 @contextmanager
 def convert_os_errors(description: str, path: Path) -> Iterator[None]:
-    """Convert an error of the operating system to a BackendProblem with the failed action."""
+    """Convert an error of the operating system to a BackendProblem; `description` is the failed action (a verb)."""
     try:
         yield
     except NotRegularFile:

@@ -230,7 +230,7 @@ def _has_space_at_brackets(token: _Token, after: _Token) -> bool:
     if kind == "{" or following == "}":
         return (kind, following) != ("{", "}")  # none in {}
     if (kind, following) in _BRACES_IN_SEQUENCES:
-        return True
+        return True  # such as "${ {"
     return not (token.depth_change > 0 or after.depth_change < 0 or (kind, following) in _ADJACENT_SEQUENCES)
 
 

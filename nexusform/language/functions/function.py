@@ -215,6 +215,6 @@ def build_plain_function(
     def compute_value(*arguments: Value) -> Value:
         return Value(returns, compute(*[a.raw for a in arguments]))
 
-    parameter_records = tuple([Parameter(n, t, d) for n, t, d in parameters])
-    example_records = tuple([Example(c, r) for c, r in examples])
+    parameter_records = tuple([Parameter(*parameter) for parameter in parameters])  # names, types and descriptions
+    example_records = tuple([Example(*example) for example in examples])  # calls and results
     return Function(name, description, parameter_records, returns, compute_value, example_records)

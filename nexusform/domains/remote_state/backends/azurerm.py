@@ -216,7 +216,7 @@ class AzureBackend(LineJournalBackend):
             return _read_content(snapshot.download_blob(), ReadByteLimit(self._max_bytes))
 
     def _read_with_etag(self) -> tuple[bytes | None, str]:
-        """Return the document and its ETag; an empty blob exists only for its lease."""
+        """Return the document and its ETag; (None, "") without a blob. An empty blob exists only for its lease."""
         from azure.core.exceptions import ResourceNotFoundError
 
         with self._convert_errors("read the state"):
