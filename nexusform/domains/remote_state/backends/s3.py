@@ -91,7 +91,7 @@ class S3Backend(LineJournalBackend):
             if has_lines:
                 self._journal.add_lines([journal_lines.build_compaction_mark(document), *keep])
         self.write(document)
-        if has_lines:
+        if has_lines:  # the mark covers its newer objects, too
             with self._convert_errors("empty the journal"):
                 self._journal.delete_old_objects(_JOURNAL_KEEP_LEASES * read_lease_seconds())
 
