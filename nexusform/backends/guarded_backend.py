@@ -56,7 +56,7 @@ class OverwriteGuardBackend:
         if is_remote:
             from nexusform.network.deadlines import DeadlineRunner
 
-            check_lease = inner.check_lease if isinstance(inner, LeaseLockBackend) else lambda: None
+            check_lease = inner.check_lease if isinstance(inner, LeaseLockBackend) else lambda: None  # no lease
             self._deadline = DeadlineRunner(inner.describe, check_lease)
         self._known_digest = _UNREAD  # digest of the document read or written last
         self._known_description = ""

@@ -72,7 +72,7 @@ class LineBatcher:
             number = self._last_added
         with self._writing:
             if self._failure is not None:
-                raise self._failure
+                raise self._failure  # after a failed write the end of the journal is unknown
             if self._last_written >= number:
                 return  # an earlier caller has written our lines
             with self._queue:

@@ -52,8 +52,8 @@ class LocalBackend:
     ) -> None:
         self._maximum_size = maximum_size
         self._confinement = confinement
-        self._base = Path(path)
-        self._workspaces = Path(workspace_directory or f"{path}.d")
+        self._base = Path(path)  # the state of the default workspace
+        self._workspaces = Path(workspace_directory or f"{path}.d")  # a directory for each other workspace
         self._display_path = self._build_workspace_state_path(workspace)
         # Resolved once: a link changed meanwhile must not separate the state from its lock.
         self._path = self._display_path
@@ -138,7 +138,7 @@ class LocalBackend:
         self._lock.break_lock(lock_id)
 
     def list_workspaces(self) -> list[str]:
-        """Return the default workspace and those with a directory."""
+        """Return the default workspace and those with a directory, except while it is being deleted."""
         with convert_os_errors("list the workspaces in", self._workspaces):
             try:
                 directory = Path(self._resolve_confined_path(self._workspaces))
@@ -211,6 +211,7 @@ _SCHEMA: Final = BlockSchema(
 
 
 def _open_backend(settings: Mapping[str, Any], directories: Directories) -> StateBackend:
+    """Build the local backend of the settings; relative paths start at the root module."""
     root = Path(directories.directory)
     workspaces = settings.get("workspace_dir")
     return LocalBackend(

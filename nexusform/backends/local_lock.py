@@ -44,7 +44,7 @@ class _FlockResult(Enum):
 
 
 def _try_exclusive_file_lock(descriptor: int) -> _FlockResult:
-    """Try to get the flock of an open file without waiting."""
+    """Try to get the flock of an open file without waiting; another process may hold it, or flocks be unsupported."""
     if sys.platform == "win32":
         return _FlockResult.UNSUPPORTED
     import fcntl
@@ -75,7 +75,7 @@ class LocalLockFile:
                     warnings = self._replace_dead_holder(info)
                 except FileNotFoundError:
                     continue  # the lock was released, or its empty directory was removed
-                if warnings is not None:
+                if warnings is not None:  # else the lock changed meanwhile: try again
                     return warnings
         raise StateLocked(self.read_holder())
 
@@ -126,8 +126,7 @@ class LocalLockFile:
             except FileExistsError:
                 os.close(descriptor)
                 return False
-            except OSError:
-                # A file system without hard links.
+            except OSError:  # a file system without hard links
                 os.close(descriptor)
                 try:
                     descriptor = _write_lock_file(self._path, info)
@@ -157,9 +156,9 @@ class LocalLockFile:
                 raise StateLocked(self.read_holder())
             data = os.read(descriptor, _MAXIMUM_BYTES)
             holder = locks.parse_lock(data)
-            start = locks.read_lock_member(data, _START)
+            start = locks.read_lock_member(data, _START)  # distinguishes processes with one number
             if holder.host != os.uname().nodename or not is_process_dead(holder.pid, start):
-                raise StateLocked(holder)
+                raise StateLocked(holder)  # it lives, or its machine is another one
             temporary_path, own_descriptor = self._write_temporary_lock_file(info)
             temporary_path.replace(self._path)
             self._descriptor = own_descriptor
@@ -194,8 +193,7 @@ class LocalLockFile:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-        # Directories created only for the lock are removed; used ones stay.
-        with suppress(OSError):
+        with suppress(OSError):  # a directory in use stays
             while self._created_directories:
                 self._created_directories.pop().rmdir()
         self._created_directories = []
@@ -219,7 +217,7 @@ def read_process_start(pid: int) -> str:
 
 
 def is_process_dead(pid: int, mark: str) -> bool:
-    """Return whether the process with this number and start mark ("": unknown) has ended; False if unknown."""
+    """Return whether a process has ended, False if unknown. A later one of its number has another start `mark`."""
     if pid <= 0 or sys.platform == "win32":
         return False
     try:
@@ -230,7 +228,7 @@ def is_process_dead(pid: int, mark: str) -> bool:
     fields = _read_process_fields(pid)
     if fields and fields[_STATE_FIELD] in ("Z", "X"):
         return True  # ended, but not yet collected by its parent
-    return bool(mark) and read_process_start(pid) not in (mark, "")  # a new process has the number
+    return bool(mark) and read_process_start(pid) not in (mark, "")  # "": unknown; a new process has the number
 
 
 def _read_process_fields(pid: int) -> list[str]:

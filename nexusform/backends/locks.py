@@ -160,8 +160,9 @@ class LockLease:
 
     def _run_periodic_lease_renewals(self) -> None:
         """Renew the lease until the lock is released or the lease is lost."""
-        pause = self._seconds / _RENEWALS
+        usual_pause = pause = self._seconds / _RENEWALS
         while not self._ended.wait(pause):
+            pause = usual_pause
             sent_at = read_monotonic_clock()
             try:
                 self._renew()
@@ -169,10 +170,9 @@ class LockLease:
                 self._loss_reason = str(problem) or "another process holds it now"
                 return
             except Exception:  # noqa: BLE001 - any error: `check_valid` detects the expiry
-                pause = min(_RETRY_SECONDS, self._seconds / _RENEWALS)
+                pause = min(_RETRY_SECONDS, usual_pause)
             else:
                 self._sent_at = sent_at
-                pause = self._seconds / _RENEWALS
 
 
 def _format_lease_loss(reason: str) -> str:

@@ -62,11 +62,11 @@ class BackendDefinition(Struct, frozen=True):
         return guard_backend(deadline.run("sign in", lambda: self.make(settings, directories)), is_remote=True)
 
     def explain_unverified_server(self, settings: Mapping[str, Any]) -> str:
-        """Return a warning about servers with unverified certificates; "" without any."""
+        """Return a warning about servers (scheme and host) with unverified certificates; "" without any."""
         if not settings.get(self.unverified_setting):
             return ""
         servers = {"://".join(urlsplit(_remove_login(address))[:2]) for address in self.list_server_urls(settings)}
-        names = ", ".join(sorted(server for server in servers if server.startswith("https:")))
+        names = ", ".join(sorted(server for server in servers if server.startswith("https:")))  # http has none
         detail = (
             f"The certificate of {names} is not verified ({self.unverified_setting}): another server could answer "
             "and receive the state and the credentials. Remove the setting, and add the server's CA to SSL_CERT_FILE."

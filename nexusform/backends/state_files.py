@@ -93,9 +93,8 @@ class JournalFile:
                 self._written += 1
                 number = self._written
             with self._syncing:
-                # One flush covers every line written before it began.
-                if self._synced < number:
-                    reached = self._written
+                if self._synced < number:  # else the flush of another thread covers our lines
+                    reached = self._written  # by now also lines of other threads
                     os.fsync(descriptor)
                     self._synced = reached
 
@@ -123,7 +122,7 @@ def _remove_incomplete_line(path: Path) -> None:
 
 @contextmanager
 def convert_os_errors(description: str, path: Path) -> Iterator[None]:
-    """Convert an error of the operating system to a BackendProblem with the failed action."""
+    """Convert an error of the operating system to a BackendProblem; `description` is the failed action (a verb)."""
     try:
         yield
     except NotRegularFile:

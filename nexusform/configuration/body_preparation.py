@@ -108,7 +108,7 @@ def build_body_schema(schema: BlockSchema) -> BodySchema:
     if blocks:  # a dynamic block generates nested ones
         blocks["dynamic"] = ("type",)
     computed = frozenset(name for name, attribute in schema.attributes.items() if not attribute.is_configurable)
-    return BodySchema(dict.fromkeys(schema.attributes, False), blocks, computed)
+    return BodySchema(dict.fromkeys(schema.attributes, False), blocks, computed)  # required ones are checked later
 
 
 def _prepare_arguments(
@@ -139,7 +139,7 @@ def _prepare_arguments(
 
 def _add_constant_value(argument: PreparedArgument, template: dict[str, Any], problems: list[Diagnostic]) -> None:
     """Evaluate a constant into the template; its errors are reported once, not per instance. Null keeps the default."""
-    plain_value, _, _, new_problems = argument.evaluate(EMPTY_SCOPE)
+    plain_value, _, _, new_problems = argument.evaluate(EMPTY_SCOPE)  # a constant has no sensitive or unknown parts
     problems.extend(new_problems)
     name = argument.attribute.name
     if plain_value is not None:
@@ -168,7 +168,7 @@ def _add_static_or_dynamic_block(
         body_schema = build_body_schema(inner)
         if dynamic.lacks_label:
             # Accept the label as an argument of the content: the missing label is already reported.
-            misplaced_label = {labels[dynamic.type]: False}
+            misplaced_label = {labels[dynamic.type]: False}  # not required
             body_schema = replace(body_schema, attributes={**body_schema.attributes, **misplaced_label})
         body = _prepare_new_body(dynamic.content, inner, block.header_span, problems, body_schema)
         items[dynamic.type].append(RepeatedBlock(dynamic, body))

@@ -235,7 +235,7 @@ class _Decoder:
         return module, settings
 
     def _decode_blocks_of_module(self, blocks: Iterable[tuple[Block, BlockLocation]]) -> None:
-        """Read blocks, and add their headers to their problems, except to those about files of a called module."""
+        """Read blocks, and name each in its problems, except in those about the text of a called module."""
         for block, location in blocks:
             previous_count = len(self.problems)
             _READERS[block.type](self, block, location)
@@ -254,7 +254,7 @@ class _Decoder:
             values = evaluate_constant_variables(*self.call, variables, self.problems)
         elif variables:
             values = unpack_result(self.shared.read_constants(variables), self.problems)
-            self.shared.constants = values
+            self.shared.constants = values  # to be compared with the values of the run
         return ConstantVariableScope(self.variables, self.locals, values)
 
     def _collect_primary_and_override_blocks(self) -> tuple[list[tuple[Block, BlockLocation]], list[Block]]:
@@ -388,7 +388,7 @@ class _Decoder:
             self.removed_blocks.append(removed_block)
 
     def add_import_block(self, block: Block, _location: BlockLocation) -> None:
-        """Read an `import` block."""
+        """Read an `import` block; outside of the root module it is an error."""
         if self.path:
             detail = "Import blocks are valid only in the root module. Move this block there."
             self._add_error("invalid-import-configuration", detail, block.header_span)
@@ -418,12 +418,12 @@ class _Decoder:
             data = decode_resource_block(data_block, "data", location, self.shared.known_types, self.problems)
         if data is not None:
             self._report_duplicate_resource(data)
-            self.check_data_blocks.setdefault(data.address, data)
+            self.check_data_blocks.setdefault(data.address, data)  # the first of duplicates
         check = Check(label.value, data, asserts, block.header_span)
         self._add_unique_declaration(self.checks, check, _CHECK, f'Duplicate check "{label.value}" configuration')
 
     def add_module_call(self, block: Block, location: BlockLocation) -> None:
-        """Read a `module` block, and the whole called module."""
+        """Read a `module` block, and the whole called module; a second block of its name is reported, and not read."""
         from nexusform.configuration.module_blocks import decode_module_call  # loaded on first use
 
         header = decode_module_call(block, self.problems, self.constants)
@@ -443,8 +443,8 @@ class _Decoder:
         files = self._load_called_module_files(header)
         if files is None:
             return Module(path, directory="")
-        prefix = (*self.prefix, (location.file, block.span.start.byte))
-        chain = (*self.chain, files.identity)
+        prefix = (*self.prefix, (location.file, block.span.start.byte))  # positions of the calls down to this one
+        chain = (*self.chain, files.identity)  # directories of the calls, to detect a cycle
         child = _Decoder(self.shared, files, path, prefix=prefix, chain=chain, call=(header, self.constants))
         module = child.decode_module()[0]
         if not child.has_syntax_errors:  # else variables may be missing

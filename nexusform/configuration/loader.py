@@ -200,7 +200,7 @@ def read_given_variables(
 def _list_option_assignments(
     options: Iterable[tuple[str, str]], confinement: Confinement, problems: list[Diagnostic]
 ) -> Iterator[Assignment]:
-    """Yield the assignments of variable files and -var, in their order; invalid ones are reported."""
+    """Yield the assignments of -var-file and -var (`options`: kind and text), in order; invalid ones are reported."""
     for kind, text in options:
         if kind == "var-file":
             yield from _read_variable_file(text, confinement, problems)
@@ -226,13 +226,13 @@ class _FileReader:
         return self.read_module(os.path.join(parent, call.source), call)  # noqa: PTH118 - a shown path
 
     def read_module(self, directory: str, call: CallHeader | None) -> ModuleFiles | None:
-        """Return the files of one directory; None, and an error, if it cannot be read. `call` is None for the root."""
+        """Read a directory's files (none: an error); None, and an error, if unreadable. `call`: None at the root."""
         directory = os.path.normpath(directory)
         try:
             identity = os.path.realpath(self._confinement.resolve(directory))
             cached = self._modules.get(identity)
             if cached is not None:
-                return cached
+                return cached  # another call has the same directory
             unsaved_files = [os.path.basename(path) for path in self._unsaved if os.path.dirname(path) == identity]  # noqa: PTH119, PTH120 - as strings
             names = sorted({*os.listdir(identity), *unsaved_files}, key=os.fsencode)  # noqa: PTH208
         except OSError as problem:
@@ -262,7 +262,7 @@ class _FileReader:
             return self.parse_source(SourceFile(path, text), name)
         source = _read_source_file(path, self._confinement.resolve, self.problems)
         if source is None:
-            source = SourceFile(os.fsencode(path).decode(errors="replace"), "")
+            source = SourceFile(os.fsencode(path).decode(errors="replace"), text="")
             return ParsedFile(name, source, parse_file(source)[0], _is_override(name), has_syntax_errors=True)
         return self.parse_source(source, name)
 
@@ -310,7 +310,7 @@ def _is_override(name: str) -> bool:
 def _read_source_file(path: str, resolve_path: Callable[[str], str], problems: list[Diagnostic]) -> SourceFile | None:
     """Read a regular file's text; None after a diagnostic. `resolve_path` returns the path to open."""
     display_path = os.fsencode(path).decode(errors="replace")
-    start = Position(1, 1, 0)
+    start = Position(line=1, column=1, byte=0)
     span = Span(display_path, start, start)
     try:
         raw = read_regular(resolve_path(path), MAX_FILE_BYTES)
@@ -329,7 +329,6 @@ def _read_source_file(path: str, resolve_path: Callable[[str], str], problems: l
         detail = (
             f'The file "{display_path}" is not UTF-8: byte {problem.start} on line {line} is invalid. Save it as UTF-8.'
         )
-
         column = len(raw[raw.rfind(b"\n", 0, problem.start) + 1 : problem.start].decode()) + 1
         position = Position(line, column, problem.start)
         problems.append(build_error("invalid-character-encoding", detail, Span(display_path, position, position)))
@@ -387,7 +386,7 @@ class _SyntaxTreeCache:
         if not hmac.compare_digest(digest, self._compute_cache_entry_digest(name, tree)):
             return None  # not written with this key
         body = parser.decode_tree(tree)
-        return body if isinstance(body, Body) else None
+        return body if isinstance(body, Body) else None  # JSON is not cached
 
     def put(self, source: SourceFile, body: Body) -> None:
         """Store a tree, and delete the oldest entries above the maximum."""
@@ -397,7 +396,7 @@ class _SyntaxTreeCache:
             entry = self._compute_cache_entry_digest(name, tree) + tree
             write_file_atomically(self._directory / name, entry, PRIVATE, durable=False)
             with os.scandir(self._directory) as entries:
-                entries_by_age = sorted((entry.stat().st_mtime, entry.path) for entry in entries)
+                entries_by_age = sorted((file.stat().st_mtime, file.path) for file in entries)  # oldest first
             for _, path in entries_by_age[:-_MAX_CACHED_TREES]:
                 os.remove(path)  # noqa: PTH107 - paths are strings here
         except OSError:
@@ -475,8 +474,7 @@ def check_hidden_characters(source: SourceFile) -> list[Diagnostic]:
     text = source.text
     if text.isascii():
         return []
-    # A byte order mark is allowed at the start of a file.
-    start = 1 if text.startswith(_BYTE_ORDER_MARK) else 0
+    start = 1 if text.startswith(_BYTE_ORDER_MARK) else 0  # allowed at the start of a file
     offsets = [match.start() for match in _HIDDEN.finditer(text, start)]
     if not offsets:
         return []
@@ -506,7 +504,7 @@ _CONFIGURATION_ENDINGS: Final = {
     ".nf": ".nf.hcl",
     ".hcl": ".nf.hcl",
 }
-_OTHER_KINDS: Final = (".nf.hcl", ".nfvars.hcl", ".nftest.hcl", ".sites.hcl")
+_OWN_ENDINGS: Final = (".nf.hcl", ".nfvars.hcl", ".nftest.hcl", ".sites.hcl")
 _SITES_FILE: Final = "nexusform.sites.hcl"
 # The same for files of variables.
 _VARIABLE_ENDINGS: Final = {
@@ -532,7 +530,7 @@ def _describe_foreign_configuration(names: Collection[str]) -> str:
     renames = [
         f'"{name}" to "{new_name}"'
         for name in names
-        if not name.endswith(_OTHER_KINDS) and (new_name := _suggest_nexusform_file_name(name, _CONFIGURATION_ENDINGS))
+        if not name.endswith(_OWN_ENDINGS) and (new_name := _suggest_nexusform_file_name(name, _CONFIGURATION_ENDINGS))
     ]
     if not renames:
         return ""  # no file of another tool either

@@ -43,7 +43,7 @@ _LOCAL_PREFIXES = ("./", "../")
 
 
 def decode_module_call(block: Block, problems: list[Diagnostic], scope: Scope = EMPTY_SCOPE) -> CallHeader | None:
-    """Decode a `module` block; None if its name is invalid. `scope` has the names for its source."""
+    """Decode a `module` block; None if its name is invalid. `scope` has the constants usable in its source."""
     label = block.labels[0]
     has_valid_name = check_name(label, "invalid-module-instance-name", problems)
     parts = unpack_result(decode_body(block.body, MODULE_SCHEMA, partial=True), problems)
@@ -67,7 +67,7 @@ def decode_module_call(block: Block, problems: list[Diagnostic], scope: Scope = 
         return None  # reported, as are its arguments
     return CallHeader(
         name=label.value,
-        source=source or "",
+        source=source or "",  # "": it was reported
         source_span=source_span,
         inputs={n: (a.expression, a.span) for n, a in inputs.items()},
         count=count,
@@ -80,7 +80,7 @@ def decode_module_call(block: Block, problems: list[Diagnostic], scope: Scope = 
 
 
 def _decode_module_enabled(blocks: Sequence[Block], problems: list[Diagnostic]) -> Expression | None:
-    """Decode the lifecycle block of a module: `enabled` is its only argument."""
+    """Return `enabled`, the only argument of the lifecycle block of a module; None without it."""
     block = find_single_block(blocks, "lifecycle", problems)
     if block is None:
         return None

@@ -257,7 +257,7 @@ class NestedBlockGroup:
 
         scopes, problems = build_iterator_scopes(item.dynamic, scope)
         notes.problems.extend(problems)
-        if scopes is None:
+        if scopes is None:  # `for_each` is unknown or invalid
             separate_notes = EvaluationResult(allows_ephemeral=notes.allows_ephemeral)  # its values are discarded
             unknown_scope = IteratorScope(scope, item.dynamic.iterator, DYNAMIC_UNKNOWN, DYNAMIC_UNKNOWN)
             item.body.fill(unknown_scope, separate_notes)
@@ -281,7 +281,7 @@ class NestedBlockGroup:
         scope: Scope,
         notes: EvaluationResult,
     ) -> None:
-        """Evaluate one block; paths in its notes start at the enclosing body."""
+        """Evaluate one block; paths added to `notes` (of sensitive and unknown parts) start at the enclosing body."""
         old_sensitive, old_refined = len(notes.sensitive), len(notes.refinements)
         evaluated_blocks.append(_EvaluatedBlock(label, item.body.fill(scope, notes), item.span))
         prefix: Path = (self.name,)
@@ -337,7 +337,7 @@ def build_missing_argument_error(name: str, span: Span) -> Diagnostic:
 def check_block_count(
     nested: NestedBlock, name: str, blocks: Sequence[tuple[str, Span]], location: Span
 ) -> Iterator[Diagnostic]:
-    """Report too few or too many blocks of a type, or two with the same label. `blocks` are their labels and spans."""
+    """Report too few (at `location`) or too many blocks of a type, or two with one label; `blocks`: labels, spans."""
     is_single = nested.nesting is Nesting.SINGLE
     maximum = 1 if is_single else nested.max_items
     if len(blocks) < nested.min_items:
@@ -437,8 +437,8 @@ class PreparedArgument:
     def evaluate(
         self, scope: Scope, *, allows_ephemeral: bool = False
     ) -> tuple[Any, tuple[Path, ...], Refinements, list[Diagnostic]]:
-        """Return the value as plain data of the schema's type, the paths of sensitive parts, refinements of
-        unknown parts, and problems.
+        """Return the value as plain data of the schema's type, the paths of sensitive parts, what is known of unknown
+        parts (refinements), and problems.
 
         An invalid value is returned as UNKNOWN, so that dependent values cause no second message.
         """
@@ -450,10 +450,10 @@ class PreparedArgument:
                 value = convert_value(value, self.type)
             except ConversionProblem as problem:
                 detail = f'Inappropriate value for attribute "{self.attribute.name}": {describe_problem(problem)}.'
-                type_problems = build_error("incorrect-attribute-value-type", detail, self.span)
-                return UNKNOWN, (), (), [*problems, type_problems]
+                type_problem = build_error("incorrect-attribute-value-type", detail, self.span)
+                return UNKNOWN, (), (), [*problems, type_problem]
         plain_value, sensitive = convert_to_plain(value)
-        # Ephemeral parts are among the sensitive ones.
+        # Ephemeral parts are among the sensitive ones, so the cheaper check is first.
         if sensitive and not (allows_ephemeral or self.schema.write_only) and value.has_ephemeral:
             detail = (
                 f'Ephemeral values are not valid for "{self.attribute.name}", because it is saved in the state. Use a '
@@ -469,20 +469,20 @@ class PreparedArgument:
         return plain_value, sensitive, list_refinements(value), problems
 
 
-def _describe_schema_violation(schema: schemas.AttributeSchema, part: Any, *, hidden: bool) -> str:
+def _describe_schema_violation(schema: schemas.AttributeSchema, value: Any, *, hidden: bool) -> str:
     """Return how a known scalar violates its schema, as the end of a sentence; "" if it does not.
 
     Choices and patterns are for text, bounds for numbers. `hidden` keeps the value out of the message.
     """
-    text = f'"{part}"' if isinstance(part, str) else str(part)
+    text = f'"{value}"' if isinstance(value, str) else str(value)
     actual = "" if hidden else f", not {text}"
-    if schema.choices and part not in schema.choices:
-        hint = "" if hidden else suggest_name(part, schema.choices)
+    if schema.choices and value not in schema.choices:
+        hint = "" if hidden else suggest_name(value, schema.choices)
         return f"must be {_format_quoted_alternatives(schema.choices)}{actual}.{hint}"
     low, high = schema.minimum, schema.maximum
-    if (low is not None and part < low) or (high is not None and part > high):
+    if (low is not None and value < low) or (high is not None and value > high):
         return f"must be {_describe_number_range(low, high)}{actual}."
-    if schema.pattern and not re.fullmatch(schema.pattern, part):
+    if schema.pattern and not re.fullmatch(schema.pattern, value):
         return f"must be {schema.pattern_hint}{actual}."
     return ""
 

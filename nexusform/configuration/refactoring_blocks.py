@@ -40,7 +40,7 @@ def decode_moved_block(block: Block, problems: list[Diagnostic]) -> MovedBlock |
     target = _parse_address_argument(parts.attributes.get("to"), problems)
     if source is None or target is None:
         return None  # reported
-    if bool(source.type) != bool(target.type) or source.mode != target.mode:
+    if bool(source.type) != bool(target.type) or source.mode != target.mode:  # a module has no type
         detail = "Both ends of a move must name the same kind of thing: two modules or two resources."
         problems.append(build_error("invalid-moved-addresses", detail, block.header_span))
         return None
@@ -109,7 +109,7 @@ def _replace_computed_keys(expression: Expression) -> Traversal | None:
     if isinstance(expression, RelativeTraversal):
         source, steps = expression.source, expression.steps
     elif isinstance(expression, Index):
-        source, steps = expression.collection, (TraverseIndex(0, expression.key.span),)
+        source, steps = expression.collection, (TraverseIndex(key=0, span=expression.key.span),)
     else:
         return None  # no address
     start = _replace_computed_keys(source)  # the part before the last brackets
@@ -141,7 +141,7 @@ def build_address_pattern(traversal: Traversal, problems: list[Diagnostic]) -> A
     mode: Mode = "managed"
     if remaining_parts[:1] == ["data"]:
         mode, remaining_parts = "data", remaining_parts[1:]
-    if remaining_parts[:1] and remaining_parts[0] in _RESERVED:
+    if remaining_parts and remaining_parts[0] in _RESERVED:
         reason = f'"{remaining_parts[0]}" has another meaning in expressions'
         problems.append(_build_invalid_address_error(traversal, reason))
         return None
@@ -162,7 +162,7 @@ def _split_module_steps(parts: list[str | tuple[Key]]) -> tuple[tuple[ModulePath
         name = str(parts[index + 1])
         index += 2
         following = parts[index] if index < len(parts) else ""
-        if isinstance(following, tuple):
+        if isinstance(following, tuple):  # an instance key
             steps.append(ModulePathStep(name, following[0]))
             index += 1
         else:

@@ -56,7 +56,7 @@ def check_references(
 ) -> list[Diagnostic]:
     """Check the references of all modules, and return the problems in the order of the text."""
     references = collect_references(configuration)
-    # A module that is called twice reports everything twice.
+    # By id and place: a module called twice reports everything twice.
     problems: dict[tuple[str, Span | None], Diagnostic] = {}
     for module in list_modules(configuration.root):
         checker = _ReferenceChecker(module, {"managed": managed, "data": data})
@@ -113,7 +113,7 @@ def check_provider_names(configuration: Configuration, known_names: Collection[s
                 header = f'provider "{provider.name}"'
                 yield _build_unknown_provider_error(provider.name, known_names, provider.span, header)
         for block in module.resources.values():
-            name = block.provider.partition(".")[0]
+            name = block.provider.partition(".")[0]  # the part before an alias; "" without the argument
             if name and name not in known_names:
                 yield _build_unknown_provider_error(name, known_names, block.header_span, block.header)
 
@@ -167,7 +167,7 @@ class _ReferenceChecker:
         check_root = _ROOT_CHECKS.get(name)
         if check_root is not None:
             return check_root(self, reference.traversal, reference.scope)
-        if name in _FOREIGN_ROOTS:
+        if name in _FOREIGN_ROOTS:  # `terraform` or `tofu`
             first_name = _get_first_name(reference.traversal)
             suggestion = first_name if first_name in _FIXED_ATTRIBUTES["nexusform"] else "workspace"
             detail = f'There is no "{name}" object in nexusform: write nexusform.{suggestion}.'
@@ -198,15 +198,15 @@ class _ReferenceChecker:
             yield build_error("reference-to-undeclared-module", detail, traversal.span)
             return
         label = f"module.{name}"
-        key = get_repetition_argument(call.count, call.for_each)  # "count", "for_each", or "" for one instance
+        repetition = get_repetition_argument(call.count, call.for_each)  # "count", "for_each" or "" (one instance)
         steps = traversal.steps[1:]  # after the name
-        yield from _check_instance_key(label, key, steps, traversal, noun="module")
+        yield from _check_instance_key(label, repetition, steps, traversal, noun="module")
         output = skip_instance_key(steps)  # steps after the instance key, the name of an output first
         if scope.only_whole_objects and output:  # in depends_on
             yield _build_attribute_in_depends_on_error(traversal)
             return
         # Without the required key of the call (no step was skipped), the first name is not an output.
-        step = output[0] if output and (not key or len(output) < len(steps)) else None
+        step = output[0] if output and (not repetition or len(output) < len(steps)) else None
         if not call.module.directory:
             return  # the module could not be read, as already reported: its outputs are unknown
         if isinstance(step, TraverseAttribute) and step.name not in call.module.outputs:
@@ -241,7 +241,7 @@ class _ReferenceChecker:
         return iter([build_error("reference-to-each-in-context-without-for-each", detail, traversal.span)])
 
     def check_reference_to_self(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
-        """Check `self`."""
+        """Check a reference to `self`: whether it is allowed here, and its attributes."""
         if not scope.has_self or scope.block is None:
             detail = (
                 'The "self" object is not available in this context. It can be used only in postcondition '
@@ -256,7 +256,7 @@ class _ReferenceChecker:
     # --- resources -----------------------------------------------------------------------------
 
     def check_data(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
-        """Check `data.t.n`."""
+        """Check a reference to a data block, `data.TYPE.NAME`."""
         if not traversal.steps or not isinstance(traversal.steps[0], TraverseAttribute):
             detail = (
                 'The "data" object must be followed by two attribute names: the data source type and the resource name.'
@@ -268,7 +268,7 @@ class _ReferenceChecker:
     def _check_resource(
         self, traversal: Traversal, scope: ReferenceScope, mode: Mode, kind: str, remaining_steps: tuple[Step, ...]
     ) -> Iterator[Diagnostic]:
-        """Check `t.n` or `data.t.n`; `kind` is the type, `remaining_steps` are the steps after it."""
+        """Check a reference to `TYPE.NAME` or `data.TYPE.NAME`; `kind` is the type, `remaining_steps` follow it."""
         if not remaining_steps or not isinstance(remaining_steps[0], TraverseAttribute):
             yield self._build_missing_name_error(traversal, kind, mode)
             return
@@ -282,16 +282,17 @@ class _ReferenceChecker:
             yield build_error("self-referential-block", detail, traversal.span)
             return
         label = f"{MODE_PREFIXES[mode]}{kind}.{name}"
-        key = get_repetition_argument(block.count, block.for_each)
-        if scope.only_whole_objects:
+        repetition = get_repetition_argument(block.count, block.for_each)  # "count", "for_each" or ""
+        if scope.only_whole_objects:  # in depends_on
             if skip_instance_key(steps):
                 yield _build_attribute_in_depends_on_error(traversal)
             return
-        problems = list(_check_instance_key(label, key, steps, traversal, noun="resource"))
+        problems = list(_check_instance_key(label, repetition, steps, traversal, noun="resource"))
         yield from problems
         schema = self.schemas[mode].get(kind)
         if schema is not None and not problems:  # after an error in its key, the first attribute is unclear
-            yield from _check_attributes(compute_implied_type(schema), steps[1:] if key else steps, traversal)
+            attribute_steps = steps[1:] if repetition else steps  # without the key
+            yield from _check_attributes(compute_implied_type(schema), attribute_steps, traversal)
 
     def _find_block(self, mode: Mode, kind: str, name: str, scope: ReferenceScope) -> ResourceBlock | None:
         """Find a resource or data block of the module, or the data block of the check around the reference."""
@@ -393,13 +394,13 @@ def _build_incomplete_reference_error(traversal: Traversal, noun: str) -> Diagno
 
 
 def _check_builtin_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
-    """Check a reference to one of nexusform's own names."""
+    """Check a reference with a fixed name and attributes: `path`, `nexusform`, `count` or `each`."""
     root = traversal.root.name
-    known = _FIXED_ATTRIBUTES[root]
+    attributes = _FIXED_ATTRIBUTES[root]
     name = _get_first_name(traversal)
-    if name in known:
+    if name in attributes:
         return
-    names = [f"{root}.{attribute}" for attribute in known]
+    names = [f"{root}.{attribute}" for attribute in attributes]
     attribute_list = (
         f"attributes are {', '.join(names[:-1])} and {names[-1]}" if names[1:] else f"attribute is {names[0]}"
     )
@@ -408,7 +409,7 @@ def _check_builtin_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
         yield build_error("invalid-reference", detail, traversal.span)
         return
     detail = (
-        f'The "{root}" object does not have an attribute named "{name}".{suggest_name(name, known)} '
+        f'The "{root}" object does not have an attribute named "{name}".{suggest_name(name, attributes)} '
         f"Its {attribute_list}."
     )
     yield build_error(
@@ -421,11 +422,11 @@ def _check_builtin_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
 
 
 def _check_instance_key(
-    label: str, key: str, steps: tuple[Step, ...], traversal: Traversal, noun: str
+    label: str, repetition: str, steps: tuple[Step, ...], traversal: Traversal, noun: str
 ) -> Iterator[Diagnostic]:
-    """Check for an unexpected or missing instance key; `key` is "count", "for_each", or "" for a single instance."""
+    """Report an unexpected or missing instance key; `repetition` is "count", "for_each", or "" for one instance."""
     has_index = bool(steps) and isinstance(steps[0], TraverseIndex)
-    if has_index and not key:
+    if has_index and not repetition:
         detail = (
             f'Because {label} does not have "count" or "for_each" set, references to it must not include an '
             f"index key. Remove the bracketed index to refer to the single instance of this {noun}."
@@ -437,10 +438,10 @@ def _check_instance_key(
             context=traversal.span,
             headline=f"Unexpected {noun} instance key",
         )
-    elif steps and not has_index and key and not _is_number(steps[0]):  # no steps: all instances; r.0 is old syntax
-        example = f"{label}[{'count.index' if key == 'count' else 'each.key'}]"
+    elif steps and not has_index and repetition and not _is_number(steps[0]):  # no steps: all; r.0 is old syntax
+        example = f"{label}[{'count.index' if repetition == 'count' else 'each.key'}]"
         detail = (
-            f'Because {label} has "{key}" set, its attributes must be accessed on specific instances. For '
+            f'Because {label} has "{repetition}" set, its attributes must be accessed on specific instances. For '
             f"example, to correlate with indices of a referring resource, use: {example}"
         )
         yield build_error("missing-instance-key", detail, traversal.span, headline=f"Missing {noun} instance key")
@@ -497,11 +498,9 @@ def _check_path_in_block(subject: str, schema: BlockSchema, prefix: Path, path: 
         return f'{subject} has no argument or block "{name}" for ignore_changes.{hint}'
     current_path = (*prefix, name)
     nested = schema.blocks.get(name)
-    return (
-        _check_path_in_value(attributes[name], current_path, remaining_path)
-        if nested is None
-        else _check_path_in_nested_block(nested, current_path, remaining_path)
-    )
+    if nested is None:
+        return _check_path_in_value(attributes[name], current_path, remaining_path)
+    return _check_path_in_nested_block(nested, current_path, remaining_path)
 
 
 def _check_path_in_nested_block(nested: NestedBlock, current_path: Path, remaining_path: Path) -> str:

@@ -220,7 +220,7 @@ def list_declarations(module: Module) -> Iterator[Declaration]:
     yield from (build_resource_declaration(b) for b in module.resources.values())
     yield from (Declaration(path, "module", n) for n in module.calls)
     yield from (Declaration(path, "provider", n) for n in module.providers)
-    yield from (Declaration(path, "import", str(n)) for n in range(len(module.imports)))
+    yield from (Declaration(path, "import", str(n)) for n in range(len(module.imports)))  # by position
     yield from (Declaration(path, "check", c.name) for c in module.checks)
 
 
@@ -229,7 +229,7 @@ def _add_module_edges(
 ) -> None:
     """Add the dependencies of each declaration of a module (called by `call`; None: the root), and of its calls."""
     for node in list_declarations(module):
-        dependencies = edges.setdefault(node, {})
+        dependencies = edges.setdefault(node, {})  # the place of each, by declaration
         if call is not None:
             dependencies[Declaration(module.path[:-1], "module", module.path[-1])] = call.header_span
     for reference in references[module.path]:
@@ -238,7 +238,7 @@ def _add_module_edges(
             module, reference.traversal, everything=reference.scope.only_whole_objects
         ):
             if target != reference.node:  # check_references reports a reference to itself
-                dependencies.setdefault(target, reference.traversal.span)
+                dependencies.setdefault(target, reference.traversal.span)  # the first reference is displayed
     for block in module.resources.values():
         provider = _find_provider_of_resource(block, module, root)
         if provider is not None:
@@ -285,7 +285,7 @@ def _list_module_call_declarations(
             yield from list_declarations(module)
         return
     output_steps = skip_instance_key(steps)
-    name = _get_attribute_name_at_step(output_steps, 0)
+    name = _get_attribute_name_at_step(output_steps, position=0)
     for output in [name] if name in call.module.outputs else call.module.outputs:
         yield Declaration(call.module.path, "output", output)
 

@@ -284,7 +284,7 @@ def check_enabled_repetition(
 def _decode_ignore_changes(
     attribute: syntax.Attribute | None, problems: list[Diagnostic]
 ) -> tuple[bool, tuple[tuple[PathStep, ...], ...], tuple[Span, ...]]:
-    """Return whether the argument is `all`, the paths to ignore, and the span of each; invalid paths are reported."""
+    """Return whether the argument is `all`, the paths to ignore, and their spans; report and omit invalid paths."""
     if attribute is None:
         return False, (), ()
     if get_bare_keyword(attribute) == "all":

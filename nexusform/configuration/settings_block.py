@@ -63,10 +63,10 @@ def decode_settings(
 
 
 def _add_block(settings: Settings, block: Block, problems: list[Diagnostic], *, is_override: bool) -> Settings:
-    """Return the settings with those of one block; a second backend or catalogue is an error except in overrides."""
+    """Return the settings extended by one block; a second backend or SKU catalogue is an error except in overrides."""
     parts = unpack_result(decode_body(block.body, SETTINGS_SCHEMA), problems)
     arguments = parts.attributes
-    settings = replace(settings, span=settings.span or block.header_span)
+    settings = replace(settings, span=settings.span or block.header_span)  # the place of the first block
     if "required_version" in arguments:
         _check_required_version(arguments["required_version"], problems)
     catalogue = evaluate_string(arguments.get("sku_catalogue"), problems)
@@ -97,7 +97,7 @@ def _add_block(settings: Settings, block: Block, problems: list[Diagnostic], *, 
         )
         problems.append(build_error("duplicate-backend-configuration", detail, backend.header_span))
         return settings
-    return replace(settings, backend=backend, backend_type=backend.labels[0].value)
+    return replace(settings, backend=backend, backend_type=backend.labels[0].value)  # its only label is the type
 
 
 def _decode_limits(block: Block, problems: list[Diagnostic]) -> dict[str, int]:
@@ -105,7 +105,7 @@ def _decode_limits(block: Block, problems: list[Diagnostic]) -> dict[str, int]:
     inner = unpack_result(decode_body(block.body, _LIMITS_SCHEMA), problems)
     limits: dict[str, int] = {}
     for name, attribute in inner.attributes.items():
-        if name in FIXED_LIMITS:
+        if name in FIXED_LIMITS:  # with the reason why it is fixed
             problems.append(build_error("unsupported-argument", FIXED_LIMITS[name], attribute.name_span))
             continue
         number = evaluate_number(attribute, problems)
@@ -166,7 +166,7 @@ def is_version_allowed(version: str, constraint: str) -> bool | None:
     for term in terms:
         if term is None:
             return None  # not a constraint
-        operator, required = term.group(1) or "", term.group(2)
+        operator, required = term.group(1) or "", term.group(2)  # such as ">=" and "1.2"
         if operator == "~>":
             is_satisfied &= _parse_version_triple(required) <= actual < _compute_upper_bound(required)
         else:
@@ -288,7 +288,7 @@ def _decode_encryption_target(
         nested_blocks = fallback.blocks
     if method is None:
         return None  # reported
-    if enforced and method[0] == UNENCRYPTED:
+    if enforced and method[0] == UNENCRYPTED:  # a method is a type and a name
         detail = "`enforced = true` does not allow the method unencrypted for writing. Use another method."
         problems.append(build_error("invalid-encryption-block", detail, block.header_span))
     return EncryptionTarget(method, tuple(fallbacks), enforced)
@@ -297,7 +297,7 @@ def _decode_encryption_target(
 def _decode_state_reader_methods(
     block: Block, methods: Mapping[MethodName, MethodName | None], problems: list[Diagnostic]
 ) -> dict[str, EncryptionTarget]:
-    """Decode the methods for states of other configurations, by data block name; "" is the default."""
+    """Decode the valid methods for states of other configurations, by data block name; "" is the default."""
     parts = unpack_result(decode_body(block.body, _READERS_SCHEMA), problems)
     readers: dict[str, EncryptionTarget] = {}
     for nested in parts.blocks:
@@ -310,7 +310,7 @@ def _decode_state_reader_methods(
 def _decode_method_reference(
     attribute: Attribute | None, methods: Mapping[MethodName, MethodName | None], problems: list[Diagnostic]
 ) -> MethodName | None:
-    """Return the method of an argument; None, and a problem, if it is not declared."""
+    """Return type and name of the method referenced by an argument; None, and a problem, if it is not declared."""
     if attribute is None:
         return None  # reported by the schema: the argument is required
     name = _decode_labels_of_reference(attribute, "method", problems)
@@ -327,9 +327,9 @@ def _decode_labels_of_reference(attribute: Attribute, root: str, problems: list[
     if traversal is None:
         return None  # reported
     steps = [step.name for step in traversal.steps if isinstance(step, TraverseAttribute)]
-    names = [traversal.root.name, *steps]
-    if len(names) == 3 and names[0] == root:
-        return names[1], names[2]
+    match [traversal.root.name, *steps]:
+        case [first, kind, name] if first == root:
+            return kind, name
     detail = f"A reference of the form {root}.TYPE.NAME is needed here."
     problems.append(build_error("invalid-encryption-block", detail, attribute.expression.span))
     return None

@@ -163,7 +163,7 @@ EMPTY_SCOPE: Final = _EmptyScope()
 
 
 def is_constant_value(expression: syntax.Expression) -> bool:
-    """Check whether the expression consists of literals alone (no reference, function or interpolation)."""
+    """Check whether the expression consists of literals alone (no reference or call); bare object keys are texts."""
     if isinstance(expression, syntax.StringLiteral | syntax.Literal):
         return True
     if isinstance(expression, syntax.TupleCons):
@@ -188,7 +188,7 @@ def evaluate_constant(expression: syntax.Expression, scope: Scope = EMPTY_SCOPE)
 def _evaluate_as_type(
     attribute: syntax.Attribute | None, type_: Type, problems: list[Diagnostic], scope: Scope = EMPTY_SCOPE
 ) -> Any:
-    """Return the raw value of a constant argument; None if it is absent, null or (reported) invalid."""
+    """Return the raw value of a constant argument, or UNKNOWN; None if it is absent, null or (reported) invalid."""
     if attribute is None:
         return None
     value, diagnostics = evaluate_constant(attribute.expression, scope)

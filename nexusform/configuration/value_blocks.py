@@ -55,13 +55,12 @@ def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable 
     arguments = parts.attributes
     variable_type = _decode_type(arguments.get("type"), problems, is_json=isinstance(block.body, JsonBody))
     nullable = evaluate_bool(arguments.get("nullable"), problems, default=True)
-    name = label.value
     validations = decode_condition_blocks(parts.blocks, "validation", problems)
     for validation in validations:
         references = list_traversals(validation.condition)
         # Without any reference, the general check of conditions has reported it.
-        if references and not any(_is_reference_to_variable(reference, name) for reference in references):
-            detail = f'The condition for variable "{name}" must refer to var.{name}, the value to check.'
+        if references and not any(_is_reference_to_variable(reference, label.value) for reference in references):
+            detail = f'The condition for variable "{label.value}" must refer to var.{label.value}, the value to check.'
             span = validation.condition.span
             problems.append(build_error("invalid-variable-validation-condition", detail, span))
     return Variable(

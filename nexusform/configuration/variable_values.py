@@ -67,7 +67,7 @@ def parse_environment_variables(environment: Mapping[str, str]) -> list[Assignme
 
 
 def parse_variable_option(text: str) -> tuple[Assignment | None, list[Diagnostic]]:
-    """Parse the assignment of `-var NAME=VALUE`."""
+    """Parse the assignment of `-var NAME=VALUE`; None, and an error, if it is malformed."""
     name, equals, value = text.partition("=")  # later "=" belong to the value
     if not equals:
         detail = (
@@ -172,7 +172,7 @@ def resolve_variable_values(
 
 
 def _check_variable_declared(assignment: Assignment, variables: Mapping[str, Variable]) -> Iterable[Diagnostic]:
-    """Report an undeclared variable: an error for -var, a warning for a file, none for the environment (shared)."""
+    """Report an undeclared variable: an error for -var, a warning for a file; the environment may be for others."""
     hint = suggest_name(assignment.name, variables)
     advice = f'To use this value, add a "variable" block to the configuration.{hint}'
     if assignment.origin.text == "-var":
@@ -192,7 +192,7 @@ def _check_variable_declared(assignment: Assignment, variables: Mapping[str, Var
 def _resolve_variable(
     variable: Variable, assignment: Assignment | None, hint: Callable[[str], str], problems: list[Diagnostic]
 ) -> tuple[Value, VariableValueSource]:
-    """Return the variable's value and origin: assigned, else the default, else unknown after an error."""
+    """Return the value (assigned, else default, else unknown after an error) and origin; `hint` returns advice."""
     origin = VariableValueSource(DEFAULT, variable.span)
     value: Value | None = variable.default
     if assignment is not None:
@@ -214,7 +214,7 @@ def _resolve_variable(
                 )
                 subject = assignment.origin.span or variable.span
                 problems.append(build_error("required-variable-not-set", detail, subject))
-                value = build_unknown(variable.type)
+                value = build_unknown(variable.type)  # so that it is reported once
     if value is None:
         detail = (
             f'The root module input variable "{variable.name}" is not set, and has no default value. Use a -var '
@@ -228,7 +228,7 @@ def _resolve_variable(
 def _redact_sensitive_problems(
     variable: Variable, assignment: Assignment, problems: list[Diagnostic]
 ) -> list[Diagnostic]:
-    """Replace the problems of a sensitive or ephemeral variable by one error without its line or its content."""
+    """Return one error without line or content for all errors of a sensitive or ephemeral variable; [] without any."""
     if not has_errors(problems):
         return []
     span = assignment.origin.span
@@ -248,8 +248,7 @@ def _convert_assigned_value_to_type(variable: Variable, assignment: Assignment) 
         value, problems = _parse_text(variable, assignment.value)
     else:
         value, new_problems = evaluate_constant(assignment.value)
-        # A bare word is usually meant as a text.
-        quotes_hint = 'Write text in quotation marks: name = "value".'
+        quotes_hint = 'Write text in quotation marks: name = "value".'  # a bare word is usually meant as a text
         problems = [
             replace(problem, detail=f"{problem.detail} {quotes_hint}")
             if problem.id == "variables-not-allowed"

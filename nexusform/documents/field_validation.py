@@ -166,7 +166,7 @@ def _describe_invalid_text(data: Any, shape: FieldShape) -> str:
     if shape.choices and data not in shape.choices:
         return f'is "{data}"; it must be one of {join_texts(shape.choices)}.{suggest_name(data, shape.choices)}'
     if shape.pattern and isinstance(data, str) and not re.fullmatch(shape.pattern, data, re.ASCII):
-        is_amount = shape.kind is FieldKind.AMOUNT and data.isdecimal()
+        is_amount = shape.kind is FieldKind.AMOUNT and data.isdecimal()  # valid as a number
         number_hint = f", or a number, without quotes: {data}" if is_amount else ""
         return f'is "{data}"; it must match {shape.pattern}{number_hint}.'
     reason = shape.check_form(data) if shape.check_form is not None else ""

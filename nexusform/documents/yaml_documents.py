@@ -83,7 +83,7 @@ def build_problem(
 def parse_yaml(file: str, content: str | bytes) -> YamlStream:
     """Parse all documents of a text. An invalid document ends the stream with a finding."""
     size = len(content)
-    if MIN_LARGE < size <= MAX_LARGE:
+    if MIN_LARGE < size <= MAX_LARGE:  # perhaps a List of kubectl, parsed faster
         large_document = _parse_large_list(content)
         if large_document is not None:  # else the normal parser reads it, or reports the error
             return YamlStream((large_document,), ())
@@ -92,7 +92,7 @@ def parse_yaml(file: str, content: str | bytes) -> YamlStream:
             f"the text has {size:,} bytes; the limit is {MAX_BYTES:,}, and {MAX_LARGE:,} for a List in "
             "JSON (kubectl get -o json). Split it into several files."
         )
-        return YamlStream((), (build_problem(file, None, "file-too-large", detail),))
+        return YamlStream((), (build_problem(file, position=None, problem_id="file-too-large", detail=detail),))
     try:
         text = _decode_utf8_or_utf16(content) if isinstance(content, bytes) else content.removeprefix("\ufeff")
     except UnicodeDecodeError as problem:
@@ -108,7 +108,7 @@ def _parse_large_list(content: str | bytes) -> YamlDocument | None:
         text = _decode_utf8_or_utf16(content) if isinstance(content, bytes) else content
     except UnicodeDecodeError:
         return None  # the caller reports it
-    parsed = parse_large_list(text) if text[:100].lstrip()[:1] == "{" else None
+    parsed = parse_large_list(text) if text[:100].lstrip()[:1] == "{" else None  # "{" begins JSON
     return None if parsed is None else YamlDocument(*parsed)
 
 
@@ -212,7 +212,7 @@ class _DocumentReader:
         """Parse the items up to the end of a sequence; their positions are added to `position`."""
         items: list[Any] = []
         for event in self.events:
-            if isinstance(event, self.ends):
+            if isinstance(event, self.ends):  # of the sequence
                 break
             data, item_position = self.parse_node(event, depth + 1)
             position.children[len(items)] = item_position
@@ -301,7 +301,7 @@ def _parse_scalar(event: Any, position: TextPosition) -> Any:
 
 
 def _convert_to_float(number: Any, text: str, position: TextPosition) -> float:
-    """Convert a number or its decimal text; `text` is its text in the document."""
+    """Convert a number or its decimal text; `text` is its text in the document. Raises _InvalidDocument."""
     try:
         result = float(number)
     except OverflowError:
@@ -504,7 +504,7 @@ class _JsonListReader:
         return data, root_position
 
     def _parse_items(self, list_position: TextPosition) -> tuple[list[Any], TextPosition]:
-        """Parse the items up to the end of the list."""
+        """Parse the items up to the end of the list. Return them, and `list_position` with their positions added."""
         items: list[Any] = []
         self._require_and_skip_character("[")
         if self.text[self.offset] == "]":
@@ -517,7 +517,7 @@ class _JsonListReader:
                 return items, list_position
 
     def _has_next_item(self, end: str) -> bool:
-        """Check for a comma instead of the end."""
+        """Skip a comma, or the mark `end`; return whether it was a comma."""
         has_comma = self.text[self.offset] == ","
         self._require_and_skip_character("," if has_comma else end)
         return has_comma
@@ -558,7 +558,7 @@ def _reject_number(_constant: str) -> Any:
 
 def _is_nested_too_deep(data: Any) -> bool:
     """Check whether data is nested deeper than the maximum."""
-    level = [data]
+    level = [data]  # the mappings and lists at one depth
     for _ in range(MAX_DEPTH):
         next_level: list[Any] = []
         for part in level:

@@ -67,12 +67,12 @@ class Confinement(Struct, frozen=True):
     def resolve(self, path: str | Path) -> str:
         """Return the path to open for a path of the configuration, links resolved. Raises OutsideConfinement.
 
-        The unresolved path is checked first, so that nothing is accessed for a path that is clearly outside.
+        Hidden, Git and system directories are outside, too. The unresolved path is checked first: before any access.
         """
         path_text = os.fspath(path)
-        if not self.root or "\0" in path_text:  # no file has such a name, so opening it fails
+        if not self.root or "\0" in path_text:  # not confined, or a name no file has: opening it fails
             return path_text
-        if not self.is_operator_path and not self.is_inside(path_text):
+        if not self.is_operator_path and not self.is_inside(path_text):  # the operator may name links to the root
             raise OutsideConfinement(self.root, self.reason)
         real_path = os.path.realpath(path_text)
         # A hidden directory above the root hides nothing.
@@ -137,7 +137,7 @@ def read_regular(path: str | Path, max_bytes: int, *, follow: bool = True) -> by
         size = os.fstat(file.fileno()).st_size
         if size > max_bytes:
             raise FileTooLarge(max_bytes)
-        content = file.read(size + 1)
+        content = file.read(size + 1)  # one byte more, in case it grew
         while len(content) <= max_bytes and (chunk := file.read(_CHUNK)):
             content += chunk
     if len(content) > max_bytes:
@@ -226,7 +226,7 @@ _LEFTOVER_SECONDS: Final = 60  # seconds; files being written by another machine
 def _remove_abandoned_temporary_files(path: Path) -> None:
     """Remove partial files of terminated processes for this path."""
     prefix = f".{path.name}."
-    name = re.compile(r"([0-9]+)-[0-9a-f]{16}\.tmp")
+    name = re.compile(r"([0-9]+)-[0-9a-f]{16}\.tmp")  # a process number and random digits
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:
             if not entry.name.startswith(prefix):
@@ -266,8 +266,7 @@ def _link_old_file(path: Path, backup: Path) -> Path | None:
     temporary = _build_temporary_path(backup)
     try:
         temporary.hardlink_to(path)
-    except OSError:
-        # A file system without hard links.
+    except OSError:  # a file system without hard links
         descriptor = create_file(temporary)
         with os.fdopen(descriptor, "wb") as copy, path.open("rb") as original:
             import shutil

@@ -22,7 +22,7 @@ _ACTIVE: list[logging.Logger] = []  # the logger, after the start
 
 
 def start_log(environment: Mapping[str, str]) -> str:
-    """Start the log according to NF_LOG and NF_LOG_PATH. Return an error message, or ""."""
+    """Start the log according to NF_LOG and NF_LOG_PATH (by default stderr). Return an error message, or ""."""
     _ACTIVE.clear()
     level = environment.get("NF_LOG", "").lower()
     if level in ("", "off"):
@@ -41,7 +41,7 @@ def start_log(environment: Mapping[str, str]) -> str:
     logging.addLevelName(_TRACE, "TRACE")
     handler.setFormatter(_build_formatter(_format_as_json if level == "json" else _format_as_text))
     logger = logging.getLogger("nexusform")
-    logger.setLevel(_LEVELS.get(level, _TRACE))
+    logger.setLevel(_LEVELS.get(level, _TRACE))  # NF_LOG=json logs all levels
     logger.handlers = [handler]
     logger.propagate = False
     _ACTIVE[:] = [logger]

@@ -88,7 +88,7 @@ def _convert_raw_value(value: Value) -> Any:
     raw = value.raw
     raw_class = raw.__class__
     if raw_class in _SHARED_CLASSES:
-        return raw
+        return raw  # plain data already
     if raw_class is tuple:
         return [_convert_raw_value(v) for v in raw]
     if raw_class is dict:
@@ -106,7 +106,7 @@ def list_refinements(value: Value) -> Refinements:
 
 
 def _collect_refinements_of_unknowns(value: Value, path: Path, refinements: list[tuple[Path, Refinement]]) -> None:
-    """Collect the refinements of the unknown parts of a value."""
+    """Add to `refinements` the limits known of the unknown parts of a value, such as bounds, with their paths."""
     if value.raw is UNKNOWN:
         refinement = value.refinement or NO_REFINEMENT
         if refinement != NO_REFINEMENT:
@@ -133,7 +133,7 @@ def _convert_bounds(refinement: Refinement, convert: Callable[[Any], Any]) -> Re
 
 
 def convert_number(raw: int | Fraction) -> int | float | Fraction:
-    """Convert a number of a Value to plain data: a fraction to a float if the float is exact."""
+    """Convert a number of a Value to plain data: a fraction to a float if exact, else it stays a fraction."""
     if raw.__class__ is int:
         return raw
     try:
@@ -144,7 +144,7 @@ def convert_number(raw: int | Fraction) -> int | float | Fraction:
 
 
 def _collect_sensitive_paths(value: Value, path: Path, paths: list[Path]) -> None:
-    """Add the paths of the outermost marked parts."""
+    """Add to `paths` those of the outermost marked (sensitive or ephemeral) parts."""
     if value.marks:
         paths.append(path)
     elif value.has_marks:
@@ -178,7 +178,7 @@ def _build_value(plain: Any, target: Type) -> Value:
     try:
         return _VALUE_BUILDERS[target.__class__](plain, target)
     except RecursionError:
-        raise ConversionProblem((), "the value is nested too deeply") from None
+        raise ConversionProblem(path=(), message="the value is nested too deeply") from None
 
 
 def _build_part(step: PathStep, plain: Any, target: Type) -> Value:
@@ -196,17 +196,17 @@ def _build_primitive_value(plain: Any, target: PrimitiveType) -> Value:
         return _build_number(plain)
     if plain.__class__ is _PRIMITIVE_CLASSES.get(target.name):
         return Value(target, plain)
-    raise ConversionProblem((), f"{target.name} required")
+    raise ConversionProblem(path=(), message=f"{target.name} required")
 
 
 def _build_number(plain: Any) -> Value:
     """Build a number, whole or not. Raises ConversionProblem."""
     if plain.__class__.__name__ not in _NUMBER_CLASSES:
-        raise ConversionProblem((), "number required")
+        raise ConversionProblem(path=(), message="number required")
     try:
         return build_number(plain)
     except (OverflowError, ValueError):
-        raise ConversionProblem((), f"a number of at most {MAX_DIGITS} digits required") from None
+        raise ConversionProblem(path=(), message=f"a number of at most {MAX_DIGITS} digits required") from None
 
 
 def is_fraction(plain: Any) -> bool:
@@ -236,7 +236,7 @@ def _build_elements(plain: Any, target: ListType | SetType) -> list[Value]:
 def _build_tuple(plain: Any, target: TupleType) -> Value:
     _require_class(plain, list, target)
     if len(plain) != len(target.elements):
-        raise ConversionProblem((), "tuple required")
+        raise ConversionProblem(path=(), message="tuple required")
     parts = [_build_part(index, part, target.elements[index]) for index, part in enumerate(plain)]
     return Value(target, tuple(parts))
 
@@ -244,7 +244,7 @@ def _build_tuple(plain: Any, target: TupleType) -> Value:
 def _require_class(plain: Any, plain_class: type, target: Type) -> None:
     """Require a class of plain data. Raises ConversionProblem."""
     if plain.__class__ is not plain_class:
-        raise ConversionProblem((), f"{describe_type(target, constraint=True)} required")
+        raise ConversionProblem(path=(), message=f"{describe_type(target, constraint=True)} required")
 
 
 _VALUE_BUILDERS: Final[Mapping[type, Callable[[Any, Any], Value]]] = {
@@ -270,7 +270,7 @@ def _build_value_of_inferred_type(plain: Any) -> Value:
         return build_tuple([_build_value(p, DYNAMIC) for p in plain])
     if kind is dict:
         return build_object({k: _build_value(p, DYNAMIC) for k, p in plain.items()})
-    raise ConversionProblem((), f"not plain data: {kind.__name__}")
+    raise ConversionProblem(path=(), message=f"not plain data: {kind.__name__}")
 
 
 def _add_plain_refinement(value: Value, refinement: Refinement) -> Value:
@@ -281,7 +281,7 @@ def _add_plain_refinement(value: Value, refinement: Refinement) -> Value:
 def _change_value_at_path(value: Value, path: Path, change: Callable[[Value], Value]) -> Value:
     """Change the part at a path, or the set that contains it; without such a part return the value unchanged."""
     raw = value.raw
-    if not path or isinstance(value.type, SetType):
+    if not path or isinstance(value.type, SetType):  # elements of a set have no path
         return change(value)
     step, remaining_path = path[0], path[1:]
     if isinstance(raw, dict) and step in raw:
@@ -293,7 +293,7 @@ def _change_value_at_path(value: Value, path: Path, change: Callable[[Value], Va
 
 
 def get_part(value: Any, path: Path) -> Any:
-    """Return the part of plain data at a path, or None."""
+    """Return the part of plain data at a path; None if it is absent or null."""
     for step in path:
         if isinstance(value, Mapping):
             value = value.get(step)
@@ -371,7 +371,7 @@ def unify_json_error(error: JSONDecodeError) -> JSONDecodeError:
     container = _TRAILING_COMMAS.get((error.msg, text[position : position + 1]))
     before = text[:position].rstrip(_BLANKS)
     if container is None or not before.endswith(","):
-        return error
+        return error  # the same in all versions
     return type(error)(f"Illegal trailing comma before end of {container}", text, len(before) - 1)
 
 

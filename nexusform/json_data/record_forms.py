@@ -64,7 +64,7 @@ class RecordForm(Generic[Record]):
             key, _, source = word.strip("[*?]").partition("=")  # of "[key=source]", "*key=source" or "key=source?"
             path = source or key
             part = {**parts, **further_parts}.get(key, _convert_value_by_class)
-            convert = RecordForm(Struct, part) if isinstance(part, str) else part
+            convert = RecordForm(Struct, part) if isinstance(part, str) else part  # a text has words as `member_spec`
             members.append(_FormMember(key, path, _build_getter(path), convert, is_null, is_omitted, is_spread))
         self.members = tuple(members)
 
@@ -80,7 +80,7 @@ class RecordForm(Generic[Record]):
                     value = None
             if value.__class__ not in _PLAIN or member.convert is not _convert_value_by_class:  # else it stays
                 value = _convert_value(value, member.convert)
-            if member.is_spread:
+            if member.is_spread:  # the entries of its value become members
                 document |= value
             else:
                 document[member.key] = value
@@ -112,7 +112,7 @@ def _convert_value(value: Any, convert: Part) -> Any:
 
 
 def _convert_value_by_class(value: Any) -> Any:
-    """Convert a value without a part, by its class."""
+    """Convert a value by its class: the default, without a part (a conversion of its own)."""
     if value.__class__ in _PLAIN:
         return value
     if isinstance(value, Enum):

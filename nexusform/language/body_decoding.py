@@ -87,7 +87,7 @@ def decode_body(
 
 
 def decode_attributes(body: syntax.Body | syntax.JsonBody) -> tuple[dict[str, syntax.Attribute], list[Diagnostic]]:
-    """Decode every argument of a body with free names (`locals`, variable files); no blocks allowed."""
+    """Decode every argument of a body with free names (`locals`, variable files); report its blocks."""
     if isinstance(body, syntax.JsonBody):
         diagnostics: list[Diagnostic] = []
         attributes: dict[str, syntax.Attribute] = {}
@@ -119,7 +119,8 @@ def _build_unsupported_argument_error(attribute: syntax.Attribute, schema: BodyS
             '{ ... }" without the equals sign.'
         )
     else:
-        hint = suggest_argument_name(name, [*schema.settable, *schema.extra_names[0]], schema.blocks, "a block of type")
+        extra_arguments, _ = schema.extra_names
+        hint = suggest_argument_name(name, [*schema.settable, *extra_arguments], schema.blocks, "a block of type")
     detail = f'An argument named "{name}" is not expected here.{hint}'
     return build_error("unsupported-argument", detail, attribute.name_span)
 
@@ -135,26 +136,26 @@ def _build_unsupported_block_error(block: syntax.Block, schema: BodySchema) -> D
             f'"{name} = ...".'
         )
     else:
-        hint = suggest_argument_name(name, [*schema.blocks, *schema.extra_names[1]], schema.settable, "the argument")
+        _, extra_blocks = schema.extra_names
+        hint = suggest_argument_name(name, [*schema.blocks, *extra_blocks], schema.settable, "the argument")
     detail = f'Blocks of type "{name}" are not expected here.{hint}'
     return build_error("unsupported-block-type", detail, block.type_span)
 
 
-def _check_label_count(block: syntax.Block, labels: tuple[str, ...]) -> Diagnostic | None:
-    """Return the error about too many or too few labels; None for one label for each name."""
-    count = len(block.labels)
-    if count > len(labels):
-        block_type = block.type
-        span = block.labels[len(labels)].span
-        if labels:
-            verb = select_word_form(len(labels), "is", "are")
-            names = ", ".join(labels)
-            detail = f"Only {format_count(len(labels), 'label')} ({names}) {verb} expected for {block_type} blocks."
+def _check_label_count(block: syntax.Block, label_names: tuple[str, ...]) -> Diagnostic | None:
+    """Return the error about too many or too few labels; None if their number is that of `label_names`."""
+    count, expected = len(block.labels), len(label_names)
+    if count > expected:
+        span = block.labels[expected].span
+        if label_names:
+            verb = select_word_form(expected, "is", "are")
+            names = ", ".join(label_names)
+            detail = f"Only {format_count(expected, 'label')} ({names}) {verb} expected for {block.type} blocks."
         else:
-            detail = f"No labels are expected for {block_type} blocks."
-        return build_error("extraneous-block-label", detail, span, headline=f"Extraneous label for {block_type}")
-    if count < len(labels):
-        return _build_missing_label_error(block.type, labels, count, get_first_character_span(block.body.span))
+            detail = f"No labels are expected for {block.type} blocks."
+        return build_error("extraneous-block-label", detail, span, headline=f"Extraneous label for {block.type}")
+    if count < expected:
+        return _build_missing_label_error(block.type, label_names, count, get_first_character_span(block.body.span))
     return None
 
 
@@ -170,7 +171,7 @@ def get_first_character_span(span: Span) -> Span:
 def _decode_json_body(
     body: syntax.JsonBody, schema: BodySchema, *, partial: bool
 ) -> tuple[BodyContent, list[Diagnostic]]:
-    """Decode the arguments and blocks of a JSON body; blocks are in the order of the keys."""
+    """Decode arguments, and blocks in the order of their keys, of a JSON body; `partial` allows other names."""
     diagnostics: list[Diagnostic] = []
     attributes: dict[str, syntax.Attribute] = {}
     blocks: list[syntax.Block] = []

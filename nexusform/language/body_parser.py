@@ -95,7 +95,7 @@ class BodyParser:
             elif kind == scanner.NEWLINE:
                 stream.index += 1
             elif kind in {"}", scanner.END}:
-                return  # the caller reads it
+                return  # the caller reads the brace
             else:
                 self._report_invalid_item(kind)
 
@@ -118,7 +118,7 @@ class BodyParser:
         depth, block = stream.depth, stream.block
         following = stream.tokens.kinds[first + 1]
         stream.index = first + 1
-        stream.reach = 0
+        stream.reach = 0  # the nesting depth reached in the expressions of this item
         try:
             if following == "=":
                 self._parse_attribute(first, items)
@@ -147,7 +147,7 @@ class BodyParser:
                 "must end with a newline.",
                 since=first,
             )
-        elif kind != scanner.END:
+        elif kind != scanner.END:  # the end of the file ends the line, too
             expression = attribute.expression
             if isinstance(expression, Traversal) and expression.root.name == "if" and not expression.steps:
                 detail = 'There is no "if" expression. Write a condition as in: condition ? value : other_value.'
@@ -181,7 +181,7 @@ class BodyParser:
         opening = stream.read_token()
         header = stream.build_span(first, opening - 1)
         outer = stream.block
-        stream.block = stream.tokens.text[stream.tokens.starts[first] : stream.tokens.ends[opening - 1]]
+        stream.block = stream.tokens.text[stream.tokens.starts[first] : stream.tokens.ends[opening - 1]]  # for messages
         stream.enter_level()
         body, closing = self._parse_block_body(first, opening)
         stream.depth -= 1
@@ -211,13 +211,13 @@ class BodyParser:
             elif kind == scanner.IDENT:
                 stream.read_token()
                 labels.append(Label(stream.tokens.get_text(index), stream.build_span(index, index)))
-            elif kind == scanner.OPEN_QUOTE:
+            elif kind == scanner.OPEN_QUOTE:  # a string with `$` or `%` sequences
                 labels.append(self._parse_quoted_label())
             else:
                 raise self._report_invalid_block_header(kind, first)
 
     def _report_invalid_block_header(self, kind: str, first: int) -> MalformedSyntaxError:
-        """Report the token found in place of a label or the opening brace."""
+        """Report the token found in place of a label or the opening brace. Return the exception to raise."""
         detail = 'Either a quoted string block label or an opening brace ("{") is expected here.'
         if kind == "=":
             detail = 'The equals sign "=" indicates an argument definition, and must not be used when defining a block.'
@@ -238,7 +238,7 @@ class BodyParser:
         index = stream.index
         if kinds[index] == scanner.CLOSE_QUOTE:
             stream.index = first  # parse it again, as a template without sequences
-            template = self.expressions.templates.parse_quoted()
+            template = self.expressions.templates.parse_quoted()  # a StringLiteral
             return Label(getattr(template, "value", ""), stream.build_span(first, index))
         if kinds[index] in {scanner.INTERPOLATION, scanner.DIRECTIVE}:
             mark = stream.tokens.text[stream.tokens.starts[index]]
@@ -255,7 +255,7 @@ class BodyParser:
         stream = self.stream
         items = _BodyItems()
         previous_count = len(stream.diagnostics)
-        if stream.tokens.kinds[stream.index] in {scanner.NEWLINE, "}", scanner.END}:
+        if stream.tokens.kinds[stream.index] in {scanner.NEWLINE, "}", scanner.END}:  # no argument on the same line
             self._parse_items(items)
         else:
             self._parse_single_argument(items)
@@ -286,7 +286,7 @@ class BodyParser:
         self._add_attribute(self._parse_assignment(first), items)
         kind = stream.peek()
         if kind in {"}", scanner.END}:
-            return  # the caller reads it
+            return  # the caller reads the brace, or reports its absence
         detail = "A single-line block definition must end with a closing brace immediately after its single "
         detail += "argument definition."
         if kind == ",":

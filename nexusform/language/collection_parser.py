@@ -105,7 +105,7 @@ class CollectionParser:
                     parts.key_name,
                     parts.value_name,
                     parts.collection,
-                    key=parts.key or parts.value,
+                    key=parts.key or parts.value,  # without a key, in place of the reported error
                     value=parts.value,
                     group=parts.ellipsis is not None,
                     condition=parts.condition,
@@ -157,7 +157,7 @@ class CollectionParser:
         return syntax.ObjectKey(expression, bare=False, span=span)
 
     def _report_missing_value(self, opening: int) -> MalformedSyntaxError:
-        """Report the token found in place of the `=` or `:` after a key."""
+        """Report the token found in place of the `=` or `:` after a key. Return the exception to raise."""
         stream = self.stream
         kind = stream.peek()
         if kind == END:
@@ -176,7 +176,7 @@ class CollectionParser:
     # --- for -----------------------------------------------------------------------------------
 
     def _parse_for_expression(self, opening: int) -> _ForParts:
-        """Parse from the word `for` up to the closing bracket, exclusive; the caller checks the parts by its kind."""
+        """Parse from the word `for` to before the closing bracket; the caller rejects parts of the other kind."""
         stream = self.stream
         stream.read_token()
         key_name, value_name = None, self._parse_for_name("For expression requires variable name after 'for'.", opening)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -55,6 +56,7 @@ MAX_WORK: Final = 2_000_000
 MAX_SIZE: Final = 4_000_000
 CALL_UNITS: Final = 2  # work of a function call besides its result
 _CHARACTERS_PER_UNIT: Final = 32
+_build_problem: Final = partial(Problem, ())  # about the whole value: the path is ()
 
 
 class Scope(Protocol):
@@ -188,7 +190,7 @@ class ExpressionRun:
         name = traversal.root.name
         if self.names and name in self.names:
             return self.apply_steps(self.names[name], traversal.steps, traversal)
-        value, consumed, diagnostics = self.scope.lookup(traversal)
+        value, consumed, diagnostics = self.scope.lookup(traversal)  # consumed: the number of steps used
         if diagnostics:
             self.diagnostics.extend(diagnostics)
             if has_errors(diagnostics):
@@ -198,7 +200,7 @@ class ExpressionRun:
         return self.apply_steps(value, traversal.steps[consumed:], traversal)
 
     def apply_steps(self, value: Value, steps: tuple[Step, ...], enclosing: Expression) -> Value:
-        """Return the value at literal steps into a value."""
+        """Return the part of a value at literal steps; unknown, after an error, without it."""
         for step in steps:
             outcome = apply_traversal_step(value, step)
             if isinstance(outcome, Problem):
@@ -239,7 +241,7 @@ class TracingEvaluator(ExpressionRun):
         self.current = EvaluationTrace(root_expression)
 
     def evaluate(self, expression: Expression) -> Value:
-        """Evaluate as in any run, and record the trace."""
+        """Evaluate as in any run, and record the trace: the values and errors of all parts, to display them."""
         outer, trace = self.current, EvaluationTrace(expression)
         if not self._is_building_notes:  # a value for a message is no part of the expression
             if len(outer.parts) < MAX_TRACES:
@@ -260,7 +262,7 @@ class TracingEvaluator(ExpressionRun):
 
 
 def apply_traversal_step(value: Value, step: Step) -> Value | Problem:
-    """Apply one literal step to a value; a legacy `.0` is an index."""
+    """Return the part of a value at one literal step, or the problem without it; a legacy `.0` is an index."""
     if isinstance(step, TraverseAttribute):
         name = step.name
         if name[0].isdigit() and name.isdecimal():
@@ -331,7 +333,7 @@ def get_attribute(value: Value, name: str) -> Value | Problem:
     value_type = value.type
     if raw is None:
         detail = f'This value is null, so it does not have any attributes; "{name}" cannot be read from it.'
-        return Problem((), "attempt-to-get-attribute-from-null-value", detail)
+        return _build_problem("attempt-to-get-attribute-from-null-value", detail)
     if value_type is DYNAMIC:
         return DYNAMIC_UNKNOWN.add_marks(value.marks)
     if isinstance(value_type, ObjectType):
@@ -340,17 +342,17 @@ def get_attribute(value: Value, name: str) -> Value | Problem:
             return Value(attribute_type, UNKNOWN, value.marks)  # the object is unknown
         names = [] if value.marks else [n for n, _ in value_type.attributes]  # messages do not reveal sensitive names
         hint = suggest_name(name, names) or _format_quoted_name_list("Its attributes are", names)
-        return Problem((), "unsupported-attribute", f'This object does not have an attribute named "{name}".{hint}')
+        return _build_problem("unsupported-attribute", f'This object does not have an attribute named "{name}".{hint}')
     if isinstance(value_type, MapType):
         if raw is UNKNOWN:
             return Value(value_type.element, UNKNOWN, value.marks)
         hint = "" if value.marks else suggest_name(name, raw)
-        return Problem((), "missing-map-element", f'This map does not have an element with the key "{name}".{hint}')
-    return Problem((), "unsupported-attribute", _describe_unsupported_attribute_access(value_type, name))
+        return _build_problem("missing-map-element", f'This map does not have an element with the key "{name}".{hint}')
+    return _build_problem("unsupported-attribute", _describe_unsupported_attribute_access(value_type, name))
 
 
 def _describe_unsupported_attribute_access(value_type: Type, name: str) -> str:
-    """Return why values of a type have no attribute."""
+    """Return why values of a type, neither map nor object, have no attribute of this name."""
     if isinstance(value_type, PrimitiveType):
         return f"Can't access attributes on a primitive-typed value ({value_type.name})."
     kind = {ListType: "list", SetType: "set", TupleType: "tuple"}[value_type.__class__]
@@ -377,25 +379,24 @@ def get_element(value: Value, key: Value) -> Value | Problem:
     """Return `value[key]`, or the problem. Of an unknown value it is unknown, with its type if known."""
     marks = value.marks | key.marks
     if value.raw is None:
-        return Problem((), "attempt-to-index-null-value", "This value is null, so it does not have any indices.")
+        return _build_problem("attempt-to-index-null-value", "This value is null, so it does not have any indices.")
     if key.raw is None:
-        return Problem((), "invalid-index", "Can't use a null value as an indexing key.")
+        return _build_problem("invalid-index", "Can't use a null value as an indexing key.")
     if value.type is DYNAMIC:
-        return DYNAMIC_UNKNOWN.add_marks(marks)
+        return DYNAMIC_UNKNOWN.add_marks(marks)  # of unknown value and type
     value_type = value.type
     if isinstance(value_type, (ListType, TupleType)):
         outcome = _get_sequence_element(value, key)
     elif isinstance(value_type, (MapType, ObjectType)):
         outcome = _get_map_entry(value, key)
     elif isinstance(value_type, SetType):
-        outcome = Problem(
-            (),
+        outcome = _build_problem(
             "invalid-index",
             "Elements of a set are identified only by their value and don't have any separate index or key "
             "to select with, so it's only possible to perform operations across all elements of the set.",
         )
     else:
-        outcome = Problem((), "invalid-index", "This value does not have any indices.")
+        outcome = _build_problem("invalid-index", "This value does not have any indices.")
     return outcome if isinstance(outcome, Problem) else outcome.add_marks(marks)
 
 
@@ -405,22 +406,22 @@ def _get_sequence_element(value: Value, key: Value) -> Value | Problem:
     try:
         position = convert_value(key, NUMBER).raw
     except ConversionProblem as problem:
-        return Problem((), "invalid-index", f"{_NO_ELEMENT}: {problem.message}.")
+        return _build_problem("invalid-index", f"{_NO_ELEMENT}: {problem.message}.")
     if position is UNKNOWN:
         return Value(value_type.element, UNKNOWN) if isinstance(value_type, ListType) else DYNAMIC_UNKNOWN
     if not isinstance(position, int):
         reason = "indexing a sequence requires a whole number, but the given index has a fractional part"
-        return Problem((), "invalid-index", f"{_NO_ELEMENT}: {reason}.")
+        return _build_problem("invalid-index", f"{_NO_ELEMENT}: {reason}.")
     if position < 0:
         reason = "a negative number is not a valid index for a sequence"
-        return Problem((), "invalid-index", f"{_NO_ELEMENT}: {reason}.")
+        return _build_problem("invalid-index", f"{_NO_ELEMENT}: {reason}.")
     if isinstance(value_type, ListType) and value.raw is UNKNOWN:
         return Value(value_type.element, UNKNOWN)
     length = len(value_type.elements) if isinstance(value_type, TupleType) else len(value.raw)  # known for any tuple
     if position >= length:
         is_sensitive = bool(key.marks or value.marks)
         reason = "the index is past the end of the collection" if is_sensitive else _describe_range(position, length)
-        return Problem((), "invalid-index", f"{_NO_ELEMENT}: {reason}.")
+        return _build_problem("invalid-index", f"{_NO_ELEMENT}: {reason}.")
     if value.raw is UNKNOWN:
         assert isinstance(value_type, TupleType)
         return Value(value_type.elements[position], UNKNOWN)
@@ -442,7 +443,7 @@ def _get_map_entry(value: Value, key: Value) -> Value | Problem:
     try:
         name = convert_value(key, STRING).raw
     except ConversionProblem as problem:
-        return Problem((), "invalid-index", f"{_NO_ELEMENT}: {problem.message}.")
+        return _build_problem("invalid-index", f"{_NO_ELEMENT}: {problem.message}.")
     if isinstance(value_type, MapType) and (value.raw is UNKNOWN or name is UNKNOWN):
         return Value(value_type.element, UNKNOWN)
     if name is UNKNOWN:
@@ -462,7 +463,7 @@ def _get_map_entry(value: Value, key: Value) -> Value | Problem:
     is_sensitive = bool(key.marks or value.marks)
     hint = "" if is_sensitive else suggest_name(name, names) or _format_quoted_name_list("Its keys are", names)
     detail = f"{_NO_ELEMENT}: there is no {displayed_key} in this {describe_type(value_type)}.{hint}"
-    return Problem((), "invalid-index", detail)
+    return _build_problem("invalid-index", detail)
 
 
 class TracedExpression(Struct, frozen=True):

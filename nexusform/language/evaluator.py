@@ -128,7 +128,7 @@ def _evaluate_object(node: syntax.ObjectCons, run: ExpressionRun) -> Value:
     for key, expression in node.items:
         name = _evaluate_object_key(key, run, node)
         value = run.evaluate(expression)
-        if name is None or name.raw is UNKNOWN:
+        if name is None or name.raw is UNKNOWN:  # None: reported
             is_known = False
             continue
         marks |= name.marks

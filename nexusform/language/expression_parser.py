@@ -86,7 +86,7 @@ class ExpressionParser:
         left = self._parse_operand_with_steps()
         while True:
             operator = stream.peek()
-            precedence = _PRECEDENCE.get(operator, 0)
+            precedence = _PRECEDENCE.get(operator, 0)  # 0: no operator
             if precedence < minimum:
                 return left
             stream.read_token()
@@ -174,7 +174,7 @@ class ExpressionParser:
         root = syntax.Traversal(syntax.TraverseRoot(name, span), (), span)
         if following in {".", "["}:
             return self._parse_traversal_steps(root, stream.index)
-        return root
+        return root  # a name alone
 
     # --- calls ---------------------------------------------------------------------------------
 
@@ -299,7 +299,7 @@ class ExpressionParser:
     def _parse_index_or_full_splat(
         self, source: syntax.Expression, steps: list[syntax.Step]
     ) -> tuple[syntax.Expression, list[syntax.Step]]:
-        """Parse `[key]` or `[*]`. Return the new source and the steps after it; a constant key is one more step."""
+        """Parse `[key]` or `[*]` after `source` and its `steps`. Return both anew; a constant key is one more step."""
         stream = self.stream
         opening = stream.read_token()
         if stream.peek() == "*":

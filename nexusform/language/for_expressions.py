@@ -135,17 +135,16 @@ def _visit_included_elements(conditions: _ForCondition, collection: Value, add: 
     """
     node, run = conditions.node, conditions.run
     with run.extend_names() as names:
-        conditions.check_type(names)
+        conditions.check_type(names)  # may set `has_failed`
         before = len(run.diagnostics)
         for key, element in () if conditions.has_failed else _list_key_value_pairs(collection):
             run.count_work(1)
             _set_loop_names(names, node, key, element)
             if conditions.should_include():
                 add()
-            # The first element with an error ends the loop: the others would repeat it.
             if conditions.has_failed or run.has_failed_since(before):
                 conditions.has_failed = True
-                break
+                break  # the other elements would repeat the error
 
 
 def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
@@ -191,7 +190,7 @@ class _ObjectBuilder:
         node, run = self.node, self.run
         before = len(run.diagnostics)
         key = run.evaluate(node.key)
-        if len(run.diagnostics) > before:
+        if len(run.diagnostics) > before:  # the key has an error
             self.is_known = False
             return
         self.marks |= key.marks
@@ -200,7 +199,7 @@ class _ObjectBuilder:
             self.is_known = False
             return
         value = run.evaluate(node.value)
-        if node.group:
+        if node.group:  # `...` after the value
             self.groups.setdefault(name, []).append(value)
         elif name in self.items:
             description = "a sensitive key" if key.marks else f'the key "{name}"'
@@ -234,7 +233,7 @@ class _ObjectBuilder:
 
 
 def evaluate_template_for(node: TemplateFor, run: ExpressionRun) -> Value:
-    """Evaluate `%{ for }` to its bodies, one after the other."""
+    """Evaluate `%{ for }` to its bodies, one after the other; unknown if the collection or one of them is."""
     collection = _evaluate_iterated_collection(node, run)
     if collection.raw is UNKNOWN:
         return UNKNOWN_STRING.add_marks(collection.marks)
@@ -245,9 +244,8 @@ def evaluate_template_for(node: TemplateFor, run: ExpressionRun) -> Value:
             run.count_work(1)
             _set_loop_names(names, node, key, element)
             pieces.append(join_parts(node.body, run, node))
-            # The first element with an error ends the loop: the others would repeat it.
             if run.has_failed_since(before):
-                break
+                break  # the other elements would repeat the error
     marks = collection.marks.union(*[p.marks for p in pieces])
     if any(p.raw is UNKNOWN for p in pieces):
         return UNKNOWN_STRING.add_marks(marks)

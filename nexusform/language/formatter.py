@@ -66,7 +66,7 @@ def format_text(source: SourceFile) -> tuple[str, list[Diagnostic]]:
     old_style = _OldStylePositions()
     _collect_old_style(body, source.text, old_style)
     for token in tokens:
-        if token.start in old_style.bare_labels:
+        if token.start in old_style.bare_labels:  # labels get quotes
             token.text = f'"{token.text}"'
             token.kind = scanner.STRING
     lines = _split_tokens_into_lines(_unwrap_interpolation_only_strings(tokens, old_style.wrapped))
@@ -99,7 +99,7 @@ def _list_tokens_with_merged_heredocs(tokens: scanner.Tokens) -> list[_Token]:
 
 def _find_heredoc_end(tokens: scanner.Tokens, index: int) -> int:
     """Find the closing mark of the heredoc that starts at a token."""
-    nesting = 0
+    nesting = 0  # an interpolation may hold another heredoc
     while True:
         kind = tokens.kinds[index]
         nesting += (kind == scanner.OPEN_HEREDOC) - (kind == scanner.CLOSE_HEREDOC)
@@ -157,7 +157,7 @@ def _find_template_end(tokens: list[_Token], index: int) -> int | None:
         if token.kind in {scanner.NEWLINE, scanner.COMMENT, _HEREDOC}:
             return None  # more than one line
         nesting += token.depth_change
-        if nesting == 0:
+        if nesting == 0:  # the first sequence is closed
             following = tokens[position + 1].kind if position + 1 < len(tokens) else ""
             return position + 1 if token.text == "}" and following == scanner.CLOSE_QUOTE else None
     return None
@@ -174,14 +174,14 @@ def _split_tokens_into_lines(tokens: list[_Token]) -> list[_Line]:
         else:
             current.append(token)
     if current:
-        lines.append(_Line(current, ""))
+        lines.append(_Line(current, newline=""))
     return lines
 
 
 def _split_line_into_alignment_cells(line: _Line) -> None:
     """Move a comment at the end, and an assignment that ends on its line, to their own cells."""
     lead = line.lead
-    if len(lead) > 1 and lead[-1].kind == scanner.COMMENT and not lead[-1].text.startswith("/*"):
+    if len(lead) > 1 and lead[-1].kind == scanner.COMMENT and not lead[-1].text.startswith("/*"):  # it stays
         line.comment = [lead.pop()]
     for index in range(1, len(lead)):
         if lead[index].kind == "=":
@@ -230,7 +230,7 @@ def _has_space_at_brackets(token: _Token, after: _Token) -> bool:
     if kind == "{" or following == "}":
         return (kind, following) != ("{", "}")  # none in {}
     if (kind, following) in _BRACES_IN_SEQUENCES:
-        return True
+        return True  # such as "${ {"
     return not (token.depth_change > 0 or after.depth_change < 0 or (kind, following) in _ADJACENT_SEQUENCES)
 
 
@@ -276,11 +276,11 @@ def _compute_cells_width(cells: list[_Token]) -> int:
 def _group_adjacent_lines(lines: list[_Line], selected: list[bool]) -> list[list[_Line]]:
     """Return the runs of neighbouring selected lines."""
     chains: list[list[_Line]] = []
-    previous = False
+    is_previous_selected = False
     for line, is_selected in zip(lines, selected, strict=True):
-        if is_selected and previous:
+        if is_selected and is_previous_selected:
             chains[-1].append(line)
         elif is_selected:
             chains.append([line])
-        previous = is_selected
+        is_previous_selected = is_selected
     return chains

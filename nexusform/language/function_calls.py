@@ -41,8 +41,7 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
         run.diagnostics += problems
         if target is None or run.has_failed_since(before):
             return DYNAMIC_UNKNOWN
-        # The type is part of the function instead of an argument.
-        body = partial(function.body, target)
+        body = partial(function.body, target)  # the type is part of the function instead of an argument
         typed = replace(function, parameters=function.parameters[:1], returns=target, body=body)
         return _invoke_function(node, typed, [value], [node.arguments[0]], run)
     before = len(run.diagnostics)
@@ -124,11 +123,10 @@ def _return_given_value(value: Value) -> tuple[Value, list[Diagnostic]]:
 
 
 def _call_with_unevaluated_arguments(node: Call, function: Function, run: ExpressionRun) -> Value:
-    """Call `try` or `can`: it evaluates its arguments itself, and checks their number."""
-    thunks: list[Thunk] = [partial(run.evaluate_separately, e) for e in node.arguments]
+    """Call `try` or `can`: it evaluates its arguments itself. Return an unknown value after an error."""
+    thunks: list[Thunk] = [partial(run.evaluate_separately, e) for e in node.arguments]  # not evaluated yet
     if node.expand:
-        # The expanded argument is evaluated first: its errors are always reported.
-        before = len(run.diagnostics)
+        before = len(run.diagnostics)  # first the expanded argument: its errors are always reported
         last = run.evaluate(node.arguments[-1])
         sequence = None if run.has_failed_since(before) else _check_expanded_argument(node, function, last, run)
         if sequence is None or sequence.raw is UNKNOWN:

@@ -70,7 +70,7 @@ class _JsonReader:
         match = _TOKEN.match(self.text, self.offset)
         assert match is not None, "the pattern matches any text"
         group = match.lastindex
-        if group is None:
+        if group is None:  # the end of the text
             self.group, self.word = _END, ""
             self.begin = self.offset = len(self.text)
             return
@@ -90,7 +90,7 @@ class _JsonReader:
         return MalformedJsonError(detail, self.begin, self.offset)
 
     def parse_value(self) -> syntax.JsonValue:
-        """Parse the value that starts at the current token."""
+        """Parse the value at the current token, and load the token after it. Raises MalformedJsonError."""
         group = self.group
         if group in {_PLAIN, _ESCAPED}:
             scalar = syntax.JsonScalar(self.decode_string(), self.get_span())
@@ -129,7 +129,7 @@ class _JsonReader:
         """Parse an object from its opening brace on. Raises MalformedJsonError."""
         begin = self.begin
         properties: list[syntax.JsonProperty] = []
-        self._parse_plain_members(properties)
+        self._parse_plain_members(properties)  # fast for strings; the loop takes any other member
         while self.word != "}" or self.group != _MARK:
             if self.group not in {_PLAIN, _ESCAPED}:
                 raise self.build_error(
@@ -153,14 +153,14 @@ class _JsonReader:
         return syntax.JsonObject(tuple(properties), self.positions.build_span(begin, end))
 
     def _parse_plain_members(self, properties: list[syntax.JsonProperty]) -> None:
-        """Parse plain string properties after a brace or comma, up to the token after them."""
+        """Add properties with plain strings, from a brace or comma on, and load the token after them."""
         next_member, text, span = _MEMBER.match, self.text, self.positions.build_span
         match = next_member(text, self.offset)
         has_comma = False
         while match is not None:
             name, value, mark = match.groups()
             begin, end = match.span(1)
-            name_span = span(begin - 1, end + 1)
+            name_span = span(begin - 1, end + 1)  # with the quotation marks
             begin, end = match.span(2)
             scalar = syntax.JsonScalar(normalize_text(value), span(begin - 1, end + 1))
             properties.append(syntax.JsonProperty(normalize_text(name), scalar, name_span))
@@ -175,6 +175,7 @@ class _JsonReader:
             self._reject_trailing_comma("}", "property")
 
     def _parse_array(self) -> syntax.JsonArray:
+        """Parse an array from its opening bracket on. Raises MalformedJsonError."""
         begin = self.begin
         items: list[syntax.JsonValue] = []
         self.load_token()
@@ -188,7 +189,7 @@ class _JsonReader:
         return syntax.JsonArray(tuple(items), self.positions.build_span(begin, end))
 
     def _has_comma_before_next_item(self, closing: str, item: str, begin: int) -> bool:
-        """Check for a comma, which stays the current token; otherwise require the closing bracket."""
+        """Check for a comma, which stays the current token; else require `closing`. `begin` is the opening bracket."""
         if self.group == _MARK and self.word == closing:
             return False  # the caller reads it
         if self.group == _END:
@@ -204,7 +205,7 @@ class _JsonReader:
             raise self.build_error(f"JSON allows no comma after the last {item}.")
 
     def decode_string(self) -> str:
-        """Decode the current string."""
+        """Decode the current string. Raises MalformedJsonError for an invalid escape."""
         if self.group == _PLAIN:
             return normalize_text(self.word)
         begin = self.begin
@@ -257,7 +258,7 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_-]*)((?:\.[A-Za-z_][A-Za-z0-9
 
 
 def parse_json_file(source: SourceFile) -> tuple[syntax.JsonBody, list[Diagnostic]]:
-    """Parse a `.nf.json` file to a body: its root object, or the objects of its root array; report other values."""
+    """Parse a `.nf.json` file to a body: its root object, or the objects of its root array; report anything else."""
     positions = CharacterPositions(source.name, source.text)
     rejection = check_source_length(source, positions)
     if rejection is not None:
@@ -318,7 +319,7 @@ def _convert_json_string_to_expression(text: str, span: Span, diagnostics: list[
     # Positions inside are exact only if the text is as long as its source without the quotation marks (no escapes).
     is_unescaped = len(text.encode("utf-8", "replace")) == span.end.byte - begin.byte - 2
     reference = _REFERENCE.fullmatch(text) if is_unescaped else None
-    if reference is not None and reference.group(1) not in _KEYWORDS:
+    if reference is not None and reference.group(1) not in _KEYWORDS:  # such as "${var.a}": the parser is not needed
         return _build_interpolated_reference(reference.group(1), reference.group(2), span)
     source = SourceFile(span.filename, text)
     expression, problems = parse_template(

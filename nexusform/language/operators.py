@@ -100,7 +100,7 @@ def _compare_refinement_bounds(operator: str, left: Value, right: Value) -> bool
     left_bounds, right_bounds = get_refinement(left), get_refinement(right)
     if operator in {">", ">="}:
         left_bounds, right_bounds = right_bounds, left_bounds  # a > b is b < a
-    compare = _COMPARISONS["<" if operator in {"<", ">"} else "<="]
+    compare = _COMPARISONS["<" if operator in {"<", ">"} else "<="]  # after the exchange
     if (
         left_bounds.highest is not None
         and right_bounds.lowest is not None
@@ -129,7 +129,7 @@ def apply_unary_operator(operator: str, operand: Value) -> Value:
     if raw is None:
         raise OperationProblem("argument must not be null")
     if raw is UNKNOWN:
-        return Value(operand.type, UNKNOWN, operand.marks, NOT_NULL)
+        return Value(operand.type, UNKNOWN, operand.marks, refinement=NOT_NULL)
     if operator == "!":
         return build_boolean(not raw).add_marks(operand.marks)
     return Value(NUMBER, -raw, operand.marks)
@@ -186,7 +186,7 @@ def evaluate_binary(node: syntax.Binary, run: ExpressionRun) -> Value:
             # The right side decides, so an error or unknown value on the left is irrelevant.
             run.diagnostics.extend(right_problems)
             return right.add_marks(marks)
-        if not left_failed and _may_be_decided_by_known_side(left, right, right_failed=right_failed):
+        if not left_failed and _may_be_decided_by_unknown_side(left, right, right_failed=right_failed):
             return _UNDECIDED.add_marks(marks)  # unknown instead of an error
     problems = left_problems + right_problems
     run.diagnostics.extend(problems)
@@ -203,7 +203,7 @@ _DECISIVE: Final = {"&&": False, "||": True}
 _UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
 
 
-def _may_be_decided_by_known_side(left: Value, right: Value, *, right_failed: bool) -> bool:
+def _may_be_decided_by_unknown_side(left: Value, right: Value, *, right_failed: bool) -> bool:
     """Return whether `&&` or `||` is unknown instead of an error, since its unknown side may decide the result.
 
     The other side is null, or has an error on the right; as in HCL, an error on the left is always reported.

@@ -160,7 +160,7 @@ def check_with_hcl2(source: SourceFile) -> Diagnostic | None:
         offset = 0  # without a position
     else:
         return None
-    begin = offset if offset is not None and 0 <= offset < len(text) else len(text)
+    begin = offset if offset is not None and 0 <= offset < len(text) else len(text)  # else it stops at the end
     return build_warning(
         "not-readable-with-hcl2",
         "This is valid HCL, but tools built on the Python package hcl2 stop reading here. "
@@ -192,8 +192,7 @@ def decode_tree(data: bytes) -> Body | JsonBody | None:
         with pause_garbage_collection():
             stored = _build_stored_tree_decoder().decode(data)
     except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError):
-        # A damaged cache is ignored: the text is parsed again.
-        return None
+        return None  # a damaged cache: the text is parsed again
     return stored.body if stored.format == _FORMAT else None
 
 

@@ -41,7 +41,7 @@ def list_body_traversals(body: syntax.Body | syntax.JsonBody) -> tuple[syntax.Tr
 
 
 def parse_traversal(expression: syntax.Expression) -> syntax.Traversal | None:
-    """Return the traversal of an expression, for arguments that contain names (`depends_on`).
+    """Return the expression if it is a traversal, else None; for arguments with names as values (`depends_on`).
 
     JSON can only use a string for it, so a string is parsed as an expression.
     """
@@ -70,7 +70,7 @@ def _list_unbound_traversals(start: syntax.Expression, bound_names: _Names) -> I
 def _list_repeated_parts(
     expression: syntax.ForTuple | syntax.ForObject | syntax.TemplateFor,
 ) -> tuple[syntax.Expression, ...]:
-    """Return the parts of a for with access to its variables, in source order."""
+    """Return the parts of a `for` with access to its variables, in source order."""
     if isinstance(expression, syntax.TemplateFor):
         return expression.body
     condition = () if expression.condition is None else (expression.condition,)
@@ -80,7 +80,7 @@ def _list_repeated_parts(
 
 
 def list_child_expressions(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
-    """Return the direct child expressions, in source order. A bare or ambiguous object key is text, not a child."""
+    """Return the direct child expressions, in source order. A bare object key, or one like `a.b`, is text, no child."""
     match expression:
         case syntax.ForTuple() | syntax.ForObject() | syntax.TemplateFor():
             return (expression.collection, *_list_repeated_parts(expression))
@@ -125,7 +125,7 @@ def _list_body_references(body: syntax.Body, bound_names: _Names) -> Iterator[sy
 
 
 def _list_dynamic_references(body: syntax.Body, label: str, bound_names: _Names) -> Iterator[syntax.Traversal]:
-    """List the references of a dynamic block, except those to its iterator in `labels` and `content`.
+    """List the references of a dynamic block, except to `bound_names`, and in `labels` and `content` to its iterator.
 
     The iterator has the name in the argument `iterator`, by default the block's `label`.
     """
@@ -170,10 +170,10 @@ def _list_json_dynamic_references(value: syntax.JsonValue, bound_names: _Names) 
     """List the references of `"dynamic": {"type": {"for_each": ..., "content": ...}}`; any level may be an array."""
     for json_property in chain.from_iterable(json_object.properties for json_object in _list_json_objects(value)):
         for generator in _list_json_objects(json_property.value):
-            iterator = json_property.name
+            iterator = json_property.name  # by default the type of the blocks
             for part in generator.properties:
                 if part.name == "iterator":
-                    name = getattr(part.value, "value", None)
+                    name = getattr(part.value, "value", None)  # of a JsonScalar
                     iterator = name if isinstance(name, str) else iterator
             inner_names = bound_names | {iterator}
             for part in generator.properties:

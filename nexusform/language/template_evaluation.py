@@ -57,7 +57,7 @@ def _convert_to_text(value: Value, part: Expression, run: ExpressionRun, enclosi
     """Return the text of an interpolated value; None if it is unknown, or after a diagnostic."""
     raw = value.raw
     kind = raw.__class__
-    if kind is str:
+    if kind is str:  # the frequent types need no conversion
         return str(raw)
     if kind is int:
         return format_number(raw)
@@ -149,7 +149,7 @@ def _find_common_type(then: Value, otherwise: Value) -> Type | None:
 
 
 def _describe_difference(then: Type, otherwise: Type) -> str:
-    """Describe the difference of two incompatible types in one sentence."""
+    """Describe in one sentence why the two branches of a conditional, `then` and `otherwise`, have no common type."""
     if isinstance(then, ObjectType) and isinstance(otherwise, ObjectType):
         for name, kind in then.attributes:
             other_type = otherwise.get_attribute(name)
@@ -157,7 +157,7 @@ def _describe_difference(then: Type, otherwise: Type) -> str:
                 return f"The 'true' value includes object attribute \"{name}\", absent in the 'false' value."
             if unify_types([kind, other_type]) is None:
                 return f'Type mismatch for object attribute "{name}": {_describe_difference(kind, other_type)}'
-        extra = next((n for n, _ in otherwise.attributes if then.get_attribute(n) is None), "")
+        extra = next((n for n, _ in otherwise.attributes if then.get_attribute(n) is None), "")  # "" cannot occur
         return f"The 'false' value includes object attribute \"{extra}\", absent in the 'true' value."
     if isinstance(then, TupleType) and isinstance(otherwise, TupleType):
         first, second = len(then.elements), len(otherwise.elements)

@@ -80,7 +80,7 @@ class TemplateParser:
         first = stream.read_token()
         closing = scanner.CLOSE_QUOTE if stream.tokens.kinds[first] == scanner.OPEN_QUOTE else scanner.CLOSE_HEREDOC
         pieces, last = self._parse_pieces(closing, first)
-        if stream.tokens.get_text(first).startswith("<<-"):
+        if stream.tokens.get_text(first).startswith("<<-"):  # its text may be indented
             _remove_shared_heredoc_indent(pieces)
         return self._build_template_expression(pieces, stream.build_span(first, last), stream.build_span(last, last))
 
@@ -180,7 +180,7 @@ class TemplateParser:
         raise self._report_unclosed_sequence(kind, first)
 
     def _report_unclosed_sequence(self, kind: str, first: int) -> MalformedSyntaxError:
-        """Report the token found in place of the closing brace of a `${`."""
+        """Report the token found in place of the closing brace of a `${`. Return the exception to raise."""
         stream = self.stream
         if kind in {scanner.END, scanner.CLOSE_QUOTE, scanner.OPEN_QUOTE}:
             container = "file" if kind == scanner.END else "quoted template"
@@ -206,7 +206,7 @@ class TemplateParser:
         return stream.report_error("extra-characters-after-interpolation-expression", detail, since=first)
 
     def _parse_directive(self, first: int) -> _Directive:
-        """Parse the keyword of a `%{` sequence with its names and expression, up to the brace, exclusive."""
+        """Parse keyword, names and expression of the `%{` at the token index `first`, up to the brace, exclusive."""
         stream = self.stream
         if stream.peek() != scanner.IDENT:
             detail = 'A template directive keyword ("if", "for", etc) is expected at the beginning of a %{ sequence.'

@@ -62,7 +62,7 @@ def convert_value(value: Value, target: Type) -> Value:
 
 
 def _convert_refinement(value: Value, target: Type) -> Refinement:
-    """Return the refinement of an unknown value after conversion to a collection or structure."""
+    """Return what is known (not null, the length) of an unknown value after conversion to a collection or structure."""
     refinement = get_refinement(value)
     if isinstance(target, (ObjectType, TupleType)):
         return Refinement(refinement.not_null)  # its type gives the number of parts
@@ -90,9 +90,9 @@ def _convert_string_to_number(raw: str) -> Any:
     try:
         number = parse_number(raw)
     except OverflowError:
-        raise ConversionProblem((), "a number with fewer digits is required") from None
+        raise ConversionProblem(path=(), message="a number with fewer digits is required") from None
     if number is None:
-        raise ConversionProblem((), "a number is required")
+        raise ConversionProblem(path=(), message="a number is required")
     return number
 
 
@@ -104,8 +104,9 @@ def _convert_string_to_bool(raw: str) -> bool:
         return False
     lowercase = raw.lower()
     if lowercase in {"true", "false"}:
-        raise ConversionProblem((), f'a bool is required; to convert from string, use lowercase "{lowercase}"')
-    raise ConversionProblem((), "a bool is required")
+        message = f'a bool is required; to convert from string, use lowercase "{lowercase}"'
+        raise ConversionProblem(path=(), message=message)
+    raise ConversionProblem(path=(), message="a bool is required")
 
 
 _PRIMITIVE_CONVERTERS: Final[dict[tuple[Type, Type], Callable[[Any], Any]]] = {
@@ -131,7 +132,7 @@ def _list_elements_with_paths(value: Value, target: Type) -> tuple[tuple[PathSte
     """List the elements of a sequence or set with their positions. Raises ConversionProblem for other values."""
     if isinstance(value.type, (ListType, SetType, TupleType)):
         return tuple(enumerate(value.raw))
-    raise ConversionProblem((), f"{describe_type(target, constraint=True)} required")
+    raise ConversionProblem(path=(), message=f"{describe_type(target, constraint=True)} required")
 
 
 def _convert_and_unify_elements(
@@ -152,15 +153,14 @@ def _convert_and_unify_elements(
 
     common = unify_types([v.type for v in items])
     if common is None:
-        raise ConversionProblem((), f"all {collection_word} elements must have the same type")
+        raise ConversionProblem(path=(), message=f"all {collection_word} elements must have the same type")
     return common, [convert_value(v, common) for v in items]
 
 
 def _convert_to_list(value: Value, target: ListType) -> Value:
-    """Convert a sequence or set; the order of a set with unknown elements is unknown."""
+    """Convert a sequence or set; of a set with unknown elements only bounds of the length are known."""
     element, items = _convert_and_unify_elements(_list_elements_with_paths(value, target), target, value.type, "list")
     if isinstance(value.type, SetType) and not value.is_wholly_known:
-        # Its order and length are unknown, except for bounds.
         return add_refinement(Value(ListType(element), UNKNOWN, value.marks), get_refinement(value))
     return Value(ListType(element), tuple(items), value.marks)
 
@@ -172,7 +172,7 @@ def _convert_to_set(value: Value, target: SetType) -> Value:
 
 def _convert_to_map(value: Value, target: MapType) -> Value:
     if not isinstance(value.type, (MapType, ObjectType)):
-        raise ConversionProblem((), f"{describe_type(target, constraint=True)} required")
+        raise ConversionProblem(path=(), message=f"{describe_type(target, constraint=True)} required")
     element, items = _convert_and_unify_elements(value.raw.items(), target, value.type, "map")
     return Value(MapType(element), dict(zip(value.raw, items, strict=True)), value.marks)
 
@@ -180,10 +180,10 @@ def _convert_to_map(value: Value, target: MapType) -> Value:
 def _convert_to_tuple(value: Value, target: TupleType) -> Value:
     """Convert a tuple of the same length. Raises ConversionProblem."""
     if not isinstance(value.type, TupleType):
-        raise ConversionProblem((), "tuple required")
+        raise ConversionProblem(path=(), message="tuple required")
     length, required = len(value.raw), len(target.elements)
     if length != required:
-        raise ConversionProblem((), f"tuple of {required} elements required, not {length}")
+        raise ConversionProblem(path=(), message=f"tuple of {required} elements required, not {length}")
     items = [_convert_part(index, part, target.elements[index]) for index, part in enumerate(value.raw)]
     return Value(TupleType(tuple([v.type for v in items])), tuple(items), value.marks)
 
@@ -191,7 +191,7 @@ def _convert_to_tuple(value: Value, target: TupleType) -> Value:
 def _convert_to_object(value: Value, target: ObjectType) -> Value:
     """Convert a map or object to an object. Attributes outside `target` are dropped; absent or null: the default."""
     if not isinstance(value.type, (MapType, ObjectType)):
-        raise ConversionProblem((), "object required")
+        raise ConversionProblem(path=(), message="object required")
     raw = value.raw
     _require_attributes(raw, target)
     defaults = dict(target.defaults)
@@ -212,9 +212,10 @@ def _require_attributes(names: Collection[str], target: ObjectType) -> None:
     """Require all attributes except optional ones. Raises ConversionProblem with the missing ones."""
     missing = [f'"{name}"' for name, _ in target.attributes if name not in names and name not in target.optional]
     if len(missing) == 1:
-        raise ConversionProblem((), f"attribute {missing[0]} is required")
+        raise ConversionProblem(path=(), message=f"attribute {missing[0]} is required")
     if missing:
-        raise ConversionProblem((), f"attributes {', '.join(missing[:-1])} and {missing[-1]} are required")
+        message = f"attributes {', '.join(missing[:-1])} and {missing[-1]} are required"
+        raise ConversionProblem(path=(), message=message)
 
 
 _CONVERTERS: Final[dict[type, Callable[[Value, Any], Value]]] = {
@@ -281,12 +282,12 @@ def _require_convertible(from_type: Type, target: Type) -> None:
     if isinstance(target, PrimitiveType):
         # Strings convert to and from numbers and bools.
         if not isinstance(from_type, PrimitiveType) or {from_type.name, target.name} == {"number", "bool"}:
-            raise ConversionProblem((), f"{target.name} required")
+            raise ConversionProblem(path=(), message=f"{target.name} required")
     elif isinstance(target, ObjectType):
         _require_convertible_to_object(from_type, target)
     elif isinstance(target, TupleType):
         if not isinstance(from_type, TupleType) or len(from_type.elements) != len(target.elements):
-            raise ConversionProblem((), "tuple required")
+            raise ConversionProblem(path=(), message="tuple required")
         _require_convertible_parts(enumerate(from_type.elements), target.elements)
     else:
         _require_convertible_to_collection(from_type, target)
@@ -297,7 +298,7 @@ def _require_convertible_to_object(from_type: Type, target: ObjectType) -> None:
     if isinstance(from_type, MapType):
         return  # its keys are those of the value
     if not isinstance(from_type, ObjectType):
-        raise ConversionProblem((), "object required")
+        raise ConversionProblem(path=(), message="object required")
     attributes = dict(from_type.attributes)
     _require_attributes(attributes, target)
     present = [(name, attribute_type) for name, attribute_type in target.attributes if name in attributes]
@@ -310,7 +311,7 @@ def _require_convertible_to_collection(from_type: Type, target: ListType | SetTy
     from_mapping = isinstance(from_type, (MapType, ObjectType))
     has_other_shape = from_sequence if isinstance(target, MapType) else from_mapping
     if has_other_shape or isinstance(from_type, PrimitiveType):
-        raise ConversionProblem((), f"{describe_type(target, constraint=True)} required")
+        raise ConversionProblem(path=(), message=f"{describe_type(target, constraint=True)} required")
     if isinstance(from_type, TupleType):
         _require_convertible_parts(enumerate(from_type.elements), [target.element] * len(from_type.elements))
     elif isinstance(from_type, ObjectType):

@@ -143,7 +143,7 @@ class _TypeParser:
             hint = suggest_name(name, [*_NAMES, *_CONSTRUCTORS])
             self._add_error(f'The keyword "{name}" is not a valid type constructor.{hint}', call)
             return DYNAMIC
-        if len(call.arguments) != 1 or call.expand:
+        if len(call.arguments) != 1 or call.expand:  # with `...` after the argument
             self._add_error(f"The {name} type constructor requires exactly one argument.", call)
             return DYNAMIC
         argument = call.arguments[0]
@@ -154,10 +154,10 @@ class _TypeParser:
                 self._add_error("Tuple type constructor requires a list of element types.", argument, call)
                 return DYNAMIC
             return TupleType(tuple([self.parse_type(item) for item in argument.items]))
-        return _COLLECTIONS[name](self.parse_type(argument))
+        return _COLLECTIONS[name](self.parse_type(argument))  # a list, set or map
 
     def _parse_object(self, argument: Expression, call: Call) -> Type:
-        """Parse the object type of a map of attributes."""
+        """Parse the argument of `object(...)`, without invalid attributes (reported); the open type if it is no map."""
         if not isinstance(argument, ObjectCons):
             self._add_error(
                 "Object type constructor requires a map whose keys are attribute names and whose values "
@@ -194,14 +194,14 @@ class _TypeParser:
         attribute_type = self.parse_type(expression.arguments[0])
         if len(expression.arguments) == 2:
             default = self._parse_attribute_default(expression.arguments[1], attribute_type)
-            if default is not None:
+            if default is not None:  # else its error is reported
                 defaults[name] = default
         return attribute_type
 
     def _parse_attribute_default(self, expression: Expression, attribute_type: Type) -> Value | None:
         """Evaluate the constant default of an attribute; None after a diagnostic."""
         value, problems = evaluate_expression(expression, _NoNames())
-        diagnostics = check_function_calls(problems)
+        diagnostics = check_function_calls(problems)  # with a better reason for calls
         self.diagnostics.extend(diagnostics)
         if has_errors(diagnostics):
             return None  # reported

@@ -44,8 +44,7 @@ def unify_types(types: Sequence[Type]) -> Type | None:
         common = _unify_part_types(distinct)
         if common is None:
             return None
-        # An existing list or set decides the result.
-        is_set = SetType in kinds and ListType not in kinds
+        is_set = SetType in kinds and ListType not in kinds  # an existing list or set decides the result
         return SetType(common) if is_set else ListType(common)
     return None  # of different kinds, such as a list and a map
 
@@ -53,7 +52,7 @@ def unify_types(types: Sequence[Type]) -> Type | None:
 def _unify_structures(types: Sequence[Type]) -> Type | None:
     """Return the common type of objects with the same attributes, or of tuples of the same length, or None."""
     parts: list[Type] = []
-    for column in zip(*map(list_part_types, types), strict=True):
+    for column in zip(*map(list_part_types, types), strict=True):  # the types of one part in all structures
         part = unify_types(column)
         if part is None:
             return None
@@ -182,5 +181,5 @@ def _may_be_equal(left: Type, right: Type) -> bool:
     if left.__class__ is not right.__class__ or isinstance(left, PrimitiveType):
         return False
     if _get_shape(left) != _get_shape(right):
-        return False
+        return False  # with other names, or another number of parts
     return all(map(_may_be_equal, list_part_types(left), list_part_types(right)))

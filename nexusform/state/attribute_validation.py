@@ -43,7 +43,7 @@ def _build_body_check(schema: BlockSchema) -> _Check:
             checks[get_order_attribute(name)] = _build_type_check(ListType(STRING))
     required_names = [name for name, attribute in schema.attributes.items() if _is_always_set(name, attribute)]
     required_names += [name for name, block in schema.blocks.items() if block.min_items]
-    # No location is required: a plain VM may be pinned to a missing machine.
+    # A top-level VM may lack its location: it may be pinned to a missing machine.
     return _build_object_check(checks, required_names, location_names=[])
 
 
@@ -94,7 +94,7 @@ def _build_attribute_check(attribute: AttributeSchema) -> _Check:
 
 
 def _build_block_check(block: NestedBlock) -> _Check:
-
+    """Build the check of the blocks of one type: an object, a list, or a map by label."""
     body = _build_body_check(block.schema)
     match block.nesting:
         case Nesting.SINGLE:
@@ -113,9 +113,8 @@ def _build_type_check(value_type: Type) -> _Check:
         return _build_primitive_check(value_type)
     if isinstance(value_type, ObjectType):
         checks = {name: _build_member_check(name, part) for name, part in value_type.attributes}
-        location_names: list[str] = []
-        if has_machine_fields(value_type):
-            location_names = [name for name in _LOCATION_NAMES if name in checks]
+        may_have_machine = has_machine_fields(value_type)
+        location_names = [name for name in _LOCATION_NAMES if may_have_machine and name in checks]
         return _build_object_check(checks, required_names=[], location_names=location_names)
     if isinstance(value_type, MapType):
         rejects_null = isinstance(value_type.element, ObjectType)  # null objects are errors, null primitives are not
@@ -152,6 +151,7 @@ def _build_primitive_check(primitive_type: PrimitiveType) -> _Check:
 
 
 def _build_map_check(element: _Check, *, rejects_null: bool = True) -> _Check:
+    """Build the check of a map; with `rejects_null` a null element is given to `element`, otherwise it is allowed."""
 
     def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not dict:
@@ -219,7 +219,7 @@ def is_certainly_valid(schema: BlockSchema, attributes: Mapping[str, Any]) -> bo
 
 @lru_cache(maxsize=1024)
 def _build_body_annotation(schema: BlockSchema) -> _Annotation:
-    """Build the type of a body for msgspec, no wider than its check; so for attributes and types below."""
+    """Build the type of a body for msgspec. Like those of its parts, it accepts nothing rejected by the full check."""
     annotations: dict[str, _Annotation] = {}
     for name, attribute in schema.attributes.items():
         annotation = _build_attribute_annotation(attribute)
@@ -230,13 +230,13 @@ def _build_body_annotation(schema: BlockSchema) -> _Annotation:
             annotation = list[annotation]  # type: ignore[valid-type]
         elif block.nesting is Nesting.MAP:
             annotation = dict[str, annotation]  # type: ignore[valid-type]
-            annotations[get_order_attribute(name)] = list[str] | None
+            annotations[get_order_attribute(name)] = list[str] | None  # the labels in source order
         annotations[name] = Required[annotation] if block.min_items else annotation | None
     return _build_typed_dict(annotations)
 
 
 def _build_attribute_annotation(attribute: AttributeSchema) -> _Annotation:
-    """Build the type of a non-null attribute, with its choices or bounds."""
+    """Build the type for msgspec of a non-null attribute, with its choices or bounds."""
     if attribute.type.__class__ is PrimitiveType:
         if attribute.choices:
             return Literal[attribute.choices]
@@ -250,14 +250,14 @@ def _build_attribute_annotation(attribute: AttributeSchema) -> _Annotation:
 
 @lru_cache(maxsize=1024)
 def _build_type_annotation(value_type: Type) -> _Annotation:
-    """Build the type of non-null values; objects with a machine are left to the full validation."""
+    """Build the type for msgspec of non-null values; objects with a machine are left to the full validation."""
     if value_type is DYNAMIC:
         return Any
     if isinstance(value_type, PrimitiveType):
         return _PRIMITIVES[value_type.name]
     if isinstance(value_type, ObjectType):
         annotations = {name: _build_member_annotation(name, part) | None for name, part in value_type.attributes}
-        # Attributes required with a machine need the full validation.
+        # Attributes are required with a machine: only a null one is accepted here.
         return _build_typed_dict({**annotations, "machine": None} if has_machine_fields(value_type) else annotations)
     if isinstance(value_type, MapType):
         element = _build_type_annotation(value_type.element)

@@ -227,7 +227,7 @@ def _compute_checksum(body: bytes) -> bytes:
 
 
 def _convert_record_to_line(record: Record) -> _AnyLine:
-    """Convert a record to the members of its line; addresses become text."""
+    """Convert a record to the form written as a line of the journal; addresses become text."""
     if isinstance(record, ApplyStart):
         return _ApplyStartLine(**asdict(record))
     if isinstance(record, Intent):
@@ -248,10 +248,10 @@ def _convert_record_to_line(record: Record) -> _AnyLine:
     if isinstance(record, InstanceMoves):
         return _InstanceMovesLine([(str(source), str(target)) for source, target in record.pairs])
     if isinstance(record, PlanPart | RunningOperation):
-        return record
+        return record  # also the form of its line
     if isinstance(record, ApplyProgress):
         return _ProgressLine(list(record.completed_steps), record.has_ended, list(record.running_operations))
-    outputs = {name: build_output_members(output) for name, output in record.outputs.items()}  # an ApplyEnd
+    outputs = {name: build_output_members(output) for name, output in record.outputs.items()}  # ApplyEnd is left
     return _ApplyEndLine(outputs, [dict(check) for check in record.check_results])
 
 
@@ -293,7 +293,7 @@ def parse_journal(lines: Iterable[bytes], name: str = "the journal") -> tuple[li
 
 def _decode_line(line: bytes) -> Record | None:
     """Decode the record of a line; None if it is damaged."""
-    start = len(_HEAD) + _CHECK_LENGTH
+    start = len(_HEAD) + _CHECK_LENGTH  # a line is _HEAD, the checksum, _MIDDLE, the record and "}"
     body = line[start + len(_MIDDLE) : -1]
     expected_line = _HEAD + _compute_checksum(body) + _MIDDLE + body + b"}"
     if line != expected_line:
@@ -327,7 +327,7 @@ def _convert_line_to_record(line: _AnyLine) -> Record:
         case _InstanceMovesLine():
             return InstanceMoves(tuple((parse_address(source), parse_address(target)) for source, target in line.pairs))
         case PlanPart() | RunningOperation():
-            return line
+            return line  # also the form of its record
         case _ProgressLine():
             return ApplyProgress(tuple(line.done), line.ended, tuple(line.under_way))
         case _ApplyEndLine():

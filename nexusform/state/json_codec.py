@@ -61,7 +61,7 @@ def parse_json(data: bytes) -> Any:
 
     data = data.removeprefix(_BYTE_ORDER_MARK)
     if _has_long_digit_runs(data) and any(map(_is_changed_by_orjson, _LONG_NUMBER.findall(data))):
-        return _parse_exact_numbers(data)
+        return _parse_exact_numbers(data)  # orjson rounds these
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as problem:
@@ -74,7 +74,7 @@ def _has_long_digit_runs(data: bytes) -> bool:
     """Check for runs of digits that may exceed a float."""
     tail = b""
     for chunk in _split_chunks(data):
-        digits = tail + chunk.translate(_DIGITS, b".")
+        digits = tail + chunk.translate(_DIGITS, b".")  # 0 for each digit, a blank for any other byte, no points
         if _LONG_RUN in digits:
             return True
         tail = digits[-len(_LONG_RUN) :]  # a run may continue in the next chunk
@@ -143,7 +143,7 @@ def _is_exact_float(text: str) -> bool:
 def _build_json_problem(data: bytes, message: str, offset: int) -> JsonProblem:
     """Build the problem: an empty document, no UTF-8, or the parser's `message` without its position."""
     if not data.strip():
-        return JsonProblem("the document is empty", 0)
+        return JsonProblem("the document is empty", offset=0)
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as problem:
@@ -161,12 +161,12 @@ def _parse_exact_numbers(data: bytes) -> Any:
         text = data.decode("utf-8")
         return json.loads(text, parse_int=_parse_number, parse_float=_parse_decimal)
     except UnicodeDecodeError:
-        raise _build_json_problem(data, "", 0) from None
+        raise _build_json_problem(data, message="", offset=0) from None  # it finds the invalid byte
     except json.JSONDecodeError as problem:
         error = unify_json_error(problem)
         raise JsonProblem(error.msg.lower(), error.pos) from None
     except RecursionError:
-        raise JsonProblem("the document is nested too deeply", 0) from None
+        raise JsonProblem("the document is nested too deeply", offset=0) from None
     except OverflowError:
         too_long = _LONG_DIGITS.search(text)
         offset = too_long.start() if too_long else 0
@@ -178,8 +178,7 @@ def _parse_number(text: str) -> int | float | Fraction:
 
 
 def _parse_decimal(text: str) -> int | float | Fraction:
-    # A float if orjson returns that float, too.
-    return float(text) if _is_exact_float(text) else _parse_number(text)
+    return float(text) if _is_exact_float(text) else _parse_number(text)  # a float as by orjson
 
 
 def convert_mapping(value: Any) -> Any:
@@ -286,7 +285,7 @@ class _JsonWriter:
         return text.replace(b"\n", self._build_line_break(depth)) if depth and self._indent else text
 
     def _open_container(self, value: Any) -> tuple[_OpenContainer, bytes]:
-        """Return a list, dataclass or mapping as a container to render, and its opening bracket."""
+        """Return a list, dataclass or mapping as its parts to render (each key rendered), and its opening bracket."""
         plain_value = self._convert_value(value)
         if isinstance(plain_value, (list, tuple)):
             return _OpenContainer(iter([(b"", part) for part in plain_value]), b"]"), b"["
@@ -313,7 +312,7 @@ _ORJSON_DEPTH: Final = 4  # maximum depth at which orjson is tried first
 
 
 def _render_scalar(value: Any) -> bytes:
-    """Render a number of any size, or a text of any characters."""
+    """Render a number of any size, or a text of any characters (with half of a surrogate pair: in ASCII)."""
     import json
 
     if isinstance(value, str):
@@ -333,7 +332,7 @@ def locate_json_values(text: str, paths: Iterable[Path]) -> dict[Path, int]:
     list. Only containers on the paths are scanned, the rest is skipped at the speed of the parser.
     """
     paths = list(paths)
-    tree: _PathTree = {}
+    tree: _PathTree = {}  # the steps of all paths, nested
     for path in paths:
         node = tree
         for step in path:

@@ -71,7 +71,7 @@ def iterate_current_objects(instances: Mapping[Address, InstanceState]) -> Itera
 
 
 def replace_note_entry(note: Mapping[str, Any] | None, key: str, value: Collection[Any]) -> dict[str, Any] | None:
-    """Return a private note with this entry last, without it if the value is empty; None for an empty note."""
+    """Return the private data `note` with the entry `key` last, without it for an empty value; None without any."""
     entries = dict(get_mapping(note))  # state may have been edited
     entries.pop(key, None)
     if value:

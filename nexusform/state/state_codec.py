@@ -148,12 +148,12 @@ def build_output_members(output: OutputState) -> dict[str, Any]:
 
 def _build_instances(address: Address, instance: InstanceState, build_object: ObjectBuilder) -> list[Any]:
     """Build the entries of an instance: its current object, then the deposed ones by key."""
-    head: dict[str, Any] = {} if address.key is None else {"index_key": address.key}
+    key_members: dict[str, Any] = {} if address.key is None else {"index_key": address.key}
     entries = []
     if instance.current is not None:
-        entries.append(build_object(head | build_object_members(instance.current)))
+        entries.append(build_object(key_members | build_object_members(instance.current)))
     for key, deposed in sorted(instance.deposed.items()):
-        entries.append(build_object(head | {"deposed": key} | build_object_members(deposed)))
+        entries.append(build_object(key_members | {"deposed": key} | build_object_members(deposed)))
     return entries
 
 
@@ -207,11 +207,12 @@ def _decode_any_version(
         return None, [rejection]
     reader = _StateReader(schemas)
     state = reader.read_state(document)
-    return state, _build_diagnostics_with_positions(reader.problems, get_text(), name) if reader.problems else []
+    problems = _build_diagnostics_with_positions(reader.problems, get_text(), name) if reader.problems else []
+    return state, problems
 
 
 def _check_document_format(document: Any, name: str) -> Diagnostic | None:
-    """Return why the document is not a state supported by this nexusform, or None."""
+    """Return an error with the reason if the document is no state readable by this nexusform, else None."""
     if not is_object(document):
         return _build_foreign_document_error(name, "It holds no JSON object.")
     if "format" not in document and ("terraform_version" in document or document.get("version") in (3, 4)):
@@ -343,7 +344,7 @@ class _StateReader:
             self._add_object(address, instance, (*instances_path, index), has_many=has_many)
 
     def _add_object(self, address: Address, entry: dict[str, Any], path: Path, *, has_many: bool) -> None:
-        """Add a current or deposed object; report invalid attributes and a second object in its place."""
+        """Add a current or deposed object; report invalid attributes and duplicates. `has_many`: try a fast check."""
         object_state = parse_object(entry)
         schema = self._schemas.get(address.type) if address.mode == "managed" else None
         if schema is not None and not (has_many and is_certainly_valid(schema, object_state.attributes)):
@@ -368,9 +369,9 @@ class _StateReader:
             return ()
         if not is_text(text):
             return None  # already reported by the rule
-        known = self._modules.get(text)
-        if known is not None:
-            return known
+        cached = self._modules.get(text)
+        if cached is not None:
+            return cached
         try:
             pattern = parse_pattern(text)
         except AddressProblem as problem:
@@ -393,7 +394,7 @@ def parse_output(entry: Any, path: Path, problems: list[Problem]) -> OutputState
         problems.append(build_invalid_member_problem((*path, "type"), "This is not a type."))
         return None
     try:
-        convert_to_value(entry["value"], output_type)
+        convert_to_value(entry["value"], output_type)  # only to check it
     except ConversionProblem as problem:
         message = f"The value is not of the output's type: {problem.message}."
         problems.append(build_invalid_member_problem((*path, "value", *problem.path), message))

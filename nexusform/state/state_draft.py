@@ -239,7 +239,7 @@ class StateDraft:
             return
         self._instances[address] = instance
         if instance.current is not None:
-            self._record_creation(instance.current.creation)
+            self._record_creation(instance.current.creation)  # its number is not given to another object
         for deposed in instance.deposed.values():
             self._record_creation(deposed.creation)
 
@@ -254,7 +254,7 @@ class StateDraft:
         """Set the metadata of the state to those of an apply; add its saved plan, once, to the applied ones."""
         plans = self._base.applied_plans
         if record.plan_digest and record.plan_digest not in plans:
-            plans = (*plans, record.plan_digest)[-MAX_APPLIED_PLANS:]
+            plans = (*plans, record.plan_digest)[-MAX_APPLIED_PLANS:]  # the oldest are dropped
         self._base = replace(
             self._base,
             lineage=record.lineage,

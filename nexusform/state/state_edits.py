@@ -27,7 +27,7 @@ def select_instances(state: State, patterns: Sequence[AddressPattern], object_id
 
 
 def remove_instances(state: State, addresses: Iterable[Address]) -> State:
-    """Remove instances with deposed objects, and dependencies on blocks without remaining instances."""
+    """Remove instances, also their deposed objects, and the dependencies on blocks without remaining instances."""
     removed = set(addresses)
     instances = {a: i for a, i in state.instances.items() if a not in removed}
     remaining_blocks = {str(address.config_address) for address in instances}
@@ -76,14 +76,14 @@ def _compute_moved_address(address: Address, source: AddressPattern, target: Add
     """Replace the parts of an address given by `source` by those of `target`; keys absent from both are kept."""
     depth = len(source.module)
     module = (*_rename_module_steps(address.module[:depth], source.module, target.module), *address.module[depth:])
-    if not target.type:
+    if not target.type:  # a whole module moves
         return replace(address, module=module)
     keeps_key = source.key is None and target.key is None
     return replace(address, module=module, name=target.name, key=address.key if keeps_key else target.key)
 
 
 def _rename_module_steps(actual: ModulePath, source: ModulePath, target: ModulePath) -> ModulePath:
-    """Return `target`; of equally long patterns, steps without a key in both have the actual key."""
+    """Return `target`; if it is as long as `source`, each step without a key in both keeps the actual key."""
     if len(source) != len(target):
         return target
     return tuple(
@@ -120,7 +120,7 @@ def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> N
 
 
 def move_instances(state: State, pairs: Pairs) -> State:
-    """Return the state with instances at their new addresses; dependencies on them are updated."""
+    """Return the state with instances moved by `pairs` (old, new address), and with dependencies on them updated."""
     new_addresses = dict(pairs)
     instances = {new_addresses.get(address, address): instance for address, instance in state.instances.items()}
     # Map every block with moved instances to the blocks with its former instances, itself included if some stay.
@@ -139,7 +139,7 @@ def move_instances(state: State, pairs: Pairs) -> State:
 def _rename_dependencies(
     instances: Mapping[Address, InstanceState], new_blocks: Mapping[str, AbstractSet[str]]
 ) -> dict[Address, InstanceState]:
-    """Return the instances with each dependency replaced by those on its new blocks (none: it is dropped)."""
+    """Return the instances with each dependency on a block replaced by its `new_blocks` (without any: dropped)."""
     if not new_blocks:
         return dict(instances)
 
@@ -160,7 +160,7 @@ def _map_objects(instance: InstanceState, change: Callable[[ObjectState], Object
 
 
 def find_instance(state: State, pattern: AddressPattern) -> Address | None:
-    """Return the only matching instance with a current object, or None. Raises DiagnosticsError."""
+    """Return the only matching instance with a current (not deposed) object, or None. Raises DiagnosticsError."""
     if not pattern.type:
         raise _build_error("not-a-resource", f"{pattern} is a module; name one resource instance in it.")
     if pattern.mode == "data":

@@ -52,7 +52,7 @@ def round_number(numerator: int, denominator: int) -> int | Fraction:
         return 0
     if numerator < 0:
         return -round_number(-numerator, denominator)
-    magnitude = numerator.bit_length() - denominator.bit_length()
+    magnitude = numerator.bit_length() - denominator.bit_length()  # about the binary logarithm of the quotient
     if abs(magnitude) > _MAX_BITS:
         raise OverflowError("the number has too many digits")
     shift = PRECISION - magnitude
@@ -106,7 +106,7 @@ def normalize_number(number: Number) -> Number:
 
 def format_number(number: Number) -> str:
     """Format the shortest decimal text, without exponent, that parses to the same number."""
-    if number.__class__ is int and number.bit_length() <= PRECISION:
+    if number.__class__ is int and number.bit_length() <= PRECISION:  # every digit is needed
         return str(number)
     if number < 0:
         return "-" + format_number(-number)
@@ -123,7 +123,7 @@ def format_digits(digits: str, point: int) -> str:
 
 
 def compute_shortest_digits(number: Number) -> tuple[str, int]:
-    """Return the digits d1 d2 ... of the shortest decimal 0.d1d2... * 10**point for a number above zero."""
+    """Return digits d1 d2 ... and point of the shortest decimal 0.d1d2... * 10**point for a number above zero."""
     # The fewest digits that lie nearer to this number than half the distance to its neighbours of PRECISION bits.
     numerator, denominator = number.numerator, number.denominator
     shift = PRECISION - numerator.bit_length()
@@ -315,7 +315,7 @@ class Value:
         return self.raw if self.raw.__class__ is tuple else ()
 
     def change_parts(self, change: Callable[[Value], Value]) -> Any:
-        """Return its `raw` with every element replaced by `change(element)`."""
+        """Return the value's `raw` with every part replaced by `change(part)`; unchanged without parts."""
         if self.raw.__class__ is dict:
             return {name: change(part) for name, part in self.raw.items()}
         if self.raw.__class__ is tuple:
@@ -414,7 +414,7 @@ def build_unknown(value_type: Type = DYNAMIC) -> Value:
 
 
 def add_refinement(value: Value, refinement: Refinement) -> Value:
-    """Add a refinement to an unknown value; a known value, or one of unknown type, is unchanged. A number between two
+    """Add known limits to an unknown value; a known value, or one of unknown type, is unchanged. A number between two
     equal bounds becomes known, and so does a list with a known number of unknown elements.
     """
     if value.raw is not UNKNOWN or value.type is DYNAMIC:
@@ -424,7 +424,7 @@ def add_refinement(value: Value, refinement: Refinement) -> Value:
 
 
 def _find_only_possible_value(value_type: Type, refinement: Refinement) -> Any:
-    """Return the only possible raw value if it is not null, UNKNOWN if there are several."""
+    """Return the only raw value possible for a non-null unknown value; UNKNOWN if there are several."""
     if value_type is NUMBER and refinement.lowest is not None and refinement.lowest == refinement.highest:
         return refinement.lowest
     length = refinement.shortest
@@ -438,7 +438,7 @@ def _find_only_possible_value(value_type: Type, refinement: Refinement) -> Any:
 
 
 def get_refinement(value: Value) -> Refinement:
-    """Return the refinement of a value, known or not."""
+    """Return the limits known of a value: not null, its prefix, bounds of a number or length; of null none."""
     raw = value.raw
     if raw is UNKNOWN:
         return value.refinement or NO_REFINEMENT
@@ -449,12 +449,11 @@ def get_refinement(value: Value) -> Refinement:
     if raw.__class__ is bool:
         return NOT_NULL
     if raw.__class__ is tuple or raw.__class__ is dict:
-        # Unknown elements of a set may be equal to others.
         minimum = len(raw)
         if isinstance(value.type, SetType) and not value.is_wholly_known:
-            minimum = max(1, sum(part.is_wholly_known for part in raw))
+            minimum = max(1, sum(part.is_wholly_known for part in raw))  # unknown elements may be equal to others
         return Refinement(not_null=True, shortest=minimum, longest=len(raw))
-    return Refinement(not_null=True, lowest=raw, highest=raw)
+    return Refinement(not_null=True, lowest=raw, highest=raw)  # a number
 
 
 def build_set(elements: Iterable[Value], element_type: Type) -> Value:
@@ -519,7 +518,7 @@ def build_prefix(prefix: str) -> Refinement:
 
 
 def is_refinement_met(plain_value: Any, refinement: Refinement) -> bool:
-    """Check whether plain data, now known, is consistent with its earlier refinement."""
+    """Check whether plain data, now known, is within the limits known of it before (the refinement)."""
     if plain_value is None:
         return not refinement.not_null
     if isinstance(plain_value, str):

@@ -54,7 +54,7 @@ def _convert_to_type(target: Type, value: Value) -> Value:
             failure = f"cannot convert {description} to {name}; {requirement}"
         else:
             failure = f"cannot convert {describe_type(value.type)} to {name}: {describe_problem(problem)}"
-        raise FunctionProblem(failure, 0) from None
+        raise FunctionProblem(failure, argument=0) from None
 
 
 def _build_conversion(name: str, target: Type, description: str, *examples: Example) -> Function:
@@ -87,7 +87,7 @@ def _evaluate_try(*attempts: Thunk) -> Value:
 
 
 def _evaluate_can(*attempts: Thunk) -> Value:
-    """Return whether the attempt has no errors; unknown if its value is not wholly known, as it may still be one."""
+    """Return whether the attempt has no errors; unknown if its value has unknown parts: with them it may yet fail."""
     if len(attempts) != 1:
         raise FixedProblem("exactly one argument is required")
     (attempt,) = attempts
@@ -113,7 +113,7 @@ def _replace_ephemeral_by_null(value: Value) -> Value:
     if not value.has_ephemeral:
         return value
     if value.is_ephemeral:
-        return Value(value.type, None, value.marks - EPHEMERAL)
+        return Value(value.type, None, value.marks - EPHEMERAL)  # null
     return Value(value.type, value.change_parts(_replace_ephemeral_by_null), value.marks)
 
 
@@ -134,7 +134,7 @@ def _format_type_of_value(value: Value) -> Value:
 
 
 def format_type(value_type: Type, indent: str = "") -> str:
-    """Format the type as a type expression, over several lines if it has parts."""
+    """Format the type as a type expression; tuples and objects with parts take several lines."""
     if isinstance(value_type, PrimitiveType):
         return value_type.name
     inner = indent + "    "

@@ -182,7 +182,7 @@ def _format_date(pattern: str, timestamp: str) -> str:
             if verb not in _VERBS:
                 known = ", ".join(sorted(v for v in _VERBS if v[0] == character))
                 hint = f"; the verbs of this letter are {known}" if known else ""
-                raise FunctionProblem(f'invalid date format verb "{verb}"{hint}', 0)
+                raise FunctionProblem(f'invalid date format verb "{verb}"{hint}', argument=0)
             pieces.append(_VERBS[verb](moment))
             index = end
         else:
@@ -203,7 +203,7 @@ def _parse_quoted_pattern_literal(pattern: str, index: int) -> tuple[str, int]:
     while True:
         end = pattern.find("'", index)
         if end < 0:
-            raise FixedProblem("unterminated literal '", 0)
+            raise FixedProblem("unterminated literal '", argument=0)
         pieces.append(pattern[index:end])
         if pattern[end + 1 : end + 2] != "'":
             return "".join(pieces), end + 1
@@ -223,7 +223,7 @@ def parse_duration(text: str, position: int) -> int:
             raise FunctionProblem(
                 f'"{_truncate_quoted_text(text)}" is not a duration: write numbers with units (ns, us, ms, s, m, h), '
                 'as in "1h30m"',
-                position,
+                argument=position,
             )
         number, unit = match.groups()
         total += int(Fraction(number.rstrip(".")) * _UNITS[unit])

@@ -103,20 +103,20 @@ def _find_single_element(sequence: Value) -> Value:
     """Return the only element of a sequence; null if empty, unknown if open. Raises FunctionProblem for others."""
     if isinstance(sequence.type, TupleType):
         if len(sequence.type.elements) > 1:
-            raise FunctionProblem(_TOO_MANY_ELEMENTS, 0)
+            raise FunctionProblem(_TOO_MANY_ELEMENTS, argument=0)
         element_type = sequence.type.elements[0] if sequence.type.elements else DYNAMIC
     elif isinstance(sequence.type, (ListType, SetType)):
         element_type = sequence.type.element
     elif sequence.type is DYNAMIC:
         return DYNAMIC_UNKNOWN
     else:
-        raise FunctionProblem(_TOO_MANY_ELEMENTS, 0)
+        raise FunctionProblem(_TOO_MANY_ELEMENTS, argument=0)
     if sequence.raw is UNKNOWN:
         return Value(element_type, UNKNOWN)
     if isinstance(sequence.type, SetType) and len(sequence.raw) > 1 and not sequence.is_wholly_known:
         return Value(element_type, UNKNOWN)  # unknown elements may be equal to others
     if len(sequence.raw) > 1:
-        raise FunctionProblem(_TOO_MANY_ELEMENTS, 0)
+        raise FunctionProblem(_TOO_MANY_ELEMENTS, argument=0)
     element: Value = sequence.raw[0] if sequence.raw else Value(element_type, None)
     return element
 
@@ -131,7 +131,7 @@ def _find_element_type(arguments: Sequence[Value]) -> Type:
     sequence, index = arguments
     sequence_type = sequence.type
     if not isinstance(sequence_type, (ListType, TupleType)):
-        raise FunctionProblem(f"cannot read elements from {describe_type(sequence_type)}", 0)
+        raise FunctionProblem(f"cannot read elements from {describe_type(sequence_type)}", argument=0)
     if isinstance(sequence_type, ListType):
         return sequence_type.element
     position, parts = index.raw, sequence_type.elements  # an unknown or invalid position gives no type
@@ -142,7 +142,7 @@ def _find_element_at_position(sequence: Value, position: Value) -> Value:
     """Return the element at an index; it wraps around at both ends. Raises FunctionProblem for an empty list."""
     _find_element_type([sequence, position])  # raises FunctionProblem unless it is a list or tuple
     if not isinstance(position.raw, int) or not -_INT64 <= position.raw < _INT64:
-        raise FixedProblem("the index must be a whole number of at most 63 bits", 1)
+        raise FixedProblem("the index must be a whole number of at most 63 bits", argument=1)
     if not sequence.raw:
         raise FixedProblem("cannot use element function with an empty list")
     element: Value = sequence.raw[position.raw % len(sequence.raw)]
@@ -150,9 +150,9 @@ def _find_element_at_position(sequence: Value, position: Value) -> Value:
 
 
 def _find_index_of_value(sequence: Value, value: Value) -> Value:
-    """Return the index of the first equal element. Raises FunctionProblem without one."""
+    """Return the index of the first equal element, perhaps unknown. Raises FunctionProblem without one."""
     if not isinstance(sequence.type, (ListType, TupleType)):
-        raise FixedProblem("argument must be a list or tuple", 0)
+        raise FixedProblem("argument must be a list or tuple", argument=0)
     if not sequence.raw:
         raise FixedProblem("cannot search an empty list")
     for position, item in enumerate(sequence.raw):

@@ -62,11 +62,11 @@ def _decompress_from_base64_gzip(text: str) -> str:
     try:
         data = unpacker.decompress(packed, MAX_UNPACKED_BYTES)
     except zlib.error as problem:
-        raise FunctionProblem(f"failed to decompress bytes: {problem}", 0) from None
+        raise FunctionProblem(f"failed to decompress bytes: {problem}", argument=0) from None
     if unpacker.unconsumed_tail:
-        raise FunctionProblem(f"the result has more than {MAX_UNPACKED_BYTES} bytes", 0)
+        raise FunctionProblem(f"the result has more than {MAX_UNPACKED_BYTES} bytes", argument=0)
     if not unpacker.eof:
-        raise FixedProblem("failed to decompress bytes: the data ends too early", 0)
+        raise FixedProblem("failed to decompress bytes: the data ends too early", argument=0)
     return decode_utf8(data, "the result of decompressing the provided string")
 
 
@@ -87,7 +87,7 @@ def _unquote_url(text: str) -> str:
     if invalid_escape is not None:
         start = invalid_escape.start()
         escape = text[start : start + 3]  # the percent sign and two characters
-        raise FunctionProblem(f'invalid URL escape "{escape}"', 0)
+        raise FunctionProblem(f'invalid URL escape "{escape}"', argument=0)
     return decode_utf8(unquote_to_bytes(text.replace("+", " ")), "the result of decoding the provided string")
 
 
@@ -102,7 +102,7 @@ def _parse_csv(text: str) -> Value:
     rows = _split_csv_rows(text.replace("\r\n", "\n"))
     if not rows:
         raise FixedProblem("missing header line")
-    _, header = rows[0]
+    _, header = rows[0]  # a row is a line number and fields
     known_names: set[str] = set()
     for name in header:
         if name in known_names:
@@ -241,7 +241,7 @@ def _find_codec(name: str) -> str:
     codec = _CODECS.get(name.lower())
     if codec is None:
         message = f'"{name}" is not a supported IANA encoding name or alias in this version of nexusform'
-        raise FunctionProblem(message, 1)
+        raise FunctionProblem(message, argument=1)
     return codec
 
 
@@ -254,11 +254,11 @@ def _encode_text(text: str, encoding: str) -> str:
         return encode_base64(encoded)
     except UnicodeError:
         message = f"the given string contains characters that cannot be represented in {encoding}"
-        raise FunctionProblem(message, 0) from None
+        raise FunctionProblem(message, argument=0) from None
 
 
 def _decode_text(text: str, encoding: str) -> str:
-    """Decode base64 of a text in another encoding. Raises FunctionProblem."""
+    """Decode base64, and the resulting bytes from `encoding` to text. Raises FunctionProblem."""
     codec = _find_codec(encoding)
     try:
         data = decode_base64(text)
@@ -266,7 +266,8 @@ def _decode_text(text: str, encoding: str) -> str:
             codec = "utf-16-be"  # without a byte order mark
         return normalize_stored_text(data.decode(codec))
     except UnicodeError:
-        raise FunctionProblem(f"the given string contains symbols that are not defined for {encoding}", 0) from None
+        message = f"the given string contains symbols that are not defined for {encoding}"
+        raise FunctionProblem(message, argument=0) from None
 
 
 # --- the functions ---------------------------------------------------------------------------

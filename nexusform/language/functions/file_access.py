@@ -102,7 +102,7 @@ def _convert_file_problems() -> Iterator[None]:
     try:
         yield
     except FileProblem as problem:
-        raise FunctionProblem(str(problem).rstrip("."), 0) from None
+        raise FunctionProblem(str(problem).rstrip("."), argument=0) from None
 
 
 def _build_file_hash(reader: FileReader, name: str, description: str, digest: Callable[[bytes], str]) -> Function:
@@ -132,8 +132,8 @@ def build_file_functions(reader: FileReader) -> tuple[Function, ...]:
             "fileset",
             "The files below a directory that match a pattern: *, **, ?, [a-z] and {a,b}.",
             (Parameter("path", STRING, "the directory"), Parameter("pattern", STRING, "the pattern")),
-            SetType(STRING),
-            list_files,
+            returns=SetType(STRING),
+            body=list_files,
         ),
         build_plain_function(
             "pathexpand",

@@ -123,8 +123,7 @@ def _render_argument(verb: _FormatVerb, argument: Value) -> str:
             return _add_padding_to_width(verb, argument.raw)
         if argument.type == BOOL:
             return _add_padding_to_width(verb, "true" if argument.raw else "false")
-        # Only the padding flags apply, and no precision.
-        sign = "-" if argument.raw < 0 else ""
+        sign = "-" if argument.raw < 0 else ""  # only the padding flags apply, and no precision
         return _add_padding_to_width(verb, sign + _render_general(abs(argument.raw), precision=None, mode="g"))
     if argument.raw is None:
         raise FunctionProblem(f'unsupported value for "{verb.text}" at {verb.offset}: null value cannot be formatted')

@@ -126,8 +126,8 @@ def convert_argument(function: Function, position: int, argument: Value) -> Valu
         return convert_value(argument, required)
     except ConversionProblem as problem:
         if argument.has_marks:
-            raise FixedProblem(problem.message, position) from None  # about types alone, without the path to a part
-        raise FunctionProblem(describe_problem(problem), position) from None
+            raise FixedProblem(problem.message, argument=position) from None  # about types alone, without a path
+        raise FunctionProblem(describe_problem(problem), argument=position) from None
 
 
 def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
@@ -215,6 +215,6 @@ def build_plain_function(
     def compute_value(*arguments: Value) -> Value:
         return Value(returns, compute(*[a.raw for a in arguments]))
 
-    parameter_records = tuple([Parameter(n, t, d) for n, t, d in parameters])
-    example_records = tuple([Example(c, r) for c, r in examples])
+    parameter_records = tuple([Parameter(*parameter) for parameter in parameters])  # names, types and descriptions
+    example_records = tuple([Example(*example) for example in examples])  # calls and results
     return Function(name, description, parameter_records, returns, compute_value, example_records)

@@ -26,7 +26,7 @@ def decode_base64(text: str) -> bytes:
         return binascii.a2b_base64(text.replace("\r", "").replace("\n", ""), strict_mode=True)
     except (binascii.Error, ValueError):
         excerpt = text if len(text) <= 40 else text[:40] + "..."
-        raise FunctionProblem(f'failed to decode base64 data "{excerpt}"', 0) from None
+        raise FunctionProblem(f'failed to decode base64 data "{excerpt}"', argument=0) from None
 
 
 _Hash = Callable[[bytes], str]
@@ -84,7 +84,7 @@ def _compute_uuid5(namespace: str, name: str) -> str:
         namespace_id = namespaces[namespace] if namespace in namespaces else uuid.UUID(namespace)
     except ValueError:
         message = f'"{namespace}" is not a namespace: give a UUID, or one of "dns", "url", "oid" and "x500"'
-        raise FunctionProblem(message, 0) from None
+        raise FunctionProblem(message, argument=0) from None
     return str(uuid.uuid5(namespace_id, name))
 
 

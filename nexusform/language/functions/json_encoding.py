@@ -59,11 +59,11 @@ def render_json(value: Value) -> str:
         return "{" + ",".join([f"{render_json_string(k)}:{render_json(v)}" for k, v in raw.items()]) + "}"
     if isinstance(raw, tuple):
         return "[" + ",".join([render_json(v) for v in raw]) + "]"
-    return format_number(raw)
+    return format_number(raw)  # the only other type
 
 
 def _reject_constant(name: str) -> Any:
-    raise FunctionProblem(f"{name} is not a JSON number", 0)
+    raise FunctionProblem(f"{name} is not a JSON number", argument=0)
 
 
 def parse_json(text: str) -> Value:
@@ -72,10 +72,10 @@ def parse_json(text: str) -> Value:
         data = json.loads(text, parse_int=parse_number, parse_float=parse_number, parse_constant=_reject_constant)
     except json.JSONDecodeError as problem:
         error = unify_json_error(problem)
-        message = error.msg[0].lower() + error.msg[1:]
-        raise FunctionProblem(f"{message} on line {error.lineno}, column {error.colno}", 0, error.lineno) from None
+        message = f"{error.msg[0].lower()}{error.msg[1:]} on line {error.lineno}, column {error.colno}"
+        raise FunctionProblem(message, argument=0, line=error.lineno) from None
     except RecursionError:
-        raise FixedProblem("the document is nested too deeply", 0) from None
+        raise FixedProblem("the document is nested too deeply", argument=0) from None
     return _build_value_from_json(data, MAX_DEPTH)
 
 
@@ -88,7 +88,7 @@ _BEGINNINGS: Final = {
 
 
 def get_json_prefix(value_type: Type) -> str:
-    """Return the common prefix of the JSON text of all values of a type, except null."""
+    """Return the common prefix of the JSON text of all values of a type, except null; "" without one."""
     if value_type is STRING:
         return '"'
     if isinstance(value_type, (MapType, ObjectType)):
@@ -102,7 +102,7 @@ def determine_json_type(text: str) -> Type:
     if not prefix:
         return DYNAMIC
     if prefix[0] not in _BEGINNINGS:
-        raise FunctionProblem(f"a JSON document cannot begin with the character '{prefix[0]}'", 0)
+        raise FunctionProblem(f"a JSON document cannot begin with the character '{prefix[0]}'", argument=0)
     return _BEGINNINGS[prefix[0]]
 
 
@@ -111,13 +111,13 @@ def parse_number(text: str) -> Value:
     try:
         return Value(NUMBER, convert_decimal(text))
     except (OverflowError, ValueError):
-        raise FixedProblem("a number in the document has too many digits", 0) from None
+        raise FixedProblem("a number in the document has too many digits", argument=0) from None
 
 
 def _build_value_from_json(data: Any, depth: int) -> Value:
     """Build a value from the result of a JSON parser; `depth` is the number of levels left."""
     if depth < 0:
-        raise FunctionProblem(f"the document is nested more than {MAX_DEPTH} levels deep", 0)
+        raise FunctionProblem(f"the document is nested more than {MAX_DEPTH} levels deep", argument=0)
     if isinstance(data, Value):
         return data  # a number, from parse_number
     if data is None:

@@ -26,12 +26,12 @@ def _find_keys_result_type(arguments: Sequence[Value]) -> Type:
     """Return the type of `keys`: a list for a map, a tuple for an object."""
     mapping_type = arguments[0].type
     if isinstance(mapping_type, MapType):
-        return _STRINGS
+        return _STRINGS  # a list
     if isinstance(mapping_type, ObjectType):
         return TupleType((STRING,) * len(mapping_type.attributes))
     if mapping_type is DYNAMIC:
         return DYNAMIC
-    raise FixedProblem("must have map or object type", 0)
+    raise FixedProblem("must have map or object type", argument=0)
 
 
 def _compute_keys(mapping: Value) -> Value:
@@ -45,6 +45,7 @@ def _compute_keys(mapping: Value) -> Value:
 
 
 def _find_values_result_type(arguments: Sequence[Value]) -> Type:
+    """Return the type of `values`: a list for a map, a tuple for an object. Raises FunctionProblem."""
     mapping_type = arguments[0].type
     if isinstance(mapping_type, MapType):
         return ListType(mapping_type.element)
@@ -63,7 +64,7 @@ def _find_lookup_result_type(arguments: Sequence[Value]) -> Type:
     if isinstance(mapping_type, MapType):
         return mapping_type.element
     if not isinstance(mapping_type, ObjectType):
-        raise FixedProblem("lookup() requires a map as the first argument", 0)
+        raise FixedProblem("lookup() requires a map as the first argument", argument=0)
     attribute_type = None if key is UNKNOWN else mapping_type.get_attribute(key)
     return attribute_type or DYNAMIC
 
@@ -81,7 +82,7 @@ def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
         try:
             fallback = convert_value(fallback, result_type)
         except ConversionProblem:
-            raise FixedProblem("the default value must have the same type as the map elements", 2) from None
+            raise FixedProblem("the default value must have the same type as the map elements", argument=2) from None
     if mapping.raw is UNKNOWN or key.raw is UNKNOWN:
         return Value(result_type, UNKNOWN, collect_marks(fallback) if fallback is not None else NO_MARKS)
     element: Value | None = mapping.raw.get(key.raw)
@@ -91,7 +92,7 @@ def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
         return fallback
     hint = suggest_name(key.raw, mapping.raw)
     if isinstance(mapping_type, ObjectType):
-        raise FunctionProblem(f'the given object has no attribute "{key.raw}"{hint.rstrip("?")}', 0)
+        raise FunctionProblem(f'the given object has no attribute "{key.raw}"{hint.rstrip("?")}', argument=0)
     raise FunctionProblem(f'lookup failed to find key "{key.raw}"{hint.rstrip("?")}')
 
 
@@ -122,24 +123,24 @@ def _build_unknown_merge(maps: Sequence[Value]) -> Value:
         if isinstance(mapping.type, ObjectType):
             attributes.update(dict(mapping.type.attributes))
         elif mapping.raw is UNKNOWN:
-            return DYNAMIC_UNKNOWN
+            return DYNAMIC_UNKNOWN  # its keys are unknown
         else:
             attributes.update({k: v.type for k, v in mapping.raw.items()})
     return Value(ObjectType.create(attributes), UNKNOWN)
 
 
 def _compute_transpose(mapping: Value) -> Value:
-    """Swap the keys and values of a map of lists: each value gets the list of its keys."""
+    """Swap the keys and values of a map of lists: each value gets the list of its keys. Unknown if any part is."""
     result_type = MapType(_STRINGS)
     if not mapping.is_wholly_known:
         return Value(result_type, UNKNOWN)
     keys_by_value: dict[str, list[Value]] = {}
     for key, values in mapping.raw.items():
         if values.raw is None:
-            raise FixedProblem("input must not contain null list", 0)
+            raise FixedProblem("input must not contain null list", argument=0)
         for value in values.raw:
             if value.raw is None:
-                raise FixedProblem("input must not contain null string", 0)
+                raise FixedProblem("input must not contain null string", argument=0)
             keys_by_value.setdefault(value.raw, []).append(Value(STRING, key))
     return Value(result_type, {value: Value(_STRINGS, tuple(keys_by_value[value])) for value in sorted(keys_by_value)})
 
@@ -150,22 +151,22 @@ def _find_zip_map_result_type(arguments: Sequence[Value]) -> Type:
     if isinstance(values.type, ListType):
         return MapType(values.type.element)
     if not isinstance(values.type, TupleType):
-        raise FixedProblem("values argument must be a list or tuple value", 1)
+        raise FixedProblem("values argument must be a list or tuple value", argument=1)
     if not keys.is_wholly_known or len(keys.raw) != len(values.type.elements):
-        return DYNAMIC
+        return DYNAMIC  # the call reports a wrong number
     pairs = zip(keys.raw, values.type.elements, strict=True)
     return ObjectType.create({str(k.raw): t for k, t in pairs})
 
 
 def _build_zip_map(keys: Value, values: Value) -> Value:
-    """Combine keys and values. Raises FunctionProblem for different numbers, or a null key."""
+    """Combine keys and values; unknown if a key is. Raises FunctionProblem for different numbers, or a null key."""
     result_type = _find_zip_map_result_type([keys, values])
     if not keys.is_wholly_known:
         return Value(result_type, UNKNOWN)
     if len(keys.raw) != len(values.raw):
         raise FunctionProblem(f"number of keys ({len(keys.raw)}) does not match number of values ({len(values.raw)})")
     if any(k.raw is None for k in keys.raw):
-        raise FixedProblem("keys must not be null", 0)
+        raise FixedProblem("keys must not be null", argument=0)
     items = {k.raw: v for k, v in zip(keys.raw, values.raw, strict=True)}
     return Value(result_type, {k: items[k] for k in sorted(items)})
 

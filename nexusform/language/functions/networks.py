@@ -34,7 +34,7 @@ def _parse_network(text: str, position: int | None = None) -> _Network:
     import ipaddress
 
     address, _, length = text.partition("/")
-    problem = FunctionProblem(f"invalid CIDR expression: invalid CIDR address: {text}", position)
+    problem = FunctionProblem(f"invalid CIDR expression: invalid CIDR address: {text}", argument=position)
     if not re.fullmatch("[0-9]{1,3}", length) or "%" in address:  # neither netmasks nor IPv6 zones
         raise problem
     try:
@@ -63,7 +63,7 @@ def _compute_host_address(prefix: str, number: Any) -> str:
 def _compute_netmask(prefix: str) -> str:
     network = _parse_network(prefix, position=0)
     if network.version != 4:
-        raise FixedProblem("IPv6 addresses cannot have a netmask: use the prefix length", 0)
+        raise FixedProblem("IPv6 addresses cannot have a netmask: use the prefix length", argument=0)
     return str(network.netmask)
 
 
@@ -81,16 +81,18 @@ _MAPPED: Final = 96
 def _compute_subnet(prefix: str, new_bits: Any, number: Any) -> str:
     """Compute the subnet with this number among those with a prefix longer by `new_bits`; -1 is the last one."""
     network = _parse_network(prefix)
-    bits, subnet_number = _require_whole_number(new_bits, "newbits", 1), _require_whole_number(number, "netnum", 2)
+    bits = _require_whole_number(new_bits, "newbits", position=1)
+    subnet_number = _require_whole_number(number, "netnum", position=2)
     length = network.prefixlen + bits
     if bits < 0:
-        raise FixedProblem("must extend prefix by a number of bits that is not negative", 1)
+        raise FixedProblem("must extend prefix by a number of bits that is not negative", argument=1)
     if length > network.max_prefixlen:
         raise FunctionProblem(f"insufficient address space to extend prefix of {network.prefixlen} by {bits}")
     count = 1 << bits
     if not -count <= subnet_number < count:
         raise FunctionProblem(f"prefix extension of {bits} does not accommodate a subnet numbered {subnet_number}")
-    first = int(network.network_address) + (subnet_number % count << (network.max_prefixlen - length))
+    index = subnet_number % count  # a negative number counts from the end
+    first = int(network.network_address) + (index << (network.max_prefixlen - length))
     return _format_network(network, first, length)
 
 
@@ -141,7 +143,7 @@ def _is_address_or_network_contained(prefix: str, inner: str) -> bool:
         try:
             first = last = ipaddress.ip_address(_normalize_octets(inner))
         except ValueError:
-            raise FunctionProblem(f"invalid IP address or prefix: {inner}", 1) from None
+            raise FunctionProblem(f"invalid IP address or prefix: {inner}", argument=1) from None
     if first.version != network.version:
         raise FunctionProblem(f"address family mismatch: {prefix} vs. {inner}")
     return first in network and last in network

@@ -24,7 +24,7 @@ _MAX_INTEGER_DIGITS: Final = 1200
 
 
 def _build_extreme_function(name: str, description: str, choose: Callable[[Any], Any], *examples: Example) -> Function:
-    """Build `max` or `min`: unknown if any argument is."""
+    """Build `max` or `min` (`choose` is the one of Python); the result is unknown if any argument is."""
 
     def compute_extreme(*numbers: Value) -> Value:
         if not numbers:
@@ -33,7 +33,7 @@ def _build_extreme_function(name: str, description: str, choose: Callable[[Any],
             return Value(NUMBER, UNKNOWN)
         return Value(NUMBER, choose([n.raw for n in numbers]))
 
-    return Function(name, description, (), NUMBER, compute_extreme, examples, _NUMBERS)
+    return Function(name, description, (), NUMBER, compute_extreme, examples, variadic=_NUMBERS)
 
 
 def _compute_with_floats(compute: Callable[[float, float], float], first: Any, second: Any) -> Any:
@@ -54,9 +54,8 @@ def _compute_logarithm(argument: Any, base: Any) -> Any:
 
 def _compute_power(base: Any, exponent: Any) -> Any:
     """Compute a power: exactly for whole numbers of moderate size, else with floats."""
-    if base.__class__ is int and exponent.__class__ is int and exponent >= 0:
-        if base.bit_length() * exponent > 4096:  # too high for a float, an error; except for the bases 0, 1 and -1
-            return _compute_with_floats(math.pow, base, exponent)
+    are_whole = base.__class__ is int and exponent.__class__ is int
+    if are_whole and exponent >= 0 and base.bit_length() * exponent <= 4096:  # above, most are too high for a float
         return normalize_number(base**exponent)
     return _compute_with_floats(math.pow, base, exponent)
 
@@ -64,7 +63,7 @@ def _compute_power(base: Any, exponent: Any) -> Any:
 def _find_parse_integer_result_type(arguments: Sequence[Value]) -> Type:
     text_type = arguments[0].type
     if text_type != STRING:
-        raise FunctionProblem(f"first argument must be a string, not {describe_type(text_type)}", 0)
+        raise FunctionProblem(f"first argument must be a string, not {describe_type(text_type)}", argument=0)
     return NUMBER
 
 
@@ -73,14 +72,14 @@ def _parse_integer(text: Value, base: Value) -> Value:
     _find_parse_integer_result_type([text])  # raises FunctionProblem unless it is a string
     radix = base.raw
     if radix.__class__ is not int or not 2 <= radix <= 62:
-        raise FixedProblem("base must be a whole number between 2 and 62 inclusive", 1)
+        raise FixedProblem("base must be a whole number between 2 and 62 inclusive", argument=1)
     numeral = text.raw
     digits = numeral[1:] if numeral[:1] in {"-", "+"} else numeral
     if radix <= 36:  # above, upper case has digits of its own
         digits = digits.lower()
     radix_digits = _DIGITS[:radix]
     if not digits or len(digits) > _MAX_INTEGER_DIGITS or not set(digits).issubset(radix_digits):
-        raise FunctionProblem(f'cannot parse "{numeral}" as a base {radix} integer', 0)
+        raise FunctionProblem(f'cannot parse "{numeral}" as a base {radix} integer', argument=0)
     result = 0
     for digit in digits:
         result = result * radix + radix_digits.index(digit)
@@ -90,9 +89,9 @@ def _parse_integer(text: Value, base: Value) -> Value:
 def _compute_sum(numbers: Value) -> Value:
     """Add the elements of a list, set or tuple; unknown if one of them is. All are checked."""
     if not isinstance(numbers.type, (ListType, SetType, TupleType)):
-        raise FixedProblem("cannot sum noniterable", 0)
+        raise FixedProblem("cannot sum noniterable", argument=0)
     if not numbers.raw:
-        raise FixedProblem("cannot sum an empty list", 0)
+        raise FixedProblem("cannot sum an empty list", argument=0)
     total: Any = 0
     is_known = True
     for element in numbers.raw:
@@ -101,7 +100,7 @@ def _compute_sum(numbers: Value) -> Value:
         except ConversionProblem:
             raw = None  # the same error as null
         if raw is None:
-            raise FixedProblem("argument must be list, set, or tuple of number values", 0)
+            raise FixedProblem("argument must be list, set, or tuple of number values", argument=0)
         if raw is UNKNOWN:
             is_known = False
         elif is_known:

@@ -62,7 +62,7 @@ def build_functions(
     `plan_time` is the result of plantimestamp() (the time of its first call, by default). timestamp() is
     unknown unless `is_applying`, and so is uuid(), which then uses `new_uuid`.
     """
-    # The time is fixed during planning.
+    # Empty until the first call of plantimestamp(), and then its time: all calls return the same.
     plan_times: list[datetime] = [plan_time] if plan_time is not None else []
 
     def read_plan_time() -> datetime:

@@ -105,7 +105,7 @@ def _list_matches(pattern: CompiledPattern, text: str) -> Iterator[Any]:
     end = -1
     for match in pattern.engine.finditer(text):
         if match.start() == match.end() == end:
-            continue
+            continue  # empty, and right after the last one
         end = match.end()
         yield match
 
@@ -119,7 +119,7 @@ def _find_capture_type(pattern: CompiledPattern) -> Type:
     if not attributes:
         return TupleType((STRING,) * len(names))
     if None in names:
-        raise FixedProblem("invalid regexp pattern: cannot mix both named and unnamed capture groups", 0)
+        raise FixedProblem("invalid regexp pattern: cannot mix both named and unnamed capture groups", argument=0)
     return ObjectType.create(attributes)
 
 

@@ -38,7 +38,7 @@ _ANY_LIST: Final = ListType(DYNAMIC)
 def _split_chunks(sequence: Value, size: Value) -> Value:
     """Split a list into lists of `size` elements, the last one of the rest; size 0 makes one list of all elements."""
     if not isinstance(size.raw, int) or size.raw < 0:
-        raise FixedProblem("the size argument must be a whole number that is not negative", 1)
+        raise FixedProblem("the size argument must be a whole number that is not negative", argument=1)
     step = size.raw or max(len(sequence.raw), 1)  # range() needs a step above 0
     pieces = [Value(sequence.type, sequence.raw[i : i + step]) for i in range(0, len(sequence.raw), step)]
     return Value(ListType(sequence.type), tuple(pieces))
@@ -96,8 +96,9 @@ def _remove_duplicates(sequence: Value) -> Value:
 
 
 def _flatten_sequence(sequence: Value) -> Value:
+    """Evaluate `flatten` to a tuple; unknown if the number of its elements is. Raises FunctionProblem."""
     if not isinstance(sequence.type, SEQUENCES):
-        raise FixedProblem("can only flatten lists, sets and tuples", 0)
+        raise FixedProblem("can only flatten lists, sets and tuples", argument=0)
     elements: list[Value] = []
     marks: list[frozenset[str]] = []
     is_known = _collect_flat_elements(sequence, elements, marks)
@@ -140,8 +141,7 @@ def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value
         value_keys = [_convert(key, common) for key in keys.raw]
     except ConversionProblem as problem:
         raise FunctionProblem(problem.message) from None
-    # In reverse, so that the first of equal keys remains.
-    reversed_keys = reversed(list(enumerate(search_keys)))
+    reversed_keys = reversed(list(enumerate(search_keys)))  # so that the first of equal keys remains
     first_indices = {compute_order_key(key): index for index, key in reversed_keys if key.is_wholly_known}
     unknown_keys = [(index, key) for index, key in enumerate(search_keys) if not key.is_wholly_known]
     chosen = []
@@ -162,20 +162,20 @@ def _generate_range(*limits: Value) -> Value:
     """List numbers for the arguments `end`, `start, end` or `start, end, step`; `end` itself is excluded."""
     if not 1 <= len(limits) <= 3:
         raise FixedProblem("must have one, two, or three arguments")
-    numbers: list[Any] = [v.raw for v in limits]
+    numbers: list[Any] = [limit.raw for limit in limits]
     start, end = (0, numbers[0]) if len(numbers) == 1 else numbers[:2]
     if len(numbers) == 3:
         step = numbers[2]
         if start < end and step < 0:
-            raise FixedProblem("end must be less than start when step is negative", 2)
+            raise FixedProblem("end must be less than start when step is negative", argument=2)
         if end < start and step > 0:
-            raise FixedProblem("end must be greater than start when step is positive", 2)
+            raise FixedProblem("end must be greater than start when step is positive", argument=2)
     else:
         step = -1 if end < start else 1
     elements: list[Value] = []
     current = start
     while (current < end) if end > start else (current > end):
-        if len(elements) == MAX_RANGE:
+        if len(elements) == MAX_RANGE:  # always reached with the step 0
             raise FunctionProblem(
                 f"more than {MAX_RANGE} values were generated; either decrease the difference between "
                 "start and end or use a smaller step"
@@ -186,20 +186,20 @@ def _generate_range(*limits: Value) -> Value:
 
 
 def _find_reverse_result_type(arguments: Sequence[Value]) -> Type:
+    """Return the type of `reverse`: the reversed tuple type, or a list. Raises FunctionProblem."""
     sequence_type = arguments[0].type
     if isinstance(sequence_type, TupleType):
         return TupleType(sequence_type.elements[::-1])
     if isinstance(sequence_type, (ListType, SetType)):
         return ListType(sequence_type.element)
-    raise FunctionProblem(f"can only reverse list or tuple values, not {describe_type(sequence_type)}", 0)
+    raise FunctionProblem(f"can only reverse list or tuple values, not {describe_type(sequence_type)}", argument=0)
 
 
 def _compute_reversed_list(sequence: Value) -> Value:
     """Return the elements in reverse order; a set becomes a list."""
     result_type = _find_reverse_result_type([sequence])
     if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
-        # The number of elements is kept; the positions of the unknown ones are open.
-        return add_refinement(Value(result_type, UNKNOWN), get_refinement(sequence))
+        return add_refinement(Value(result_type, UNKNOWN), get_refinement(sequence))  # only the length is known
     return Value(result_type, sequence.raw[::-1])
 
 
@@ -209,7 +209,7 @@ def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
     if isinstance(sequence.type, ListType):
         return sequence.type
     if not isinstance(sequence.type, TupleType):
-        raise FixedProblem("must be a list or tuple value", 0)
+        raise FixedProblem("must be a list or tuple value", argument=0)
     if start.raw is UNKNOWN or end.raw is UNKNOWN:
         return DYNAMIC  # a tuple's type depends on its elements
     return TupleType(sequence.type.elements[start.raw : end.raw])
@@ -218,17 +218,17 @@ def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
 def _slice_sequence(sequence: Value, start: Value, end: Value) -> Value:
     """Return the elements from `start` up to `end`, exclusive. Raises FunctionProblem for indices out of range."""
     if isinstance(sequence.type, SetType):
-        raise FixedProblem("cannot slice a set, because its elements do not have indices", 0)
+        raise FixedProblem("cannot slice a set, because its elements do not have indices", argument=0)
     if not isinstance(sequence.type, (ListType, TupleType)):
-        raise FixedProblem("must be a list or tuple value", 0)
+        raise FixedProblem("must be a list or tuple value", argument=0)
     if not isinstance(start.raw, int) or start.raw < 0:
-        raise FixedProblem("start index must be a whole number that is not negative", 1)
+        raise FixedProblem("start index must be a whole number that is not negative", argument=1)
     if not isinstance(end.raw, int) or end.raw < 0:
-        raise FixedProblem("end index must be a whole number that is not negative", 2)
+        raise FixedProblem("end index must be a whole number that is not negative", argument=2)
     if end.raw > len(sequence.raw):
-        raise FixedProblem("end index must not be greater than the length of the list", 2)
+        raise FixedProblem("end index must not be greater than the length of the list", argument=2)
     if start.raw > end.raw:
-        raise FixedProblem("start index must not be greater than end index", 1)
+        raise FixedProblem("start index must not be greater than end index", argument=1)
     return Value(_find_slice_result_type([sequence, start, end]), sequence.raw[start.raw : end.raw])
 
 
@@ -238,10 +238,9 @@ def _sort_strings(strings: Value) -> Value:
         known = get_refinement(strings)  # the length is kept, and the result is never null
         return add_refinement(strings, Refinement(not_null=True, shortest=known.shortest, longest=known.longest))
     if any(v.raw is None for v in strings.raw):
-        raise FixedProblem("given list element is null; a null string cannot be sorted", 0)
+        raise FixedProblem("given list element is null; a null string cannot be sorted", argument=0)
     if not strings.is_wholly_known:
-        # Only the number of elements is certain.
-        return Value(strings.type, (Value(STRING, UNKNOWN),) * len(strings.raw))
+        return Value(strings.type, (Value(STRING, UNKNOWN),) * len(strings.raw))  # only the number is certain
     return Value(strings.type, tuple(sorted(strings.raw, key=lambda v: str(v.raw))))
 
 

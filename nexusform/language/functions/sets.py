@@ -40,7 +40,7 @@ def _find_common_type(arguments: Sequence[Value]) -> Type:
 
 
 def _build_operation(combine: _Combine) -> Callable[..., Value]:
-    """Build a function of sets that combines one after the other, as items by their order key."""
+    """Build a function of sets: `combine` gets two at a time, each as a mapping of its elements by their order key."""
 
     def combine_sets(*sets: Value) -> Value:
         set_type = _find_common_type(sets)
@@ -73,8 +73,8 @@ def _find_product_factor_type(factor_type: Type, position: int) -> Type:
         common = unify_types(factor_type.elements) if factor_type.elements else DYNAMIC
         if common is not None:
             return common
-        raise FixedProblem("all elements must be of the same type", position)
-    raise FixedProblem("a set or a list is required", position)
+        raise FixedProblem("all elements must be of the same type", argument=position)
+    raise FixedProblem("a set or a list is required", argument=position)
 
 
 def _find_product_type(arguments: Sequence[Value]) -> Type:

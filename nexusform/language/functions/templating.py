@@ -61,13 +61,13 @@ class TemplateRenderer:
         if self._depth >= MAX_DEPTH:
             raise FunctionProblem(f"templates render one another more than {MAX_DEPTH} levels deep")
         if not isinstance(variables.type, (MapType, ObjectType)):
-            raise FunctionProblem(f"invalid vars value: must be a map, not {describe_type(variables.type)}", 1)
+            raise FunctionProblem(f"invalid vars value: must be a map, not {describe_type(variables.type)}", argument=1)
         for variable_name in variables.raw:
             if not _NAME.match(variable_name):
                 raise FunctionProblem(
                     f'invalid template variable name "{variable_name}": must start with a letter, followed by zero or '
                     "more letters, digits, and underscores",
-                    1,
+                    argument=1,
                 )
         expression, problems = parse_template(SourceFile(name, text))
         if expression is None or has_errors(problems):

@@ -23,7 +23,7 @@ _STRINGS: Final = ListType(STRING)
 
 
 def split_clusters(text: str) -> list[str]:
-    """Split the text into grapheme clusters."""
+    """Split the text into grapheme clusters (characters, as seen by a reader)."""
     if text.isascii() and "\r\n" not in text:
         return list(text)
     pieces: list[str] = []
@@ -71,7 +71,7 @@ def _convert_to_title_case(text: str) -> str:
 
 def _add_indentation(spaces: int, text: str) -> str:
     if not isinstance(spaces, int) or spaces < 0 or spaces > 10_000:
-        raise FixedProblem("the number of spaces must be a whole number from 0 to 10000", 0)
+        raise FixedProblem("the number of spaces must be a whole number from 0 to 10000", argument=0)
     check_text_length(len(text) + spaces * text.count("\n"))
     return text.replace("\n", "\n" + " " * spaces)
 
@@ -79,7 +79,7 @@ def _add_indentation(spaces: int, text: str) -> str:
 def _slice_text(text: str, offset: int, length: int) -> str:
     """Return characters as seen by a reader: a negative offset counts from the end, any negative length is no limit."""
     if not isinstance(offset, int) or not isinstance(length, int):
-        raise FixedProblem("offset and length must be whole numbers", 1)
+        raise FixedProblem("offset and length must be whole numbers", argument=1)
     characters = split_clusters(text)
     if offset < 0:
         offset = max(offset + len(characters), 0)
@@ -106,9 +106,9 @@ def _join_texts(separator: Value, *lists: Value) -> Value:
             if item.raw is UNKNOWN:
                 return Value(STRING, UNKNOWN)
             if item.raw is None:
-                raise FunctionProblem(f"element {index} is null; cannot concatenate null values", position)
+                raise FunctionProblem(f"element {index} is null; cannot concatenate null values", argument=position)
             pieces.append(item.raw)
-    check_text_length(sum(map(len, pieces)) + len(separator.raw) * len(pieces))
+    check_text_length(sum(map(len, pieces)) + len(separator.raw) * len(pieces))  # before it is built
     return Value(STRING, separator.raw.join(pieces))
 
 
@@ -116,7 +116,6 @@ def _has_prefix(text: Value, prefix: Value) -> Value:
     """Check for a prefix; of an unknown text a part of it may be known."""
     if text.raw is not UNKNOWN:
         return build_boolean(text.raw.startswith(prefix.raw))
-    # The prefix of an unknown text may be known.
     known_prefix = get_refinement(text).prefix
     if known_prefix.startswith(prefix.raw):
         return TRUE

@@ -89,7 +89,7 @@ def _render_lines(value: Value, indent: int) -> list[str]:
     if isinstance(value.raw, tuple):
         item_lines: list[str] = []
         for item in value.raw:
-            start, *rest = _render_value(item, indent=indent + 2, column=indent + 2)
+            start, *rest = _render_value(item, indent=indent + 2, column=indent + 2)  # after "- "
             item_lines += [f"- {start}", *_add_indentation(rest)]
         return item_lines
     lines: list[str] = []
@@ -183,19 +183,19 @@ def parse_yaml(text: str) -> Value:
             events.append(event)
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > MAX_DEPTH:  # at once: reading deeper takes too long
-                raise FunctionProblem(_TOO_DEEP, 0)
+                raise FunctionProblem(_TOO_DEEP, argument=0)
         reader = _YamlReader(events)
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
         message = getattr(problem, "problem", None) or str(problem)
         if message == "exceeded maximum nesting depth":  # PyYAML 6.0.4, of many brackets on one line
-            raise FunctionProblem(_TOO_DEEP, 0) from None
+            raise FunctionProblem(_TOO_DEEP, argument=0) from None
         if mark is None:
-            raise FunctionProblem(message, 0) from None
+            raise FunctionProblem(message, argument=0) from None
         line, column = mark.line + 1, mark.column + 1
-        raise FunctionProblem(f"on line {line}, column {column}: {message}", 0, line) from None
+        raise FunctionProblem(f"on line {line}, column {column}: {message}", argument=0, line=line) from None
     except RecursionError:
-        raise FixedProblem("the document is nested too deeply", 0) from None
+        raise FixedProblem("the document is nested too deeply", argument=0) from None
     return reader.parse_document()
 
 
@@ -208,36 +208,36 @@ class _YamlReader:
         self.nodes = 0
 
     def parse_document(self) -> Value:
-        """Parse the only document."""
+        """Parse the only document; none, or a second one, is an error. Raises FunctionProblem."""
         import yaml
 
         starts = [e for e in self.events if isinstance(e, yaml.DocumentStartEvent)]
         if not starts:
-            raise FixedProblem("on line 1, column 1: missing start of document", 0)
+            raise FixedProblem("on line 1, column 1: missing start of document", argument=0)
         if len(starts) > 1:
             mark = starts[1].start_mark
             position = "at the second document" if mark is None else f"on line {mark.line + 1}, column 1"
-            raise FunctionProblem(f"{position}: unexpected extra content after value", 0)
+            raise FunctionProblem(f"{position}: unexpected extra content after value", argument=0)
         self.index = self.events.index(starts[0]) + 1
-        return self._parse_node(0)
+        return self._parse_node(depth=0)
 
     def _count_nodes_toward_limit(self, nodes: int) -> None:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
-            raise FunctionProblem(f"the document expands to more than {MAX_NODES} nodes", 0)
+            raise FunctionProblem(f"the document expands to more than {MAX_NODES} nodes", argument=0)
 
     def _parse_node(self, depth: int) -> Value:
         """Parse the value at the next event, with its parts. An alias counts as all nodes of its anchor."""
         import yaml
 
         if depth > MAX_DEPTH:
-            raise FunctionProblem(_TOO_DEEP, 0)
+            raise FunctionProblem(_TOO_DEEP, argument=0)
         event = self.events[self.index]
         self.index += 1
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in self.anchors:
-                raise FunctionProblem(f'reference to undefined anchor "{event.anchor}"', 0)
-            value, size = self.anchors[event.anchor]
+                raise FunctionProblem(f'reference to undefined anchor "{event.anchor}"', argument=0)
+            value, size = self.anchors[event.anchor]  # the size is its number of nodes
             self._count_nodes_toward_limit(size)
             return value
         previous_count = self.nodes
@@ -259,7 +259,7 @@ class _YamlReader:
         return value
 
     def _parse_mapping(self, event: Any, depth: int) -> Value:
-        """Parse the entries of a mapping after its start; the entry `<<` merges other mappings."""
+        """Parse the entries of a mapping after its start; a key `<<` (not quoted or tagged) merges other mappings."""
         import yaml
 
         _require_matching_yaml_tag(event.tag, "map")
@@ -273,7 +273,7 @@ class _YamlReader:
                 items |= _collect_merged_entries(value)  # the last of equal keys counts, as in Terraform
             else:
                 if isinstance(key.raw, (tuple, dict)) or key.raw is None:
-                    raise FixedProblem("only scalar, non-null mapping keys are supported", 0)
+                    raise FixedProblem("only scalar, non-null mapping keys are supported", argument=0)
                 items[key.raw if isinstance(key.raw, str) else _render_scalar(key)] = value
         self.index += 1
         return build_object(items)
@@ -284,7 +284,7 @@ class _YamlReader:
 
         anchors = dict(self.anchors)
         if isinstance(self.events[self.index], yaml.AliasEvent):
-            raise FixedProblem("an alias cannot be a mapping key", 0)
+            raise FixedProblem("an alias cannot be a mapping key", argument=0)
         key = self._parse_node(depth)
         self.anchors = anchors  # aliases cannot refer to an anchor of a key
         return key
@@ -299,12 +299,12 @@ def _collect_merged_entries(value: Value) -> dict[str, Value]:
         for part in value.raw:
             entries |= part.raw
         return entries
-    raise FixedProblem("cannot merge a value that is not a mapping", 0)
+    raise FixedProblem("cannot merge a value that is not a mapping", argument=0)
 
 
 def _require_matching_yaml_tag(tag: str | None, kind: str) -> None:
     if tag not in {None, _TAG + kind}:
-        raise FunctionProblem(f'unsupported tag "{_trim_yaml_tag_prefix(tag)}"', 0)
+        raise FunctionProblem(f'unsupported tag "{_trim_yaml_tag_prefix(tag)}"', argument=0)
 
 
 def _trim_yaml_tag_prefix(tag: str | None) -> str:
@@ -327,7 +327,7 @@ def _parse_scalar(event: Any) -> Value:
     if kind in {"str", "binary"}:
         return Value(STRING, text)
     if kind not in {"int", "float", "bool", "null", "timestamp"}:
-        raise FunctionProblem(f'unsupported tag "{_trim_yaml_tag_prefix(event.tag)}"', 0)
+        raise FunctionProblem(f'unsupported tag "{_trim_yaml_tag_prefix(event.tag)}"', argument=0)
     # As in other implementations: for a quoted text, or one with a special form, the tag is secondary.
     is_special = not text or text[0] in _HINTS
     if is_special and is_quoted:
@@ -337,7 +337,7 @@ def _parse_scalar(event: Any) -> Value:
         return resolved
     if kind == "null":
         return NULL
-    raise FunctionProblem(f'cannot parse "{text}" as !!{kind}', 0)
+    raise FunctionProblem(f'cannot parse "{text}" as !!{kind}', argument=0)
 
 
 def _parse_plain_scalar(text: str) -> Value:
@@ -356,7 +356,7 @@ def _parse_plain_scalar(text: str) -> Value:
     if _INTEGER.match(text) or _FLOAT.match(text):
         return parse_number(text)
     if _SPECIAL_FLOAT.match(text):
-        raise FunctionProblem(f'the number "{text}" is not finite', 0)
+        raise FunctionProblem(f'the number "{text}" is not finite', argument=0)
     moment = _TIMESTAMP.match(text)  # groups: date, time, zone; the last two may be missing
     if moment is not None:
         return Value(STRING, f"{moment[1]}T{moment[2] or '00:00:00'}{moment[3] or 'Z'}")

@@ -58,7 +58,7 @@ def _get_hangul_class(char: str) -> str:
 
 def count_clusters(text: str) -> int:
     """Count the grapheme clusters (characters, as seen by a reader) of the text."""
-    if text.isascii():
+    if text.isascii():  # also an empty text
         return len(text) - text.count("\r\n")
     clusters = 1
     regional_count = 1 if ord(text[0]) in _REGIONAL else 0  # regional letters in a row; two are one flag
@@ -68,9 +68,9 @@ def count_clusters(text: str) -> int:
         is_same_cluster = (
             (before == "\r" and char == "\n")
             or _is_grapheme_extending_character(char)
-            or (is_regional and regional_count % 2 == 1)
-            or (before == _JOINER and is_emoji and _is_pictographic(char))
-            or (char >= "\u1100" and _get_hangul_class(before) + _get_hangul_class(char) in _HANGUL_PAIRS)
+            or (is_regional and regional_count % 2 == 1)  # the second letter of a flag
+            or (before == _JOINER and is_emoji and _is_pictographic(char))  # an emoji joined to the one before it
+            or (char >= "\u1100" and _get_hangul_class(before) + _get_hangul_class(char) in _HANGUL_PAIRS)  # Korean
         )
         if not is_same_cluster:
             clusters += 1
@@ -91,14 +91,14 @@ class CharacterPositions:
         self._text = text
         self._start = start or _FIRST
         self._ascii = text.isascii()
-        lines = [0]
+        lines = [0]  # the offset at the start of each
         find, newline = text.find, text.find("\n")
         while newline >= 0:
             lines.append(newline + 1)
             newline = find("\n", newline + 1)
         self._lines = lines
         self._line_bytes = None if self._ascii else self._compute_byte_offsets()
-        self._known: dict[int, Position] = {}
+        self._known: dict[int, Position] = {}  # by offset
         # Nearly all spans lie on one line of an ASCII file, near the span asked for before: keep the number of that
         # line, and the offsets at the start of it and of the next one.
         self._simple = self._ascii and start is None
@@ -119,7 +119,7 @@ class CharacterPositions:
             line = bisect_right(self._lines, offset) - 1
             begin = self._lines[line]
             start = self._start
-            if self._line_bytes is None:
+            if self._line_bytes is None:  # ASCII: each character is a byte
                 column, byte = offset - begin, offset
             else:
                 piece = self._text[begin:offset]
@@ -131,7 +131,7 @@ class CharacterPositions:
         return position
 
     def build_span(self, begin: int, end: int) -> Span:
-        """Build the span between two character offsets, the end exclusive."""
+        """Build the span between two character offsets, the end exclusive; fast on the same line as before."""
         if self._simple:
             if not self._low <= begin < self._high:
                 self._line = line = bisect_right(self._lines, begin)
@@ -272,10 +272,10 @@ class _Scanner:
         self.invalid_count = 0
 
     def run(self) -> Tokens:
-        """Scan to the end: code, or by the innermost open template its next piece. Groups are those of `_QUOTED`."""
+        """Scan to the end: code, or the next piece of the innermost open string or heredoc. Groups are of `_QUOTED`."""
         size = len(self.text)
         while self.offset < size:
-            mode = self.stack[-1] if self.stack else None
+            mode = self.stack[-1] if self.stack else None  # None: code outside of all templates
             if not isinstance(mode, _OpenTemplate):
                 self._scan_code(mode)
             elif mode.ending == CLOSE_QUOTE:
@@ -283,7 +283,7 @@ class _Scanner:
                 assert match is not None
                 group, begin, end = match.lastindex, self.offset, match.end()
                 self.offset = end
-                if group == 1:
+                if group == 1:  # literal text
                     self.tokens.add(QUOTED_TEXT, begin, end)
                 elif group == 2:
                     self.tokens.add(CLOSE_QUOTE, begin, end)
@@ -295,9 +295,9 @@ class _Scanner:
                     self.tokens.add(QUOTED_NEWLINE, begin, end)
                     self.stack.pop()
                     self.tokens.add(NEWLINE, begin, end)
-                else:
+                else:  # a backslash at the end of the file
                     self.tokens.add(INVALID, begin, end)
-            else:
+            else:  # a heredoc or template file
                 self._scan_unquoted_piece(mode)
         self.tokens.add(END, size, size)
         return self.tokens
@@ -318,11 +318,11 @@ class _Scanner:
             begin, offset = match.span(group)
             if group == 4 or group == 11:  # noqa: PLR1714 - a set would be built for every token
                 kinds.append(text[begin:offset])  # punctuation is its own kind
-            elif group < 4 or group == 6:
+            elif group < 4 or group == 6:  # a name, newline, plain string or number
                 if has_non_ascii and group == 1:
                     offset = _find_name_end(text, offset)
                 kinds.append(plain[group])  # type: ignore[arg-type]
-            else:
+            else:  # a brace, comment, heredoc, template or invalid character
                 self.offset = offset
                 if self._scan_rare_token(group, begin, offset, mode):
                     return  # a template begins or ends
@@ -369,7 +369,7 @@ class _Scanner:
         if word == "~":  # not before a brace: a token that no syntax allows
             self.tokens.add(word, begin, end)
             return False
-        if mode is not None:
+        if mode is not None:  # inside `${ }` or `%{ }`, with `mode.braces` open braces of its own
             if word == "{":
                 mode.braces += 1
             elif mode.braces == 0:
@@ -386,7 +386,8 @@ class _Scanner:
         ends_line = self.text[end - 1] == "\n" and self.text[begin : begin + 2] != "/*"
         stop = begin
         if self.with_comments:
-            stop = end - (0 if not ends_line else 2 if self.text[end - 2] == "\r" else 1)
+            line_end = "\r\n" if self.text.endswith("\r\n", begin, end) else "\n"
+            stop = end - len(line_end) if ends_line else end
             self.tokens.add(COMMENT, begin, stop)
         if ends_line:
             self.tokens.add(NEWLINE, stop, end)
@@ -403,7 +404,7 @@ class _Scanner:
         match = _PLAIN.match(text, begin)
         assert match is not None
         self.offset = end = match.end()
-        if match.lastindex == 1:
+        if match.lastindex == 1:  # literal text
             mode.line_start = text[end - 1] == "\n"
             self.tokens.add(PLAIN_TEXT, begin, end)
         else:

@@ -327,7 +327,7 @@ class Body(Node, frozen=True):
             if isinstance(part, Attribute):
                 yield (*prefix, part.name)
                 yield from _list_key_paths(part.expression, (*prefix, part.name))
-            elif part.type == "dynamic":
+            elif part.type == "dynamic":  # only the type of its blocks: they are generated
                 yield (*prefix, *(label.value for label in part.labels))
             else:
                 block_path = (*prefix, part.type, *(label.value for label in part.labels))

@@ -88,7 +88,7 @@ class TokenStream(Struct):
     block: str = ""
 
     def peek(self) -> str:
-        """Return the kind of the next token."""
+        """Return the kind of the next token; with `skip_newlines` move past newlines first."""
         kinds, index = self.tokens.kinds, self.index
         if self.skip_newlines:
             while kinds[index] == NEWLINE:
@@ -117,7 +117,7 @@ class TokenStream(Struct):
     ) -> None:
         """Add a diagnostic and continue; a second one at the same span is omitted."""
         if self.diagnostics and self.diagnostics[-1].subject == subject:
-            return  # one message is enough
+            return  # one message for a token is enough
         error = build_error(diagnostic_id, detail, subject, context=context, block=self.block, headline=headline)
         self.diagnostics.append(error)
 
@@ -133,7 +133,7 @@ class TokenStream(Struct):
             self.peek()
             index = self.index
         if self._is_preceded_by_not_operator(index):
-            index -= 1  # report the word `not`
+            index -= 1  # the word `not`, meant as an operator, is the error
         begin, end = self.tokens.starts[index], self.tokens.ends[index]
         token = self.tokens.kinds[index]
         # For a misplaced string, its opening quotation mark is the subject.
@@ -150,7 +150,7 @@ class TokenStream(Struct):
             if opening is not None:
                 closing = re.compile(rf"^[ \t]*{re.escape(opening.group(3))}[ \t]*\r?$", re.MULTILINE)
                 closing_match = closing.search(self.tokens.text, opening.end())
-                if closing_match is not None:
+                if closing_match is not None:  # else its end is missing: nothing is skipped
                     last = len(self.tokens.kinds) - 1
                     self.index = min(bisect_left(self.tokens.starts, closing_match.end()), last)
         return MalformedSyntaxError(diagnostic_id)
@@ -176,10 +176,8 @@ class TokenStream(Struct):
         if kind in _BITWISE:
             return "unsupported-operator", f"Bitwise operators are not supported.{_BITWISE[kind]}"
         if kind == "**":
-            return (
-                "unsupported-operator",
-                '"**" is not a supported operator. Exponentiation is not supported as an operator.',
-            )
+            detail = '"**" is not a supported operator. Exponentiation is not supported as an operator.'
+            return "unsupported-operator", detail
         if kind in _CHARACTERS:
             return "invalid-character", _CHARACTERS[kind]
         if kind == QUOTED_NEWLINE:
@@ -199,7 +197,7 @@ class TokenStream(Struct):
         return "unsupported-operator", f'There is no operator "{sign}". {advice}'
 
     def _describe_invalid_character(self, index: int) -> tuple[str, str]:
-        """Describe a character that starts no token."""
+        """Return the error id and detail for a character (or an open comment) with no meaning in the language."""
         word = self.tokens.get_text(index)
         if word.startswith("/*"):
             return "unterminated-comment", 'There is no closing "*/" for this comment.'
@@ -213,10 +211,10 @@ class TokenStream(Struct):
         """Return the error id and detail for a word intended as an operator; None for any other word."""
         word = self.tokens.get_text(index)
         following = self.tokens.kinds[index + 1]
-        if word == "not" and self._is_preceded_by_not_operator(index + 1):
+        if word == "not" and self._is_preceded_by_not_operator(index + 1):  # this word is the operator
             return "unsupported-operator", 'There is no operator "not". Did you mean boolean NOT ("!")?'
         if following in {"=", ":"}:
-            return None  # a name
+            return None  # the name of an argument or key
         if word in _FOREIGN_WORDS:
             return ("unsupported-operator", f'There is no operator "{word}". Did you mean "{_FOREIGN_WORDS[word]}"?')
         # `in` right after `for` or a comma is part of a malformed `for`.
@@ -281,7 +279,7 @@ def normalize_text(text: str) -> str:
 def decode_quoted_text(text: str, report_escape: ReportEscape) -> str:
     """Decode the content of quotation marks. `report_escape` is called for invalid escapes."""
     if "\\" not in text and "{" not in text:
-        return normalize_text(text)
+        return normalize_text(text)  # without an escape, by a backslash or of "${"
 
     def replace(match: re.Match[str]) -> str:
         escape = match.group()

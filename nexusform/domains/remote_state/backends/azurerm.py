@@ -87,11 +87,11 @@ class AzureBackend(LineJournalBackend):
             elif etag:
                 condition = MatchConditions.IfNotModified
                 self._blob.upload_blob(document, overwrite=True, etag=etag, match_condition=condition)
-            else:
+            else:  # no blob was found
                 self._blob.upload_blob(document, overwrite=False)
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document and empty the journal; a crash in between duplicates no record."""
+        """Write the document, and empty the journal except `keep`; a mark in it prevents duplicates after a crash."""
         with self._convert_errors("write to the journal"):
             if keep or self._journal.has_lines():
                 self._journal.add_lines([journal_lines.build_compaction_mark(document), *keep])
@@ -103,7 +103,7 @@ class AzureBackend(LineJournalBackend):
             self._journal.delete()
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock or raise StateLocked; a holder with an expired lease is replaced."""
+        """Acquire the lock, also from a holder with an expired lease (then return a warning). Raises StateLocked."""
         from azure.core.exceptions import HttpResponseError
 
         seconds = read_lease_seconds()
@@ -119,7 +119,7 @@ class AzureBackend(LineJournalBackend):
                 self._journal.reset()
                 previous_holder = _parse_lock_holder(self._blob.get_blob_properties().metadata)
                 self._write_lock_holder(info, client.id)
-                self._journal.write_seal(info.id)
+                self._journal.write_seal(info.id)  # now a former holder cannot append
             except BaseException:
                 client.release()
                 raise
@@ -128,14 +128,14 @@ class AzureBackend(LineJournalBackend):
             try:
                 client.renew(timeout=10)
             except HttpResponseError as refusal:
-                if refusal.status_code in (404, 409, 412):
+                if refusal.status_code in (404, 409, 412):  # no blob, no lease, or another lease
                     raise LeaseLost("its lease was broken, or another run holds the lock") from None
                 raise
 
         self._lease_state = _HeldBlobLease(client.id, LockLease(seconds, renew))
         self._lease_state.lease.begin(sent_at)
         if previous_holder is None:
-            return []  # no warning
+            return []
         return [f"The lock of {locks.describe_lock_holder(previous_holder)} was replaced: its lease had expired."]
 
     def unlock(self, lock_id: str) -> None:
@@ -149,7 +149,7 @@ class AzureBackend(LineJournalBackend):
         with self._convert_errors("unlock the state"):
             properties = self._blob.get_blob_properties()
             if properties.size == 0:
-                self._blob.delete_blob("include", lease=lease_state.lease_id)  # only the lock needed it
+                self._blob.delete_blob(delete_snapshots="include", lease=lease_state.lease_id)  # it was for the lock
                 return
             self._write_lock_holder(info=None, lease_id=lease_state.lease_id)
             self._create_lease_client(lease_state.lease_id).release()
@@ -164,7 +164,7 @@ class AzureBackend(LineJournalBackend):
             except ResourceNotFoundError as refusal:
                 if _get_error_code(refusal) != "BlobNotFound":
                     raise
-                return None
+                return None  # no state, and no lock
         if properties.lease.state != "leased":
             return None  # expired or broken
         return _parse_lock_holder(properties.metadata) or locks.parse_lock(b"")
@@ -178,7 +178,7 @@ class AzureBackend(LineJournalBackend):
             self._journal.write_seal(f"broken {lock_id}")
 
     def list_workspaces(self) -> list[str]:
-        """Return the default workspace and those with a state."""
+        """Return the default workspace and those with a state (an empty blob is for a lock alone)."""
         prefix = f"{self._key}{_WORKSPACE}"
         with self._convert_errors("list the workspaces"):
             blobs = list(self._container.list_blobs(name_starts_with=prefix))
@@ -200,7 +200,7 @@ class AzureBackend(LineJournalBackend):
         """Delete state, journal and history."""
         with self._convert_errors("delete the workspace"):
             self._journal.delete()
-            self._blob.delete_blob("include")
+            self._blob.delete_blob(delete_snapshots="include")
 
     def list_versions(self) -> list[StoredStateVersion]:
         """Return the earlier documents, newest first."""
@@ -216,16 +216,15 @@ class AzureBackend(LineJournalBackend):
             return _read_content(snapshot.download_blob(), ReadByteLimit(self._max_bytes))
 
     def _read_with_etag(self) -> tuple[bytes | None, str]:
-        """Return the document and its ETag; an empty blob exists only for its lease."""
+        """Return the document and its ETag; (None, "") without a blob. An empty blob exists only for its lease."""
         from azure.core.exceptions import ResourceNotFoundError
 
         with self._convert_errors("read the state"):
             try:
                 download = self._blob.download_blob()
             except ResourceNotFoundError as refusal:
-                # Excludes a missing container, and errors of another server.
                 if _get_error_code(refusal) != "BlobNotFound":
-                    raise
+                    raise  # a missing container, or an error of another server
                 return None, ""
             document = _read_content(download, ReadByteLimit(self._max_bytes))
             return document or None, str(download.properties.etag)
@@ -255,7 +254,7 @@ class AzureBackend(LineJournalBackend):
         metadata.pop(_LOCK, None)
         if info is not None:
             metadata[_LOCK] = base64.b64encode(locks.format_lock(info)).decode()
-        lease = {"lease": lease_id} if lease_id else {}
+        lease = {"lease": lease_id} if lease_id else {}  # Azure requires the id of an active lease
         self._blob.set_blob_metadata(metadata, **lease)
 
     def check_lease(self) -> None:
@@ -349,7 +348,7 @@ class _BlobJournal:
         """Append bytes to the journal blob; an append received without a response counts."""
         from azure.core.exceptions import HttpResponseError
 
-        if self._blob is None or self._blocks >= _MAX_BLOCKS:
+        if self._blob is None or self._blocks >= _MAX_BLOCKS:  # none is open, or Azure allows few more appends
             self._open_journal_blob(creates_next=self._blob is not None)
         assert self._blob is not None
         try:
@@ -401,7 +400,7 @@ def _parse_lock_holder(metadata: Mapping[str, str] | None) -> LockInfo | None:
             return None  # no holder
         try:
             return locks.parse_lock(base64.b64decode(text))
-        except ValueError:
+        except ValueError:  # not base64
             return locks.parse_lock(text.encode())
     except ValueError:
         return None  # unreadable
@@ -416,7 +415,7 @@ def _format_reason(problem: Any) -> str:
     from azure.core.exceptions import ClientAuthenticationError
 
     if isinstance(problem, ClientAuthenticationError) and not _get_error_code(problem):
-        return NOT_SIGNED_IN
+        return NOT_SIGNED_IN  # there is no token; Azure Storage did not answer
     status = getattr(problem, "status_code", None) or 0
     if status // 100 == 3:
         return f"the server answered {status} (redirect). Azure Storage never redirects: correct the address."
@@ -424,7 +423,7 @@ def _format_reason(problem: Any) -> str:
     if "<html" in str(problem.message).lower() or "<!doctype" in str(problem.message).lower():
         return f"the server answered {status} with a web page. A proxy may answer in its place."
     line = str(problem.message).splitlines()[0] if problem.message else type(problem).__name__
-    return _HINTS.get(code, f"{line} ({code})" if code and code not in line else line)
+    return _HINTS.get(code, line if code in line else f"{line} ({code})")  # an absent code, "", is in every line
 
 
 _HINTS: Final[Mapping[str, str]] = {
@@ -443,14 +442,13 @@ _HINTS: Final[Mapping[str, str]] = {
 
 
 def open_azurerm(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE) -> AzureBackend:
-    """Return the backend of the settings. Raises BackendProblem."""
+    """Build the backend of the settings; no request is sent. Raises BackendProblem."""
     with require_backend_package("azurerm", "azure"):
         from azure.storage.blob import ContainerClient
-    # The SDK reports errors as exceptions; its log is optional.
-    logging.getLogger("azure").setLevel(logging.CRITICAL)
+    logging.getLogger("azure").setLevel(logging.CRITICAL)  # the SDK reports errors as exceptions, too
     account = settings.get("storage_account_name") or ""
     endpoint = settings.get("endpoint") or f"https://{account}.blob.core.windows.net"
-    rejection = check_plain_credentials(endpoint)
+    rejection = check_plain_credentials(endpoint)  # why credentials must not be sent there, or ""
     if rejection:
         raise BackendProblem(f"Cannot connect to Azure Storage: {rejection}.")
     container = ContainerClient(
@@ -464,8 +462,7 @@ def open_azurerm(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_
         connection_timeout=10,
         read_timeout=60,
         max_single_get_size=_FIRST_READ_BYTES,
-        # A redirect would send the state to any host in a response.
-        permit_redirects=False,
+        permit_redirects=False,  # a redirect would send the state to any host in a response
     )
     snapshots = settings.get("snapshot")
-    return AzureBackend(container, settings["key"], snapshots=snapshots is not False, max_bytes=max_bytes)
+    return AzureBackend(container, settings["key"], snapshots=snapshots is not False, max_bytes=max_bytes)  # None: on

@@ -107,8 +107,7 @@ class HttpBackend:
         checksum = base64.b64encode(hashlib.md5(document, usedforsecurity=False).digest()).decode()
         headers = {"Content-Type": "application/json", "Content-MD5": checksum}
         self._send_request(self._workspace_service.update_method, address, "write the state", document, headers)
-        # Raise a BackendProblem unless the document is stored: a proxy may answer 200 to anything.
-        current = self.read()
+        current = self.read()  # a proxy may answer 200 to anything
         if current != document and not _is_equal_json(current, document):
             raise BackendProblem(
                 f"Cannot write the state at {self.describe()}: the server accepted it, but returns a "
@@ -148,7 +147,7 @@ class HttpBackend:
         self._sent_at = time.monotonic()
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock or raise StateLocked; without a lock address nothing is locked."""
+        """Acquire the lock or raise StateLocked; without a lock address nothing is locked. There are no warnings."""
         address = self._workspace_service.lock_address
         if not address:
             return []  # the server has no locks
@@ -233,7 +232,7 @@ class HttpBackend:
         self._send_request(self._workspace_service.unlock_method, address, "unlock the state", locks.format_lock(info))
 
     def _read_workspace_index(self) -> list[str]:
-        """Return the workspaces in the index by name; none if the addresses have no workspace mark."""
+        """Return the workspaces in the index by name; none if the addresses have no placeholder for them."""
         if _WORKSPACE_MARK not in self._service.address:
             return []  # only the default workspace exists
         index = self._service.expand_workspace(_INDEX)
@@ -295,7 +294,7 @@ class HttpBackend:
                 raise registry.build_size_problem(operation, f"at {self.describe()}", problem) from None
             except WebError as problem:
                 reason, is_temporary = str(problem), problem.is_temporary
-            if not remaining_attempts or not is_temporary or not is_caller_waiting():
+            if not remaining_attempts or not is_temporary or not is_caller_waiting():  # no retry helps
                 break
             time.sleep(pause)
             pause *= 2
@@ -320,11 +319,11 @@ def _is_equal_json(current: bytes | None, document: bytes) -> bool:
 
 
 def open_http(settings: Mapping[str, Any], data_directory: str, max_bytes: int = registry.MAXIMUM_SIZE) -> HttpBackend:
-    """Return the backend of the settings. Raises BackendProblem."""
+    """Build the backend of the settings, a missing login from the environment. Raises BackendProblem."""
     for name in ("address", "lock_address", "unlock_address"):
         text = settings.get(name)
         if text and urllib.parse.urlsplit(text).scheme not in SCHEMES:
-            address_text = "it" if "@" in text or "?" in text else f'"{text}"'  # either may hold a secret
+            address_text = "it" if "@" in text or "?" in text else f'"{text}"'  # a login (@) or query (?) may be secret
             raise BackendProblem(f"The setting {name} must be an http or https address, not {address_text}.")
     lock_address = settings.get("lock_address") or ""
     service = HttpSettings(

@@ -122,7 +122,7 @@ class PostgresBackend:
             connection = self._database.connect(idle_seconds=seconds)
             try:
                 row = self._get_or_create_row_id(connection)
-                key = (self._database.lock_space, row)
+                key = (self._database.lock_space, row)  # of the advisory lock
                 if not _fetch_first_value(connection, "SELECT pg_try_advisory_lock(%s, %s)", key):
                     raise StateLocked(self.read_lock())  # noqa: TRY301 - the session is closed below either way
                 previous_holder, fencing = self._swap_holder(connection, row, info)
@@ -135,7 +135,7 @@ class PostgresBackend:
             with guard:
                 connection.execute("SELECT 1")
 
-        self._lock_state = _HeldLock(fencing, connection, guard, LockLease(seconds, renew))
+        self._lock_state = _HeldLock(fencing, connection, guard, LockLease(seconds, renew))  # writes check `fencing`
         self._batch_writer = LineBatcher(self._write_lines)
         self._lock_state.lease.begin(sent_at)
         if previous_holder is None:
@@ -236,7 +236,7 @@ class PostgresBackend:
 
     @contextmanager
     def _begin_fenced_transaction(self, operation: str) -> Iterator[tuple[Connection[Any], int]]:
-        """Begin a transaction with a check of the fencing number; yield its connection and the row's id."""
+        """Begin a transaction, checking lease and fencing number of a held lock; yield its connection and row id."""
         lock_state = self._lock_state
         if lock_state is not None:
             lock_state.lease.check_valid()
@@ -251,7 +251,7 @@ class PostgresBackend:
                 )
             yield connection, row
         if lock_state is not None:
-            lock_state.lease.check_valid()
+            lock_state.lease.check_valid()  # it may have ended during the transaction
 
     @contextmanager
     def _open_session(self, operation: str) -> Iterator[Connection[Any]]:
@@ -281,7 +281,7 @@ class PostgresBackend:
         return _fetch_limited(connection, self._database.format_sql(query), (self._database.max_bytes, self._workspace))
 
     def _replace_document(self, connection: Connection[Any], row: int, document: bytes) -> None:
-        """Replace a different document, keeping it as a version; the oldest versions above the maximum are deleted."""
+        """Replace a different document of the workspace `row`; keep it as a version, and delete surplus old ones."""
         current = self._read_document(connection)
         if current == document:
             return
@@ -429,7 +429,7 @@ def _fetch_limited(connection: Connection[Any], query: Any, parameters: Sequence
 
 
 def open_postgres(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE) -> PostgresBackend:
-    """Return the backend of the settings. Raises BackendProblem."""
+    """Build the backend of the settings. Raises BackendProblem for an invalid connection string."""
     with require_backend_package("postgres", "postgres"):
         import psycopg
     connection_string = settings.get("conn_str") or read_variable("PG_CONN_STR")
@@ -437,8 +437,7 @@ def open_postgres(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM
     try:
         create = not settings.get("skip_table_creation")
         database = _Database(connection_string, schema, create=create, max_bytes=max_bytes)
-    except psycopg.ProgrammingError:
-        # The message of psycopg has parts of it, possibly a password.
+    except psycopg.ProgrammingError:  # its message has parts of the string, possibly a password
         raise BackendProblem(
             "The setting conn_str (or PG_CONN_STR) is not a connection string. It is not shown because it "
             "may contain a password. In a postgres:// address, write % and @ of a password as %25 and %40."

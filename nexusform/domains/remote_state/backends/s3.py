@@ -85,13 +85,13 @@ class S3Backend(LineJournalBackend):
         self.check_lease()
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document and empty the journal; a crash in between duplicates no record."""
+        """Write the document, and empty the journal except `keep`; a mark in it prevents duplicates after a crash."""
         with self._convert_errors("write to the journal"):
             has_lines = bool(keep) or self._journal.has_lines()
             if has_lines:
                 self._journal.add_lines([journal_lines.build_compaction_mark(document), *keep])
         self.write(document)
-        if has_lines:
+        if has_lines:  # the mark covers its newer objects, too
             with self._convert_errors("empty the journal"):
                 self._journal.delete_old_objects(_JOURNAL_KEEP_LEASES * read_lease_seconds())
 
@@ -159,8 +159,8 @@ class S3Backend(LineJournalBackend):
         with self._convert_errors("list the workspaces"):
             keys = self._objects.list_keys(f"{self._prefix}/")
         ends = f"/{self._base_key}"
-        middle = [key[len(self._prefix) + 1 : -len(ends)] for key in keys if key.endswith(ends)]  # PREFIX/NAME/KEY
-        return [DEFAULT_WORKSPACE, *sorted(name for name in middle if "/" not in name)]
+        names = [key[len(self._prefix) + 1 : -len(ends)] for key in keys if key.endswith(ends)]  # PREFIX/NAME/KEY
+        return [DEFAULT_WORKSPACE, *sorted(name for name in names if "/" not in name)]  # "/": of another state
 
     def select_workspace(self, name: str) -> S3Backend:
         """Return the backend of another workspace in the same bucket and key."""
@@ -231,7 +231,7 @@ class S3Backend(LineJournalBackend):
         except _WriteConflict:
             raise BackendProblem(f"Cannot {operation} at {self.describe()}: another run changed it.") from None
         except (BotoCoreError, ClientError, _IncompleteResponse) as problem:
-            metadata = getattr(problem, "response", {}).get("ResponseMetadata", {})
+            metadata = getattr(problem, "response", {}).get("ResponseMetadata", {})  # only a ClientError has it
             status = int(metadata.get("HTTPStatusCode") or 0)
             message = f"{problem}"
             if 300 <= status < 400:
@@ -338,7 +338,7 @@ class _BucketObjects:
 
 
 def _read_content(answer: Mapping[str, Any], reading: ReadByteLimit) -> bytes:
-    """Return the body of a response; a body that is too large is closed unread. Raises FileTooLarge."""
+    """Return the body of a response; one too large is closed unread. Raises FileTooLarge, _IncompleteResponse."""
     length = answer.get("ContentLength")
     with closing(answer["Body"]) as body:
         content = reading.read_all(body, length or 0)
@@ -395,13 +395,13 @@ class _BucketJournal:
                 seal = journal_lines.build_seal_record(lock_id) + b"\n"
                 self._objects.put(self._format_key(self._last_written + 1), seal, "")
             except _WriteConflict:
-                self._last_written += 1  # it was still writing
+                self._last_written += 1  # the former holder was still writing, and took the number
             else:
                 self._last_written += 1
                 return
 
     def delete_old_objects(self, seconds: float) -> None:
-        """Delete objects older than this except the last; their numbers can no longer be written."""
+        """Delete objects `seconds` older than the newest, except the last; their numbers can no longer be written."""
         entries = self._objects.list_entries(self._prefix)
         if not entries:
             return  # an empty journal
@@ -457,7 +457,7 @@ def _load_service_models(data_path: str | None) -> Any:
 
 
 def open_s3(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE) -> S3Backend:
-    """Return the backend of the settings. Raises BackendProblem."""
+    """Build the backend of the settings and its S3 client; no request is sent. Raises BackendProblem."""
     with require_backend_package("s3", "s3"):
         import boto3
         from botocore.config import Config
@@ -489,7 +489,7 @@ def open_s3(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE)
         )
     except (BotoCoreError, ValueError) as problem:
         raise BackendProblem(f'The backend "s3" cannot be opened: {problem}') from None
-    rejection = check_plain_credentials(client.meta.endpoint_url)
+    rejection = check_plain_credentials(client.meta.endpoint_url)  # why credentials must not be sent there, or ""
     if rejection:
         raise BackendProblem(f'The backend "s3" cannot be opened: {rejection}.')
     client.meta.events.register("before-call.s3.HeadBucket", _disable_region_redirects)
