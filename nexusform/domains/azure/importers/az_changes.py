@@ -162,10 +162,10 @@ class _ChangedSite:
         )
 
     def apply_change(self, change: ToolChange) -> None:
-        """Apply one change to the current bodies."""
+        """Apply one change to the current bodies, unless it is reported as impossible or not predictable."""
         if change.action is AzAction.KEEP:
             return  # nothing changes
-        key = self._find_id_key(change)
+        key = self._find_id_key(change)  # the lower-case ARM id
         if key is None:
             return  # reported, or a pool deleted with its cluster
         cluster_key = key.partition("/agentpools/")[0]  # the key itself if it is not of a pool
@@ -183,7 +183,7 @@ class _ChangedSite:
         if change.kind == POOLS:
             self._apply_pool_change(change, key, exists=exists)
             return
-        if change.action is AzAction.REPLACE:
+        if change.action is AzAction.REPLACE:  # the old object and its pools go
             self._remove_object(change, key)
             self.recreated_ids.add(key)
             exists = False
@@ -245,18 +245,20 @@ class _ChangedSite:
     # --- unknown values ---
 
     def _has_known_placement_values(self, change: ToolChange, *, exists: bool) -> bool:
-        """Return True if all values for placement are known and, for a new object, present; report the others."""
+        """Return True if all values for placement are known and, for a new object, present; report the others.
+        `exists`: the change updates an existing object, with its values for anything absent.
+        """
         decisive_paths = _PLACEMENT_FIELDS[change.kind] + (_RECREATION_FIELDS[change.kind] if exists else ())
         is_complete = True
         for path, reason in change.unknown.items():
             property_path = path[1:] if path[:1] == ("properties",) else path
+            # A part or the whole of a decisive value is unknown.
             if any(_is_prefix_of_other(property_path, decisive) for decisive in decisive_paths):
                 is_complete = False
                 self._report(change, "unknown-in-plan", f"{reason}, so placement cannot be predicted.", path)
         properties = change.body.get("properties")
         if properties is not None and not isinstance(properties, Mapping):
-            detail = f"an object is needed here, not {describe_type(properties)}."
-            self._report(change, SHAPE, detail, ("properties",))
+            self._report(change, SHAPE, f"an object is needed here, not {describe_type(properties)}.", ("properties",))
             return False
         if not is_complete or not self._has_known_skus(change):
             return False  # reported above

@@ -214,11 +214,13 @@ class _SiteImport:
     # --- clusters ---
 
     def _build_cluster(self, cluster: AzCluster) -> ImportedSiteObject | None:
-        """Build a cluster with pools and nodes; add a finding and return None if a VM SKU is unknown."""
-        by_pool: dict[str, list[AzNode]] = {}
+        """Build a cluster with pools and nodes. If a VM SKU is unknown, return None, report it, and count the nodes as
+        occupied capacity.
+        """
+        nodes_by_pool: dict[str, list[AzNode]] = {}
         for node in cluster.nodes:
-            by_pool.setdefault(node.pool, []).append(node)
-        plane = by_pool.get(CONTROL_PLANE, [])
+            nodes_by_pool.setdefault(node.pool, []).append(node)
+        plane = nodes_by_pool.get(CONTROL_PLANE, [])
         plane_sku = cluster.control_plane_sku or next((node.vm_sku_name for node in plane), "")
         pools = self._build_pools(cluster)
         skus = [plane_sku, *(pool["vm_sku_name"] for pool in pools.values())]
@@ -226,12 +228,12 @@ class _SiteImport:
         if unknown_skus:
             self._count_cluster_as_occupied(cluster, unknown_skus[0])
             return None
-        for duplicate in cluster.duplicate_nodes:
+        for duplicate in cluster.duplicate_nodes:  # second nodes of one name: no objects, but they use capacity
             self._count_unmanaged_vm_as_occupied(duplicate.name, duplicate.placement, duplicate.shape)
-        plane_count = cluster.control_plane_count or max(len(plane), 1)  # 0: unknown
+        plane_count = cluster.control_plane_count or max(len(plane), 1)  # a count of 0 is unknown: the listed nodes
         nodes = self._build_nodes(cluster, CONTROL_PLANE, plane_count, plane_sku, plane)
         for name, pool in pools.items():
-            nodes |= self._build_nodes(cluster, name, pool["count"], pool["vm_sku_name"], by_pool.get(name, []))
+            nodes |= self._build_nodes(cluster, name, pool["count"], pool["vm_sku_name"], nodes_by_pool.get(name, []))
         cluster_id = f"{self.name}/{cluster.name}"
         attributes = {
             "id": cluster_id,
@@ -289,8 +291,7 @@ class _SiteImport:
                 self._count_unmanaged_vm_as_occupied(node.name, node.placement, node.shape)
         records: dict[str, dict[str, Any]] = {}
         for number in range(count):
-            record = self._build_node(pool, number, sku_name, by_number.get(number))
-            records[f"{cluster.name}-{pool}-{number}"] = record
+            records[f"{cluster.name}-{pool}-{number}"] = self._build_node(pool, number, sku_name, by_number.get(number))
         return records
 
     def _build_node(self, pool: str, number: int, sku_name: str, node: AzNode | None) -> dict[str, Any]:

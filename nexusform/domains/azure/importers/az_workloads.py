@@ -289,31 +289,31 @@ def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[Der
 
 
 def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mapping[str, VmSku]) -> list[VmSku]:
-    """Find the VM SKUs in use but absent in the catalogue, by name, with the largest size of their nodes or
-    else the size in the name, and report them. SKUs of unknown size are skipped.
+    """Find the VM SKUs in use but absent in the catalogue, sorted by name, with the largest size of their nodes or
+    else the size in the name; report them in one warning. SKUs of unknown size are left out.
     """
-    figures: dict[str, tuple[int, ...]] = {}  # largest vCPUs, memory and disk of the nodes, by SKU
-    items: dict[str, ArmItem] = {}  # the first use of each SKU
-    differing: set[str] = set()
+    largest_sizes: dict[str, tuple[int, ...]] = {}  # vCPUs, memory and disk, by SKU
+    first_uses: dict[str, ArmItem] = {}  # node or cluster by SKU
+    differing: set[str] = set()  # SKUs with nodes of several sizes
     for reading in readings:
         for node in reading.nodes:
-            items.setdefault(node.sku_name, node.item)
-            previous = figures.get(node.sku_name, node.figures)
+            first_uses.setdefault(node.sku_name, node.item)
+            previous = largest_sizes.get(node.sku_name, node.figures)
             if previous != node.figures and node.sku_name not in catalogue:
                 differing.add(node.sku_name)
-            figures[node.sku_name] = tuple(map(max, previous, node.figures))
+            largest_sizes[node.sku_name] = tuple(map(max, previous, node.figures))
         if reading.cluster.control_plane_sku is not None:
-            items.setdefault(reading.cluster.control_plane_sku, reading.item)
+            first_uses.setdefault(reading.cluster.control_plane_sku, reading.item)
         for pool in reading.cluster.pools:
-            items.setdefault(pool.vm_sku_name, reading.item)
-    uncatalogued = sorted(name for name in items if name not in catalogue)
-    skus = [sku for name in uncatalogued if (sku := _infer_vm_sku(name, figures.get(name))) is not None]
+            first_uses.setdefault(pool.vm_sku_name, reading.item)
+    uncatalogued = sorted(name for name in first_uses if name not in catalogue)
+    skus = [sku for name in uncatalogued if (sku := _infer_vm_sku(name, largest_sizes.get(name))) is not None]
     if skus:
         names = format_first_items([sku.name for sku in skus], 6)
-        note = ""
-        if differing:
-            note = f" (nodes of {format_first_items(sorted(differing), 3)} differ: the largest is used)"
-        items[skus[0].name].report(
+        note = (
+            f" (nodes of {format_first_items(sorted(differing), 3)} differ: the largest is used)" if differing else ""
+        )
+        first_uses[skus[0].name].report(
             "name",
             "unknown-vm-sku",
             f"{names} is not in the catalogue; the sizes of the nodes are used{note}.",
@@ -426,22 +426,22 @@ def read_clusters(
     clusters_with_pool_files: AbstractSet[str],
     catalogue: Mapping[str, VmSku],
 ) -> tuple[list[AzCluster], list[ListedVm], list[VmSku]]:
-    """Return the clusters (nodes not yet attached), the nodes of all clusters, and the VM SKUs absent in the
-    catalogue. `pools`: captured agent pools by lower-case cluster id.
+    """Return the clusters (nodes not yet attached), the nodes of all clusters, and the VM SKUs absent in the catalogue.
+    `pools`: captured agent pools by lower-case cluster id. Pools not captured are derived from the nodes, and reported.
     """
     cluster_readings = list(_read_clusters_with_agent_pools(items, pools, clusters_with_pool_files))
     readings = [reading for reading, _ in cluster_readings]
     skus = find_uncatalogued_vm_skus(readings, catalogue)
-    known_skus = {**catalogue, **{sku.name: sku for sku in skus}}
+    known_skus = {**catalogue, **{sku.name: sku for sku in skus}}  # by name
     clusters: list[AzCluster] = []
     nodes: list[ListedVm] = []
-    derived: list[DerivedAgentPool] = []
+    derived_pools: list[DerivedAgentPool] = []
     for reading in readings:
         cluster = reading.cluster
         nodes += [_build_node(node, cluster.name, known_skus) for node in reading.nodes]
         nodes += [_build_node(node, cluster.name, known_skus, is_duplicate=True) for node in reading.duplicates]
-        complete, cluster_derived = complete_pools(reading)
-        derived += cluster_derived
+        complete, cluster_derived_pools = complete_pools(reading)
+        derived_pools += cluster_derived_pools
         node_count = cluster.control_plane_count + sum(pool.count for pool in cluster.pools)
         # A cluster without any pool has nothing to capture.
         with_pools = replace(
@@ -451,7 +451,7 @@ def read_clusters(
             has_node_list=reading.item.read_value("nodes") is not None or node_count == 0,
         )
         clusters.append(with_pools)
-    report_derived_pools(readings, derived)
+    report_derived_pools(readings, derived_pools)
     report_unlisted_pools([(reading, captured) for reading, captured in cluster_readings if captured is not None])
     return clusters, nodes, skus
 

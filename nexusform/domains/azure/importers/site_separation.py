@@ -58,12 +58,12 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
 
 
 def select_site_resources(items: AzResources, name: str | None) -> tuple[AzResources, list[Problem]]:
-    """Select the resources of the named site or the only one; return a problem if the choice is open. Lists
-    of workloads and Nexus clusters cover a whole subscription, so sites without racks and machines do not
-    count if others have some.
+    """Select the resources of the site `name`, or of the only one if it is None; return no resources and a problem if
+    the choice is open or the name unknown. Lists of workloads and Nexus clusters cover a whole subscription, so sites
+    without racks and machines do not count if others have some.
     """
     sites = split_by_site(items)
-    candidates: list[str] = []
+    candidates: list[str] = []  # sites with racks or machines, else with a Nexus cluster
     for kinds in (BASE_KINDS, ("clusters",)):
         candidates = candidates or [
             key for key, resources in sites.items() if any(map(resources.list_resources, kinds))

@@ -73,9 +73,7 @@ def _explain_invalid_plan(document: Any) -> str:
     if not isinstance(document, Mapping):
         return f"this is not a plan: the top level must be an object, not {describe_type(document)}."
     if "planned_values" not in document:
-        if "values" in document:
-            return "this is a state."
-        return 'this is not a plan: it has no "planned_values".'
+        return "this is a state." if "values" in document else 'this is not a plan: it has no "planned_values".'
     for name, kind, expected in _TOP_LEVEL_FIELDS:
         if name in document and not isinstance(document[name], kind):
             return f'this is not a plan: its "{name}" must be {expected}, not {describe_type(document[name])}.'
@@ -146,7 +144,9 @@ class _PlanReader:
             )
 
     def build_changes(self) -> tuple[ToolChange, ...]:
-        """Build the changes, each after its dependencies; report a cycle of dependencies and return ()."""
+        """Build the changes, each after its dependencies, changes of existing objects before creations if free; report
+        a cycle of dependencies and return (). Warn if Terraform leaves the order of creations open.
+        """
         change_list = [change for entry in self.entries if (change := self._build_change(entry)) is not None]
         change_list.sort(key=lambda change: change.action in _CREATING_ACTIONS)  # existing objects first
         position = {change.address: number for number, change in enumerate(change_list)}
@@ -159,18 +159,18 @@ class _PlanReader:
             self._report("configuration", SHAPE, "its resources refer to each other in a cycle.")
             return ()
         changes = tuple(by_address[address] for address in sort_topologically(dependencies, position))
-        # Warn once if Terraform leaves the creation order open: an earlier object may get the better location.
+        # Without a dependency the earlier object may get the better location.
         created = [change for change in changes if change.action in _CREATING_ACTIONS]
-        pairs = [
+        unordered_pairs = [
             f"{change.address} and {next_change.address}"
             for change, next_change in pairwise(created)
             if change.address not in next_change.dependencies
         ]
-        if pairs:
+        if unordered_pairs:
             self._report(
                 "",
                 "ambiguous-creation-order",
-                f"the creation order of {format_first_items(pairs, 2)} is not defined. Predicted in address "
+                f"the creation order of {format_first_items(unordered_pairs, 2)} is not defined. Predicted in address "
                 "order. Set depends_on to define it, large clusters first.",
                 is_warning=True,
             )
@@ -276,8 +276,7 @@ class _PlanReader:
 
 def _count_shared_modules(first: Sequence[str], second: Sequence[str]) -> int:
     """Count the module instances common to two paths, from the root."""
-    shared = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
-    return sum(1 for _ in shared)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
 
 
 def _explain_malformed(value: Any) -> str:
@@ -438,15 +437,15 @@ class _ReferenceIndex:
         """Resolve references (`var.x`, `module.m.out`, `TYPE.NAME`) in the module at `path` to blocks."""
         blocks: set[Block] = set()
         visited: set[tuple[tuple[str, ...], str]] = set()
-        stack = [(path, name) for name in names]
+        stack = [(path, name) for name in names]  # module path and reference
         while stack:
             position = stack.pop()
             if position in visited:
-                continue
+                continue  # resolved before
             visited.add(position)
             module_path, name = position
             steps = _INDEX.sub("", name).split(".")
-            if steps[0] == "var" and module_path and len(steps) > 1:
+            if steps[0] == "var" and module_path and len(steps) > 1:  # an argument of the module's call
                 expression = get_value_at_path(self._calls.get(module_path), "expressions", steps[1])
                 stack += [(module_path[:-1], reference) for reference in _list_references(expression)]
             elif steps[0] == "module" and len(steps) > 1:

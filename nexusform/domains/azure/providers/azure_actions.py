@@ -76,8 +76,7 @@ def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> Cha
     except AzureChangeFailed as failure:
         attributes = record_result(planned, started, read_clock(), FAILED)
         raise ProviderProblem(str(failure), object_exists=True, attributes=attributes) from None
-    body = arm.get_body(change.target)
-    run = find_action_run(body, change.verb, marker="")
+    run = find_action_run(arm.get_body(change.target), change.verb, marker="")
     return ChangeResult(
         record_result(planned, str(run.get("startTime") or started), str(run.get("endTime") or read_clock()), SUCCEEDED)
     )
@@ -107,8 +106,10 @@ class MachineActionClient(ArmClient):
     """Run actions without a lasting effect on the properties of their machine: their runs are compared."""
 
     def _apply_change(self, change: ArmChange, step: ChangeRequest, *, was_sent: bool) -> None:
-        """Run an action and wait for it. `was_sent`: an earlier request possibly reached Azure."""
-        if change.expected is not None:  # it has a visible effect
+        """Run an action and wait for it. `was_sent`: an earlier request possibly reached Azure. The newest run in
+        `actionStates` before a request is its marker; a later run is its own.
+        """
+        if change.expected is not None:  # done once these properties are visible, like any other change
             super()._apply_change(change, step, was_sent=was_sent)
             return
         is_overdue = self.start_deadline(change.time_limit)
@@ -121,7 +122,7 @@ class MachineActionClient(ArmClient):
             run = find_action_run(body, change.verb, marker="")
             change = replace(change, marker=get_text(run, "startTime") or _NO_RUN)
             try:
-                url = self.send_change(change, body, step)
+                url = self.send_change(change, body, step)  # URL of the operation, "" for none
             except RetryLater as retry:
                 if is_overdue() and not retry.may_be_sent:
                     raise ProviderProblem(f"Azure rejects the action: {retry}") from None

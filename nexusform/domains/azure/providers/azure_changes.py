@@ -80,10 +80,14 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
 def _add_previously_failed_change(
     changes: list[ArmChange], failed_change: Values, target: ArmTarget, planned: Values
 ) -> list[ArmChange]:
-    """Add the earlier failed change, with current values, unless its resource is deleted or re-created."""
-    name = str(failed_change.get("id", "")).rpartition("/")[2]
+    """Return the changes with the earlier failed one, with current values, joined to another update of its resource;
+    without it if its resource is deleted or re-created. `failed_change` is its record (build_failure_record);
+    `target` and `planned` are of the object of the step, a cluster also for the change of its pool.
+    """
+    arm_id = str(failed_change.get("id", ""))
+    name = arm_id.rpartition("/")[2]
     pending_target, values = target, planned
-    if target.kind == "kubernetes_clusters" and "/agentPools/" in str(failed_change.get("id")):
+    if target.kind == "kubernetes_clusters" and "/agentPools/" in arm_id:
         pools = dict(list_pools(planned))
         if name not in pools:
             return changes  # the pool is to be deleted
@@ -91,10 +95,11 @@ def _add_previously_failed_change(
     if any(change.target == pending_target and change.verb is not ArmOperation.UPDATE for change in changes):
         return changes  # the resource is deleted or re-created
     properties = _build_updatable_properties(pending_target, values)
+    # Names of the properties to send again; if none of the recorded ones is known, the first one.
     part_names = [part for part in failed_change.get("parts", ()) if part in properties] or list(properties)[:1]
     expected = {part: properties[part] for part in part_names}
     base_body = _select_updatable_members(pending_target, read_opaque_body(values)) if failed_change.get("body") else {}
-    # a change in progress is awaited, and sent again if it fails
+    # A change still in progress is awaited first, so it is sent only if its values are not visible.
     has_failed = not failed_change.get("in_progress")
     retry_body = merge_bodies(base_body, {"properties": expected})
     for number, change in enumerate(changes):

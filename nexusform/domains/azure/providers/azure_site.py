@@ -197,22 +197,23 @@ class AzureSiteProvider(ObservedSites):
             if (kind, object_id) == (key.type, key.id)
             or (kind == part_type and object_id.startswith(f"{key.id}/") and object_id not in separate_pools)
         }
-        documents = self._subscription.documents
-        all_bodies = chain.from_iterable(documents.get(kind, ()) for kind in (CLUSTERS, VMS, POOLS))
+        all_bodies = chain.from_iterable(self._subscription.documents.get(kind, ()) for kind in (CLUSTERS, VMS, POOLS))
         bodies = [body for body in all_bodies if normalize_id(str(body.get("id"))) in ids]
         return determine_progress(request, answer.attributes, bodies, self._subscription.id)
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
-        """Report changes that Azure does not support, and manual tasks. Raises ProviderProblem."""
+        """Return problems of changes not supported by Azure, and warnings about manual tasks, each with the number of
+        its change. Raises ProviderProblem.
+        """
         planned_vms = {request.key.id for request in requests if request.key.type == VM}
         problems: list[tuple[int, Problem]] = []
-        recreated_nodes: dict[int, list[str]] = {}
+        recreated_nodes: dict[int, list[str]] = {}  # names by number of the change
         for number, request in enumerate(requests):
             is_action = request.key.type == MACHINE_ACTION_TYPE and request.planned is not None
             if request.key.type not in _MANAGED_TYPES and not is_action:
                 continue  # apply sends nothing for it
             try:
-                if is_action:  # for its error
+                if is_action:  # only for the error about an unknown machine
                     self._find_machine_id(str(request.planned_attributes["machine_id"]))
                     continue
                 changes = self._plan_changes(request, planned_vms)
@@ -331,8 +332,7 @@ class AzureSiteProvider(ObservedSites):
         if request.key.type != VM and request.prior is not None:
             cluster = _build_cluster_target(request, group)
             with convert_azure_errors():
-                recreations = plan_node_recreations(request, changes)
-                recreate_nodes(arm, cluster, recreations, request, self._kubeconfig_trust)
+                recreate_nodes(arm, cluster, plan_node_recreations(request, changes), request, self._kubeconfig_trust)
         if request.is_release:  # a later step of the object reads it
             return ChangeResult(request.planned_attributes)
         return self._read_until_applied(request, arm, group)
@@ -341,7 +341,7 @@ class AzureSiteProvider(ObservedSites):
         """Find the resource group of an object: observed in Azure, else used or recorded before, else configured. ""
         means none, only with `missing_ok`. Raises ProviderProblem, also if the configuration requires another group.
         """
-        owner = _get_owner_id(request)
+        owner = _get_owner_id(request)  # the cluster of a pool
         kind = VM if request.key.type == VM else CLUSTER
         observed_group = extract_resource_group(self._load_index().managed.get((kind, owner), ""))
         recorded_group = get_text(request.private_note, GROUP_KEY)
@@ -407,11 +407,11 @@ class AzureSiteProvider(ObservedSites):
 
     def _read_until_applied(self, request: ChangeRequest, arm: ArmClient, group: str) -> ChangeResult:
         """Read the object until Azure returns the requested values and a machine for each VM. After a while,
-        VMs without machine are accepted. Values that keep differing are returned; apply reports the
-        argument and Azure's value. Raises StepPending.
+        VMs without machine are accepted, and recorded. If the same arguments differ in a row of reads, return
+        Azure's values: apply reports the difference. Raises StepPending after the timeout or a failed read.
         """
         is_overdue = arm.start_deadline(VISIBILITY_TIMEOUT)
-        differing: list[tuple[str, ...]] = []
+        differing: list[tuple[str, ...]] = []  # names of the differing arguments, by read
         while True:
             try:
                 with convert_azure_errors():
@@ -459,7 +459,9 @@ class AzureSiteProvider(ObservedSites):
     def _read_single_object(
         self, request: ChangeRequest, arm: ArmClient, group: str
     ) -> ObservedObjectComparison | None:
-        """Compare one object with its current bodies, without reading the whole site; None if it does not exist."""
+        """Compare one object with its current bodies (read like an export of only these), without reading the whole
+        site; None if Azure does not have it.
+        """
         from nexusform.domains.azure.importers.az_import import build_imported_sites, extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes
 
@@ -474,7 +476,7 @@ class AzureSiteProvider(ObservedSites):
         vms = (properties, *list_mappings(properties, "nodes"))
         ids = {normalize_id(get_text(vm, "bareMetalMachineId")) for vm in vms} - {""}
         machine_bodies = self._load_index().machines
-        if not ids <= machine_bodies.keys():  # a machine added since
+        if not ids <= machine_bodies.keys():  # a machine added since the whole site was read
             machine_bodies |= {normalize_id(str(row.get("id"))): row for row in self._subscription.list_machines()}
         documents = {
             target.kind: [body],
@@ -483,9 +485,10 @@ class AzureSiteProvider(ObservedSites):
         }
         if not is_vm:
             documents[POOLS] = self._subscription.list_pools(group, target.names[0])
-        if request.key.type == POOL:
+        if request.key.type == POOL:  # the pool becomes an object, not a part of its cluster
             self._record_separate_pools([request.key])
         sites, _ = self._subscription.parse_sites(documents)
+        # So few bodies may not name the site as state does.
         named_sites = [replace(site, name=_extract_site_name(request)) for site in sites]
         imported_sites = build_imported_sites(named_sites, collect_recorded_nodes([request.planned_attributes]))
         separate_pools = self._list_separate_pools()

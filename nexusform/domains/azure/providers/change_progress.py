@@ -38,15 +38,17 @@ class ChangeProgress(Struct, frozen=True):
 def determine_progress(
     request: ReadRequest, observed: Mapping[str, Any], bodies: Sequence[Body], subscription_id: str
 ) -> ChangeProgress:
-    """Determine the progress of an earlier apply's changes of an object. `bodies`: its own and those of its parts."""
+    """Determine the progress of an earlier apply's changes of an object, with the update of its record in state.
+    `observed`: its attributes; `bodies`: its own in Azure and those of its pools.
+    """
     missing_counts = _describe_incomplete_pools(request.key.type, observed)
-    busy = [body for body in bodies if read_provisioning_state(body) not in FINAL_STATES]
+    busy = [body for body in bodies if read_provisioning_state(body) not in FINAL_STATES]  # with a change in progress
     if request.planned is None and not request.is_being_deleted:  # no interrupted step, only a recorded change
         record_update = _update_record(get_mapping(request.unfinished_change), bodies, busy, missing_counts)
         return ChangeProgress(is_settled=not busy, note=record_update)
     changes = _build_begun_changes(request, bodies, subscription_id)
     if busy:
-        # Build the record of a change in progress.
+        # Record a change in progress, if possible one of the interrupted step.
         body = next((candidate for candidate in busy if normalize_id(str(candidate.get("id"))) in changes), busy[0])
         arm_id = str(body.get("id"))
         change = changes.get(normalize_id(arm_id))
@@ -63,7 +65,7 @@ def determine_progress(
         )
     failure = _find_failure_record(request, bodies, changes, missing_counts)
     if failure is None:
-        return ChangeProgress()
+        return ChangeProgress()  # all done
     # With missing nodes the step is done; after another failure it is repeated.
     return ChangeProgress(is_settled=failure["code"] == NODES_MISSING, note={UNFINISHED_KEY: failure})
 

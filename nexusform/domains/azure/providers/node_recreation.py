@@ -114,11 +114,11 @@ def recreate_nodes(
     step: ChangeRequest,
     trust: KubeconfigTrust = TRUSTED,
 ) -> None:
-    """Recreate nodes batch by batch and wait for each. Raises ProviderProblem, and StepPending if an operator
-    is needed and none is present.
+    """Delete nodes batch by batch, and wait until Azure has re-created each batch. Raises ProviderProblem, and
+    StepPending if an operator is needed and none is present.
     """
     for recreation in recreations:
-        requested: frozenset[str] = frozenset()  # the last batch
+        requested: frozenset[str] = frozenset()  # the last batch: its nodes may still be listed
         while True:
             existing = _read_pool_nodes(arm, cluster, recreation.pool)
             names = {str(node.get("name")) for node in existing}
@@ -126,7 +126,7 @@ def recreate_nodes(
             if not remaining:
                 break
             placed_names = {str(node.get("name")) for node in existing if node.get("bareMetalMachineId")}
-            other_count = len(placed_names.difference(remaining))
+            other_count = len(placed_names.difference(remaining))  # nodes on machines, not to be re-created anymore
             batch = remaining[: recreation.batch_size]
             # Once the replacements of earlier batches have machines, request the next batch.
             if other_count >= recreation.count - len(remaining) and requested.isdisjoint(batch):
@@ -141,8 +141,7 @@ def _read_pool_nodes(arm: ArmClient, cluster: ArmTarget, pool: str) -> list[Mapp
     body = arm.get_body(cluster)
     if body is None:
         raise ProviderProblem(f"{cluster.title} was deleted: Azure does not show it.")
-    nodes = list_mappings(body, "properties", "nodes")
-    return [node for node in nodes if _extract_pool_name_of_node(node) == pool]
+    return [node for node in list_mappings(body, "properties", "nodes") if _extract_pool_name_of_node(node) == pool]
 
 
 def _extract_pool_name_of_node(node: Mapping[str, Any]) -> str:

@@ -406,8 +406,7 @@ def build_observed_object(
         item = remove_pools(item, item.attributes["agent_pool"].keys() - own_pools)  # others are own resources
     machine_names = _collect_machines_by_rack(objects.values())
     attributes = _remove_generated_machines(_merge_observed(planned, item), item, machine_names)
-    compared = _COMPARED_ATTRIBUTES.get(key.type, ())
-    differing = tuple(name for name in compared if attributes[name] != planned.get(name))
+    differing = tuple(name for name in _COMPARED_ATTRIBUTES.get(key.type, ()) if attributes[name] != planned.get(name))
     paths: list[Path] = []
     for name in _OBSERVED_ATTRIBUTES.get(key.type, ()):
         paths += [("nodes", node) for node in attributes["nodes"]] if name == "nodes" else [(name,)]

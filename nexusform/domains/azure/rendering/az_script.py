@@ -210,8 +210,7 @@ class _ScriptWriter:
         names = [f"--name {shlex.quote(resource.names[-1])}", f"--resource-group {group}"]
         if resource.type == POOL:
             names.insert(0, f"--kubernetes-cluster-name {shlex.quote(resource.names[0])}")
-        lines = [f"{_COMMANDS[resource.type]} {verb}", *names, *flags]
-        return " \\\n  ".join(lines) + "\n"
+        return " \\\n  ".join([f"{_COMMANDS[resource.type]} {verb}", *names, *flags]) + "\n"
 
     def _render_flags(
         self, resource: AzureResource, verb: str, body: Mapping[str, Any], tags: Mapping[str, Any]
@@ -263,7 +262,9 @@ def _quote_shell_word(text: str) -> str:
 
 
 def _render_shorthand(value: Any, *, is_top_level: bool = False) -> Iterator[str | UserInput]:
-    """Render a value in the shorthand of `az`: `{a:[1,'b c']}`. At the top level strings need no quotes."""
+    """Yield the pieces of a value in the shorthand of `az`: `{a:[1,'b c']}`; a UserInput (filled in by the user) is a
+    piece of its own. At the top level most strings need no quotes.
+    """
     if isinstance(value, UserInput):
         yield value
     elif isinstance(value, Mapping):
@@ -283,7 +284,7 @@ def _render_shorthand(value: Any, *, is_top_level: bool = False) -> Iterator[str
         text = str(value)
         if isinstance(value, int) or (is_top_level and text and text not in _SPECIAL_VALUES and text[0] != "'"):
             yield text
-        else:
+        else:  # quoted, unless it is inside and plain
             yield _quote_shorthand(text, None if is_top_level or _needs_az_shorthand_quotes(text) else _PLAIN_TEXT)
 
 

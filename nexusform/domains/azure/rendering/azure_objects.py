@@ -157,7 +157,7 @@ class PlannedAzureResources(Struct, frozen=True):
 
 
 def collect_azure_objects(plan: Plan) -> PlannedAzureResources:
-    """Collect the Azure resources of a plan."""
+    """Collect the Azure resources of a plan: applied ones in its order, deleted ones by age of their objects."""
     clusters = {change.id: change for change in plan.changes if _TYPES.get(change.address.type) == CLUSTER}
     changed = [change for change in plan.changes if change.action in _RESOURCE_ACTIONS]
     changes_by_age = sorted(changed, key=lambda change: (change.creation or change.prior_creation, str(change.address)))

@@ -203,8 +203,7 @@ class _DocumentWriter:
         """Build the id of a resource group: the one of the azure block, else a variable."""
         if not resource.group:
             return self._build_reference(RESOURCE_GROUP)
-        subscription = self._build_reference(SUBSCRIPTION)
-        return f"/subscriptions/{subscription}/resourceGroups/{_escape_literal(resource.group)}"
+        return f"/subscriptions/{self._build_reference(SUBSCRIPTION)}/resourceGroups/{_escape_literal(resource.group)}"
 
     def _build_reference(self, variable: UserInput) -> str:
         """Build a reference to a variable and record it."""

@@ -40,20 +40,22 @@ _UNKNOWN_CAUSE: Final = "no reason in the export"
 
 
 def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
-    """Build the report: locations, unobserved objects, unfinished changes, rules, replays and predictions."""
+    """Build the report: locations, unobserved objects, unfinished changes, rules, replays and predictions, each only
+    with content. `origin`: the compared source.
+    """
     checks, predictions = result.checks, result.predictions
-    misses = sum(len(check.misses) for check in checks)
+    misses = sum(len(check.misses) for check in checks)  # VMs at another location than recorded
     sections = [_build_location_accuracy_section(checks)] if checks else []
     if misses:
         sections.append(_build_wrong_locations_section(checks))
-    lists = {
+    findings_by_title = {
         "Not in the export (state kept)": result.absent,
         "Not captured (state kept)": result.uncaptured,
         "Applies in progress": result.unfinished,
     }
-    for title, items in lists.items():
-        if items:
-            sections.append(Section(title, tuple(f"- {item}" for item in items), is_finding=True))
+    for title, findings in findings_by_title.items():
+        if findings:
+            sections.append(Section(title, tuple(f"- {finding}" for finding in findings), is_finding=True))
     if result.warnings:
         sections.append(Section("Sources read", tuple(f"- {warning}" for warning in result.warnings)))
     if result.rules:
@@ -66,7 +68,7 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
             lines.append(_WRONG_CERTAIN)
             lines += [f"- {wrong_prediction}" for wrong_prediction in predictions.wrong_certain[:_MAX_ROWS]]
         sections.append(Section("Verified now", tuple(lines), is_finding=bool(predictions.wrong_certain)))
-    has_findings = bool(misses or result.violated_rules or any(lists.values()) or predictions.wrong_certain)
+    has_findings = bool(misses or result.violated_rules or any(findings_by_title.values()) or predictions.wrong_certain)
     return Report(
         f"Reconciliation with {origin}", _build_summary(result, misses), has_findings, sections=tuple(sections)
     )
@@ -114,8 +116,7 @@ def _build_wrong_locations_section(checks: Sequence[ClusterLocationCheck]) -> Se
         rows.append(Row((vm.name, vm.recorded.machine, machine, cause), is_finding=True))
         causes[cause.split(": ", 1)[-1]] += 1  # without the name of the machine
     lines = tuple(f"{number:,}: {cause}" for cause, number in causes.most_common())
-    table = Table(("VM", "Recorded", "Is", "Cause"), tuple(rows))
-    return Section("Elsewhere", lines, table=table, is_finding=True)
+    return Section("Elsewhere", lines, table=Table(("VM", "Recorded", "Is", "Cause"), tuple(rows)), is_finding=True)
 
 
 def _build_rules_section(rules: Sequence[SeparationVerdict]) -> Section:
@@ -154,8 +155,7 @@ def _build_replay_section(replay: SiteReplay) -> Section:
     if len(rows) > _MAX_ROWS:
         lines.append(f"the first {_MAX_ROWS} of {len(rows):,} that are not (-format=json has all):")
     table = Table(("VM", "Is", "Best by rule"), tuple(rows[:_MAX_ROWS])) if rows else None
-    title = f'Replay of {replay.site}, rack_spread = "{replay.spread.value}"'
-    return Section(title, tuple(lines), table=table)
+    return Section(f'Replay of {replay.site}, rack_spread = "{replay.spread.value}"', tuple(lines), table=table)
 
 
 def _build_predictions_section(site: str, record: PredictionRecord) -> Section:

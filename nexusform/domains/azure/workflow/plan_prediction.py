@@ -299,8 +299,9 @@ def _build_project(
 
 
 def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> list[SourceFile]:
-    """Render existing objects as one file, and each new object as a file under its name in the other tool.
-    Changes depend on one another in execution order; changed VMs are first.
+    """Render existing objects as one file (`inventory`), and each new object as a file under its name in the other tool.
+    `depends_on` keeps the execution order: changed VMs first, then each new object and changed cluster after the one
+    before.
     """
     types = build_registries().resource_types
     changing = [
@@ -309,7 +310,7 @@ def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> 
         if address not in comparison.tool_names and comparison.after.get(address, item) != item
     ]
     clusters = {address for address in changing if address.type == CLUSTER}
-    previous = [address for address in changing if address not in clusters]
+    previous = [address for address in changing if address not in clusters]  # the changed VMs
     dependencies: dict[Address, list[Address]] = {}
     for address in comparison.order:
         if address in comparison.tool_names or address in clusters:

@@ -161,8 +161,7 @@ def _find_machines_of_renamed_sites(
         machine_id = str(current.attributes.get("id"))
         site, _, name = machine_id.partition("/")
         if address.type == _MACHINE and machine_id not in listed_ids:
-            machine = _UnlistedMachine(site, str(address), current.provider == provider)
-            unlisted.setdefault(name, []).append(machine)
+            unlisted.setdefault(name, []).append(_UnlistedMachine(site, str(address), current.provider == provider))
     duplicates: dict[tuple[str, str, bool], list[str]] = {}
     for site, _, name in (item.id.partition("/") for item in new_objects.values() if item.type == _MACHINE):
         for machine in unlisted.get(name, ()):
@@ -326,7 +325,9 @@ def _write_imported_state(
 
 
 def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list[Diagnostic]:
-    """Write the objects to the state by a plan without changes. Report an error if configuration and objects differ."""
+    """Write the objects to state by a plan without changes; return its diagnostics. Nothing is written if one of the
+    objects is in state already, or if the plan would change an object: both are errors.
+    """
     state = run.stored.state
     existing = _index_addresses_by_identity(state)
     if any((item.type, item.id) in existing for item in site_import.objects.values()):
@@ -341,6 +342,7 @@ def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list
     }
     computed = add_computed_attributes(attributes, run.project.registries)
     imports: dict[Address, ImportedObject] = {}
+    # Number the objects after those in state: the creation order decides placement.
     for creation, (address, item) in enumerate(site_import.objects.items(), state.last_creation + 1):
         private = {
             **get_mapping(item.note),
@@ -348,14 +350,14 @@ def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list
         } or None
         current = ObjectState(computed[address], creation, provider=site_import.provider, private=private)
         imports[address] = ImportedObject(item.id, current, Span("", start, start))
-    options = PlanOptions(refresh=False, samples=0, targets=tuple(map(str, imports)), imports=imports)
-    plan = run.plan(options).plan
+    plan = run.plan(PlanOptions(refresh=False, samples=0, targets=tuple(map(str, imports)), imports=imports)).plan
+    # Targeting is no choice of the user, so its warning is left out.
     problems = [problem for problem in plan.diagnostics if problem.id != "resource-targeting-is-in-effect"]
     if has_errors(problems):
         return problems
-    differing = [c for c in plan.changes if c.address in imports and c.action is not Action.NO_OP]
+    differing = [str(c.address) for c in plan.changes if c.address in imports and c.action is not Action.NO_OP]
     if differing:
-        names = format_first_items([str(change.address) for change in differing], 5)
+        names = format_first_items(differing, 5)
         detail = (
             f"An import must not change anything, but the configuration written for {names} would. Nothing was "
             "imported. Please report this with the export."

@@ -299,7 +299,9 @@ class _Reconciler:
     def _build_new_state(
         self, observed: Mapping[Address, ObjectState], replays: Sequence[SiteReplay], verification: PredictionResults
     ) -> State:
-        """Build the state with observations, verified predictions and replay scores."""
+        """Build the state with observations, verified predictions and replay scores; return the old one if nothing
+        changes.
+        """
         instances = dict(self.state.instances)
         for address, observed_object in observed.items():
             instances[address] = replace(instances[address], current=observed_object)

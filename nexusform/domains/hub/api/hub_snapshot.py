@@ -42,8 +42,7 @@ def read_hub_snapshot(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> s
     try:
         with closing(_open_hub(arguments, trust)) as hub:
             scope = _ReadScope(get_list(arguments, "namespaces"), get_list(arguments, "optional"), skipped={})
-            items = _read_objects(hub, scope)
-            selected = read_selected_objects(hub, get_list(arguments, "selectors"), items)
+            selected = read_selected_objects(hub, get_list(arguments, "selectors"), _read_objects(hub, scope))
     except HubProblem as problem:
         raise ExternalQueryProblem(Problem((), CANNOT_READ, str(problem))) from None
     except ApiError as api_error:

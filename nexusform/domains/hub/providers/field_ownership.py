@@ -77,8 +77,7 @@ def is_already_applied(sent_body: Body, existing: Body, manager: str) -> bool:
     """Return True if an object contains the sent fields and the manager owns no others, so another apply
     changes nothing. False if list elements have owners: they count as the whole object.
     """
-    applied_fields = list_applied_fields(existing, manager)
-    owned_paths = set(chain.from_iterable(map(_list_managed_field_paths, applied_fields)))
+    owned_paths = set(chain.from_iterable(map(_list_managed_field_paths, list_applied_fields(existing, manager))))
     if not owned_paths:
         return is_identity_only(sent_body)
     if any(get_part(sent_body, path) != get_part(existing, path) for path in owned_paths):
@@ -189,8 +188,9 @@ def _remove_field(body: dict[str, Any], path: Path) -> None:
 def build_hub_record(
     type_name: str, existing: Iterable[ExistingObject], manager: str, prior_note: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Build the record of a resource's objects on the hub: uids, and for a placement the foreign fields with
-    their managers. Other members of the prior note are kept, except for a manifest. Empty without a uid.
+    """Build the record for state of a resource's objects on the hub: uids, objects being deleted, and for a placement
+    the foreign fields (applied by others) with their managers. Other members of the prior record are kept, except for
+    a manifest. {} if no object has a uid: none exists.
     """
     identified = [(hub_object, body) for hub_object, body in existing if get_uid(body)]
     if not identified:
@@ -205,9 +205,8 @@ def build_hub_record(
     foreign_paths = find_foreign_fields(body, manager) if type_name in PLACEMENT_TYPES else {}
     foreign_record: dict[str, Any] = {}
     if foreign_paths:
-        parts = _convert_spec_to_arguments(type_name, _select_spec_paths(body, foreign_paths))
         foreign_record = {
-            FOREIGN_FIELDS: parts,
+            FOREIGN_FIELDS: _convert_spec_to_arguments(type_name, _select_spec_paths(body, foreign_paths)),
             OWNERS: {_format_path(path): other_manager for path, other_manager in foreign_paths.items()},
         }
     for observed_member in (FOREIGN_FIELDS, OWNERS, DELETING):

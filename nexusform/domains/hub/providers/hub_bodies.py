@@ -178,7 +178,9 @@ def select_sent_fields(sent: Any, observed: Any) -> Any:
 
 
 def find_differences(sent: Any, observed: Any, path: Path = ()) -> Iterator[Path]:
-    """Yield the paths with an observed value different from the sent one, or missing; fields not sent do not count."""
+    """Yield the paths with an observed value different from the sent one, or missing; fields not sent do not count.
+    Lists of another length differ as a whole. `path` is the one of the two values.
+    """
     if isinstance(sent, Mapping) and isinstance(observed, Mapping):
         for name, value in sent.items():
             if name in observed:

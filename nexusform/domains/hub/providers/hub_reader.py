@@ -223,8 +223,7 @@ def _build_missing_object_result(hub: HubClient, options: HubOptions, request: R
         message = OverrideRollout(hub, type_name, recorded, is_deleted=True).check_progress()[1]
     if not message:
         return ReadResult(None, is_observed=True)
-    note = build_unfinished_note(request, title, message)
-    return ReadResult(recorded, is_observed=True, is_settled=False, note=note)
+    return ReadResult(recorded, is_observed=True, is_settled=False, note=build_unfinished_note(request, title, message))
 
 
 def find_object(
@@ -293,10 +292,11 @@ class _HubObjectReader:
     """Reader of hub objects, once each: many of one kind by a list, few one by one."""
 
     def __init__(self, hub: HubClient, requests: Sequence[ReadRequest]) -> None:
+        """List the objects of manifests, and of kinds with many requests; the others are read one by one, on demand."""
         self.hub = hub
-        self._bodies: dict[str, dict[str, Any] | None] = {}
+        self._bodies: dict[str, dict[str, Any] | None] = {}  # by path, None if missing
         self._namespaces: dict[str, set[str]] = {}  # of the objects of kinds read by a list
-        self._by_placement: dict[str, dict[tuple[str, str], list[dict[str, Any]]]] = {}
+        self._by_placement: dict[str, dict[tuple[str, str], list[dict[str, Any]]]] = {}  # by kind and placement
         requests_by_type: dict[str, list[ReadRequest]] = {}
         manifest_objects: list[HubObject] = []
         for request in requests:
@@ -307,7 +307,7 @@ class _HubObjectReader:
         self._bodies.update(list_existing_object_bodies(self.hub, manifest_objects))
         for type_name, type_requests in requests_by_type.items():
             if len(type_requests) < CACHE_THRESHOLD:
-                continue  # read one by one, on demand
+                continue  # a list is not worth it
             kind = KINDS[KINDS_BY_TYPE[type_name]]
             namespaces: set[str] = set()
             for request in type_requests:
@@ -315,7 +315,7 @@ class _HubObjectReader:
                 self._bodies.update((hub_object.path, None) for hub_object in hub_objects)  # missing, unless listed
                 _, namespace, _ = get_identity(type_name, request.known_attributes)
                 namespaces.add(namespace)
-            namespaces.discard("")
+            namespaces.discard("")  # of cluster-scoped kinds
             self._namespaces[kind.kind] = namespaces
             for body in list_in_namespaces(self.hub, kind, namespaces):
                 namespace, name = get_namespaced_name(body)
@@ -423,5 +423,4 @@ def _build_observed_placement(
 def _build_placement_attributes(
     placement_objects: ObservedPlacementObjects, key: str, evictions: Sequence[Values]
 ) -> dict[str, Any]:
-    manifests = [*build_placement_manifests(placement_objects), *build_manifests(evictions)]
-    return build_placement_attributes(manifests, key)
+    return build_placement_attributes([*build_placement_manifests(placement_objects), *build_manifests(evictions)], key)

@@ -81,7 +81,8 @@ class HubWaiter(Struct, frozen=True):
         """Check until `check` returns done, at growing intervals. If `count_changes` returns a number (the object is
         watched), check again as soon as it changes. Raises StepPending after the timeout, or if the run is to end.
         """
-        start_time, interval, reported = self.timing.read_time(), _FIRST_INTERVAL, ""
+        start_time, interval = self.timing.read_time(), _FIRST_INTERVAL
+        reported = ""  # the last message, to report each once
         while True:
             change_count = count_changes()  # before the check: later changes trigger another one
             elapsed = self.timing.read_time() - start_time
@@ -101,7 +102,7 @@ class HubWaiter(Struct, frozen=True):
                     raise StepPending(f"{subject}: {message}. {_RESUME_HINT}")
                 remaining = deadline - self.timing.read_time()
                 if remaining <= 0 or (change_count is not None and count_changes() != change_count):
-                    break
+                    break  # check again
                 self.timing.sleep(min(remaining, _SLICE))
             interval = min(interval * 1.5, _MAX_INTERVAL)
 
@@ -116,14 +117,14 @@ class HubWaiter(Struct, frozen=True):
         sent: Values,
         describe_outdated: Callable[[PlacementProgress], str],
     ) -> tuple[PlacementProgress, PlacementProgress]:
-        """Wait until a placement is rolled out, or scheduled if runs roll it out; return its progress at the
-        decision and at the end. `predicted` are its planned attributes, `sent` the object as sent.
-        `describe_outdated` returns a message about a resource snapshot of older objects.
+        """Wait until a placement is rolled out (only scheduled, if staged update runs roll it out); return its progress
+        at the first scheduling decision and at the end. `predicted`: planned attributes, `sent`: the object as sent
+        ({} if nothing was). `describe_outdated`: message about a resource snapshot of older objects, "" for none.
         """
         planned, failing = get_mapping(predicted, "bindings"), list_predicted_failures(predicted)
         path = KINDS[kind].build_path(name, namespace)
-        decision = final = PlacementProgress(is_done=False)
-        lag_start: float | None = None  # start of the cache lag of the bindings
+        decision = final = PlacementProgress(is_done=False)  # of the first decision, and of the latest check
+        lag_start: float | None = None  # time since when the cached bindings are older than the placement
 
         def check_progress(elapsed: float) -> tuple[bool, str]:
             nonlocal final, decision, lag_start
@@ -135,10 +136,10 @@ class HubWaiter(Struct, frozen=True):
             if is_lagging:
                 lag_start = elapsed if lag_start is None else lag_start
                 if elapsed - lag_start < _CACHE_LAG:
-                    return False, final.message
+                    return False, final.message  # the cache may catch up
             lag_start = None
+            # Without usable cache read from the hub. A blocked rollout counts as done, since it does not continue.
             placement_objects = placement_objects or _read_needed_objects(self.hub, placement, planned)
-            # A blocked rollout counts as done, since it does not continue.
             is_run_managed = has_external_rollout(placement_objects.placement)
             progress = check_placement_progress(placement_objects, planned, is_external=is_run_managed, failing=failing)
             is_started = progress.is_decided and not progress.is_done
@@ -150,7 +151,7 @@ class HubWaiter(Struct, frozen=True):
                 return False, final.message
             unobserved = _describe_unobserved_change(placement, predicted, final, elapsed, describe_outdated)
             if unobserved:
-                return False, unobserved
+                return False, unobserved  # the hub is done with an older change only
             final = replace(final, message=final.message or _describe_empty_selection(placement, predicted))
             return True, final.message
 

@@ -83,8 +83,7 @@ class OverrideRollout:
         if blocked is not None:
             self.blocked_message = blocked.message
             return True, ""  # it cannot continue
-        messages = [f"{cluster}{message}" for cluster, message in pending.items()]
-        return False, format_first_items(messages, _MAX_NAMES)
+        return False, format_first_items([f"{cluster}{message}" for cluster, message in pending.items()], _MAX_NAMES)
 
     def _find_latest_snapshot(self) -> str:
         """Return the name of the snapshot of the current override, "" if it does not exist yet."""

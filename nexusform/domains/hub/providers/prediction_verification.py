@@ -113,8 +113,7 @@ def read_figures(members: Iterable[Mapping[str, Any]], observed_at: datetime | N
         for name, entry in get_mapping(status, "properties").items():
             figures[f"property {name}"] = get_mapping(entry).get("value")
         for kind, amounts in get_mapping(status, "resourceUsage").items():
-            for name, amount in get_mapping(amounts).items():
-                figures[f"{kind} {name}"] = amount
+            figures |= {f"{kind} {name}": amount for name, amount in get_mapping(amounts).items()}
         figures["joined"] = find_condition(member, "Joined").get("status", "Unknown")
         figures["health"] = str(read_member_health(member, observed_at))
         figures_by_member[get_name(member)] = figures

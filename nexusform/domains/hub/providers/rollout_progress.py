@@ -146,7 +146,9 @@ def check_placement_progress(
     is_external: bool,
     failing: AbstractSet[tuple[str, str]] = frozenset(),
 ) -> PlacementProgress:
-    """Return the progress of a placement. `planned` are the predicted bindings, `failing` the predicted failures."""
+    """Return the progress of a placement; clusters with a predicted failure are not waited for. `planned` are the
+    predicted bindings, `failing` the predicted failures (list_predicted_failures).
+    """
     body = placement_objects.placement
     kind = str(body.get("kind"))
     scheduled_condition = find_condition(body, f"{kind}Scheduled")
@@ -157,10 +159,9 @@ def check_placement_progress(
         message = str(scheduled_condition.get("message") or "its selectors are invalid")
         return PlacementProgress(is_done=True, message=message, bindings=bindings, is_decided=True)
     if not (placement_objects.is_partial or _is_policy_observed(placement_objects)):
-        message = "the hub has not observed the policy yet"
-        return PlacementProgress(is_done=False, message=message, bindings=bindings)
+        return PlacementProgress(is_done=False, message="the hub has not observed the policy yet", bindings=bindings)
     latest_snapshot = _get_latest_index(placement_objects)
-    if is_external:  # a staged run distributes the rest
+    if is_external:  # a staged run rolls it out, so it is done once scheduled
         return PlacementProgress(is_done=True, bindings=bindings, is_decided=True, latest_snapshot=latest_snapshot)
     pending, expected_failures = _find_pending_clusters(placement_objects, planned, latest_snapshot, failing)
     message = format_first_items(pending, _MAX_NAMES)

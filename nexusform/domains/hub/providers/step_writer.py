@@ -311,8 +311,8 @@ class HubStepWriter(Struct, frozen=True):
     # --- waiting -------------------------------------------------------------------------------
 
     def _wait_for_result(self, written: Sequence[ExistingObject]) -> ChangeResult:
-        """Wait until the hub has completed the change; return the result. `written` are the sent objects with the
-        hub's responses, () with read_only.
+        """Wait until the hub has completed the change; return the result with the verified predictions. `written` are the
+        sent objects with the hub's responses, () with read_only.
         """
         planned = self._planned
         note = build_hub_record(self._type_name, written, self.options.manager)
