@@ -211,7 +211,9 @@ class _ChangedSite:
         return None
 
     def _find_or_build_id_key(self, kind: str, name: str, arm_id: str, change: ToolChange) -> str | None:
-        """Return the lower-case id of an object, found by name or a new one; None after a report of several."""
+        """Return the lower-case id of an object: `arm_id` if known, else found by name (and location, if several), else
+        a made-up one for a new object; None after a report of several.
+        """
         if arm_id:
             return normalize_id(arm_id)
         suffix = f"/{TYPE_OF_KIND[kind].rpartition('/')[2].lower()}/{name.lower()}"
@@ -226,7 +228,7 @@ class _ChangedSite:
         return keys[0] if keys else f"/new/providers/{TYPE_OF_KIND[kind]}/{name}".lower()
 
     def _is_consistent_with_inventory(self, change: ToolChange, *, exists: bool) -> bool:
-        """Return False if the inventory lacks the changed object; warn about other contradictions."""
+        """Return False (reported) if the inventory lacks the object; warn about a creation of an existing one."""
         if change.action in (AzAction.UPDATE, AzAction.REPLACE) and not exists:
             detail = (
                 f'the inventory has no "{change.title}" to change. Capture the inventory again, or use another one.'
@@ -320,9 +322,9 @@ class _ChangedSite:
         item = self.bodies[change.kind][key]
         requested = dict(get_mapping(change.body, "properties"))
         initial = requested.pop(INITIAL_POOLS, None)
-        if isinstance(initial, list):
+        if isinstance(initial, list):  # of a cluster: the existing ones are compared
             self._add_initial_pools(key)
-        # Azure reads initial pools only on creation of the cluster.
+        # Azure reads initial pools only on creation of the cluster, so other counts are reported.
         for entry in list_mappings(initial):
             pool = self.bodies[POOLS].get(f"{key}/agentpools/{str(entry.get('name')).lower()}")
             count = pool.read_number("count") if pool is not None else None

@@ -199,7 +199,9 @@ class _ResourceSorter:
 
 
 def _report_unsupported_resource_types(unread: Mapping[str, ArmItem]) -> None:
-    """Add a warning about each type of resource that is not read."""
+    """Add a warning about each type of resource not read, and one about all objects of Kubernetes. `unread`: an item by
+    type ("" without one), or by the kind of a Kubernetes object.
+    """
     kubernetes_objects = {name: item for name, item in unread.items() if name and not _has_type(item)}
     for type_name, item in unread.items():
         label = f'resources of the type "{type_name}"' if type_name else "an object without type and id"
@@ -260,7 +262,7 @@ _BYTE_ORDER_MARKS: Final = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-1
 
 
 def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:
-    """Parse a JSON document; return (data, None) or (None, problem)."""
+    """Parse a JSON document; return (data, None) or (None, problem). Several documents in a row are one list."""
     if len(content) > MAX_BYTES:
         detail = f"the file has {len(content):,} bytes; at most {MAX_BYTES:,} are read."
         return None, Problem((), "file-too-large", detail, file=file)
@@ -270,14 +272,14 @@ def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:
     except UnicodeDecodeError as problem:
         before = content[: problem.start]
         line = before.count(b"\n") + 1
-        column = problem.start - (before.rfind(b"\n") + 1) + 1
+        column = problem.start - before.rfind(b"\n")
         return None, _build_invalid_json_problem(file, line, column, f"this is not {encoding} text.")
     if not text.strip():
         return None, _build_invalid_json_problem(file, 1, 1, "the file is empty. Capture it again.")
     try:
         return json.loads(text, parse_constant=_reject_nonstandard_json_number), None
     except json.JSONDecodeError as problem:
-        documents = _parse_concatenated(text)
+        documents = _parse_concatenated(text)  # as of several commands in one file, None if it is not
         if documents is not None:
             return documents, None
         error = unify_json_error(problem)

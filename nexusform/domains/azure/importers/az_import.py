@@ -131,7 +131,7 @@ class _SiteImport:
 
     def build_site(self) -> ImportedSite:
         """Build all objects. Workloads are built first because they determine the occupied capacity of machines."""
-        clusters: list[tuple[tuple[str, str], ImportedSiteObject]] = []
+        clusters: list[tuple[tuple[str, str], ImportedSiteObject]] = []  # with time of creation and name
         for cluster in self.site.clusters:
             imported_cluster = self._build_cluster(cluster)
             if imported_cluster is not None:
@@ -214,9 +214,7 @@ class _SiteImport:
     # --- clusters ---
 
     def _build_cluster(self, cluster: AzCluster) -> ImportedSiteObject | None:
-        """Build a cluster with pools and nodes. If a VM SKU is unknown, return None, report it, and count the nodes as
-        occupied capacity.
-        """
+        """Build a cluster with pools and nodes; with an unknown VM SKU report it as occupied capacity, return None."""
         nodes_by_pool: dict[str, list[AzNode]] = {}
         for node in cluster.nodes:
             nodes_by_pool.setdefault(node.pool, []).append(node)
@@ -259,13 +257,13 @@ class _SiteImport:
         return ImportedSiteObject(CLUSTER, cluster_id, attributes, references, resource_group=group)
 
     def _build_pools(self, cluster: AzCluster) -> dict[str, dict[str, Any]]:
-        """Build the pool arguments by name; pools that were not captured keep the recorded arguments."""
+        """Build the arguments of pools by name; the recorded ones of pools not captured precede those from nodes."""
         pools = {pool.name: build_pool_arguments(pool) for pool in cluster.pools}
         uncaptured = {pool.name for pool in cluster.pools if not pool.id}
         for (owner, name), recorded_pool in self.recorded_nodes.items():
             if owner != f"{self.name}/{cluster.name}" or recorded_pool.arguments is None:
                 continue  # of another cluster, or nothing is recorded
-            if name in uncaptured or not cluster.has_pool_list:  # recorded arguments precede
+            if name in uncaptured or not cluster.has_pool_list:
                 pools[name] = {"count": 0, **pools.get(name, {}), **recorded_pool.arguments}
         return pools
 
@@ -295,7 +293,7 @@ class _SiteImport:
         return records
 
     def _build_node(self, pool: str, number: int, sku_name: str, node: AzNode | None) -> dict[str, Any]:
-        """Build the record of one node, with or without a machine."""
+        """Build the record of one node, and count it; without `node` it is missing on the site, and has no machine."""
         record: dict[str, Any] = {
             "role": "ControlPlane" if pool == CONTROL_PLANE else "Worker",
             "pool": pool,
@@ -307,7 +305,7 @@ class _SiteImport:
             "provenance": OBSERVED,
         }
         if node is None:
-            return record  # it is missing on the site
+            return record
         sku = self.skus.get(node.vm_sku_name, self.skus[sku_name])  # the pool's, if its own is unknown
         self.counts["unplaced" if node.placement is None else "adopted"] += 1
         if node.placement is not None:
@@ -517,8 +515,9 @@ Values: TypeAlias = Mapping[str, Any]
 
 
 def build_machine_observation(machine: AzMachine, before: Values, time: str | None, *, is_requested: bool) -> Values:
-    """Build the record of a machine. `before` is its last record; `is_requested`: the applied arguments cordon
-    it. In the result, `since` is the time of the first read with this status, None for a machine in service.
+    """Build the record of a machine for state. `before` is its last record ({} for none); `is_requested`: the applied
+    arguments cordon it; `time` of the read, None if unknown. In the result, `since` is the time of the first read with
+    this status, None for a machine in service.
     """
     record: dict[str, Any] = {name: machine.facts[name] for name in _FACTS}
     record["message"] = machine.status_message
@@ -545,8 +544,8 @@ def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) ->
 def build_observed_facts_note(
     attributes: Values, machines: Mapping[str, AzMachine], recorded_note: Values, time: str | None
 ) -> Values:
-    """Build the note of a machine, {} if it is not in `machines` (of the site, by name); or of a rack, with a record of
-    each listed machine (None, to remove the records, if none is listed).
+    """Build the note for state of a machine, {} if it is not in `machines` (of the site, by name); or of a rack, with a
+    record of each listed machine (None, to remove the records, if none is listed). `time` of the read, None if unknown.
     """
     before = get_mapping(recorded_note, OBSERVED_KEY)
     if "rack_id" in attributes:  # a machine

@@ -196,7 +196,7 @@ def _build_inventory(
 
 
 def _read_update_strategy(items: AzResources) -> dict[str, Any] | None:
-    """Read the update strategy of the only Nexus cluster; None without one, or with a field of a wrong type."""
+    """Read the update strategy of the only Nexus cluster; None for no or several, without one, or of wrong types."""
     strategies = [item.read_value("updateStrategy") for item in items.list_resources("clusters")]
     if len(strategies) != 1 or not isinstance(strategies[0], Mapping):
         return None
@@ -402,12 +402,12 @@ def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> lis
 
 
 def _build_failed_objects_message(kind: str, state: str, failures: Sequence[AzFailure], site: str) -> str:
-    """Build the message about objects of one kind and state, with the remedy."""
+    """Build the message about objects of one kind and state ("": with missing nodes), with the remedy."""
     labels = [f"{failure.name} ({failure.reason})" if failure.reason else failure.name for failure in failures]
     location = f" of {site}" if site else ""
     subject = format_count(len(failures), _KIND_NAMES[kind])
     names = format_first_items(labels, _MAX_FAILURES)
-    if not state:  # missing nodes (find_missing_nodes)
+    if not state:
         verb = select_word_form(len(failures), "lacks", "lack")
         return (
             f"{subject}{location} {verb} nodes: {names}. Azure did not create them. They are not changed automatically."

@@ -117,12 +117,14 @@ class MachineReadOptions(Struct, frozen=True):
 
 
 def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict[str, AzMachine]:
-    """Read the machines by lower-case id; report and skip those without name, rack or slot."""
+    """Read the machines by lower-case id; report and skip those without name, rack or slot, and second ones of a name.
+    Return {} for a truncated list, also reported.
+    """
     by_sku_id = {key.strip().lower(): sku for key, sku in options.by_sku_id.items()}
     options = replace(options, by_sku_id=by_sku_id)
     item_list = list(items)
     if _report_truncated_machine_list(item_list):
-        return {}  # reported
+        return {}
     machines: dict[str, AzMachine] = {}
     names: set[str] = set()
     without_roles: list[tuple[ArmItem, AzMachine]] = []

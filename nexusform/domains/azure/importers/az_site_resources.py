@@ -139,9 +139,7 @@ def _explain_unusable_network(network: ArmItem) -> str:
     """Describe the state of a network without success, "" if it is usable or unknown."""
     states = map(network.read_text, ("provisioningState", "detailedStatus"))
     failure = next((state for state in states if state in _UNUSABLE_STATES), None)
-    if failure is None:
-        return ""  # usable, or unknown
-    return ": ".join(filter(None, (failure, network.read_text("detailedStatusMessage"))))
+    return "" if failure is None else ": ".join(filter(None, (failure, network.read_text("detailedStatusMessage"))))
 
 
 def _read_appliances(items: Iterable[ArmItem]) -> Iterator[ApplianceUsage]:
@@ -156,12 +154,12 @@ def _read_cluster_networks(items: Iterable[ArmItem], names: Mapping[str, str]) -
         if name is None or network is None:
             continue
         cidrs = network.read_texts("podCidrs")
-        pods = [size for cidr in cidrs if (size := _count_addresses(network, "podCidrs", cidr)) is not None]
+        pod_counts = [size for cidr in cidrs if (size := _count_addresses(network, "podCidrs", cidr)) is not None]
         node_network = normalize_id(network.read_text("cniNetworkId", ""))
         yield ClusterNetworks(
             cluster=name,
             network=names.get(node_network, extract_name(node_network)),
-            pod_addresses=sum(pods) if pods else None,
+            pod_addresses=sum(pod_counts) if pod_counts else None,
             load_balancer_pools=tuple(_read_address_pools(network)),
             nodes=len(item.read_objects("nodes")),
         )

@@ -125,8 +125,8 @@ def has_worker_pool(cluster: ArmItem) -> bool:
 
 
 def report_unlisted_pools(lists: Iterable[tuple[ClusterNodes, Iterable[AzPool]]]) -> None:
-    """Add one warning about nodes of pools missing in the captured list of agent pools."""
-    items: dict[str, ArmItem] = {}
+    """Add one warning about nodes of pools missing in the captured list of agent pools (`lists`: by cluster)."""
+    items: dict[str, ArmItem] = {}  # a node by cluster and pool
     for reading, pools in lists:
         listed_pools = {CONTROL_PLANE, *(pool.name for pool in pools)}
         unlisted = {node.pool: node.item for node in reading.nodes if node.pool not in listed_pools}
@@ -260,7 +260,7 @@ def read_taints(item: ArmItem) -> Iterator[AzTaint]:
 
 
 def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[DerivedAgentPool]) -> None:
-    """Add one warning about pools derived from node names, and one about pools known only from nodes."""
+    """Add one warning about pools derived from node names, and one about pools known only from nodes (`derived`)."""
     derived_nodes = [node for reading in readings for node in reading.nodes if node.is_pool_derived]
     if derived_nodes:
         derived_nodes[0].item.report(
@@ -278,9 +278,8 @@ def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[Der
         derived[0].item.report(
             "agentPoolId",
             "derived-value",
-            f"only nodes are known of {format_count(len(derived), 'agent pool')} ({names}): count, VM "
-            "SKU, labels and taints come from nodes; zones count as all, and the mode as "
-            f"{modes}{other_modes}.",
+            f"only nodes are known of {format_count(len(derived), 'agent pool')} ({names}): count, VM SKU, labels and "
+            f"taints come from nodes; zones count as all, and the mode as {modes}{other_modes}.",
             Severity.WARNING,
         )
 
@@ -459,7 +458,7 @@ def read_clusters(
 def _read_clusters_with_agent_pools(
     items: Iterable[ArmItem], pools: Mapping[str, list[AzPool]], clusters_with_pool_files: AbstractSet[str]
 ) -> Iterator[tuple[ClusterNodes, list[AzPool] | None]]:
-    """Read every distinct cluster with its captured agent pools (None without a list)."""
+    """Read every distinct cluster (report others of its name) with its captured agent pools, None without a list."""
     names: set[str] = set()
     for name, item in iterate_named_items(items):
         if name in names:
@@ -470,7 +469,7 @@ def _read_clusters_with_agent_pools(
         captured = pools.get(normalize_id(cluster_id))
         if captured is None and name.lower() in clusters_with_pool_files:
             captured = []  # its file of pools has no entries
-        # An empty list is incomplete if the cluster has worker nodes.
+        # An empty list of a cluster with worker nodes is wrong, so its initial pools are used.
         pool_list = None if captured == [] and has_worker_pool(item) else captured
         initial_pools = _read_initial_pools(item)
         cluster = _build_cluster(item, name, cluster_id, initial_pools if pool_list is None else pool_list)
@@ -547,7 +546,7 @@ def _compute_node_shape(node: NodeReading, skus: Mapping[str, VmSku]) -> AzVmSiz
 
 
 def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
-    """Read the plain virtual machines."""
+    """Read the virtual machines outside Kubernetes clusters; report and skip invalid ones and second ones of a name."""
     vms = []
     names: set[str] = set()
     for item in items:
@@ -559,7 +558,7 @@ def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
             item.report("name", "duplicate-vm", f'the VM "{name}" is listed twice.')
             continue
         names.add(name)
-        # The GiB on the machine's own disk; a persistent OS disk is on the storage appliance.
+        # Count the GiB on the machine's own disk; a persistent OS disk is on the storage appliance.
         disk = item.read_object_or_empty("storageProfile").read_object_or_empty("osDisk")
         is_persistent = disk.read_text("createOption", "").lower() == "persistent"
         local_disk = 0 if is_persistent else disk.read_number("diskSizeGB", 0)

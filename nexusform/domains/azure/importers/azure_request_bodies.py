@@ -37,7 +37,9 @@ def list_pools(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
 
 
 def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the `properties` of an agent pool, given as a block (`count`) or a resource (`node_count`)."""
+    """Build the `properties` of an agent pool in an Azure body, from the arguments of an `agent_pool` block (`count`)
+    or of a nexus_agent_pool (`node_count`).
+    """
     labels, taints = get_mapping(values, "labels"), get_list(values, "taint")
     settings = get_mapping(values, "upgrade_settings")
     upgrade = {
@@ -141,11 +143,7 @@ def has_requested_values(observed: Any, requested: Any) -> bool:
         return (
             isinstance(observed, list)
             and len(observed) == len(requested)
-            and all(_contains_matching_element(observed, element) for element in requested)
+            and all(any(has_requested_values(element, wanted) for element in observed) for wanted in requested)
         )
     is_absent = None in (requested, observed) and not requested and not observed
     return is_absent or bool(observed == requested)
-
-
-def _contains_matching_element(observed: list[Any], requested: Any) -> bool:
-    return any(has_requested_values(element, requested) for element in observed)

@@ -170,12 +170,11 @@ def collect_machines_by_site(objects: Iterable[Mapping[str, Any]]) -> dict[str, 
     """Collect the machines (rack and name) of each site from attributes in state: machines, and hosts of VMs."""
     machines: dict[str, set[tuple[str, str]]] = {}
     for attributes in objects:
-        rack_id, parent = attributes.get("rack_id"), attributes.get("kubernetes_cluster_id")
-        if rack_id:
-            site, _, rack = str(rack_id).partition("/")
+        if attributes.get("rack_id"):  # a machine
+            site, _, rack = str(attributes["rack_id"]).partition("/")
             machines.setdefault(site, set()).add((rack, str(attributes.get("name"))))
             continue
-        site = str(attributes.get("site_id") or parent or "").partition("/")[0]
+        site = str(attributes.get("site_id") or attributes.get("kubernetes_cluster_id") or "").partition("/")[0]
         if not site:
             continue  # of no site, such as a VM SKU
         site_machines = machines.setdefault(site, set())

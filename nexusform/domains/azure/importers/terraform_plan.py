@@ -118,8 +118,7 @@ class _PlanReader:
             self._report("", "unfinished-terraform-plan", "Terraform could not finish this plan.", is_warning=True)
 
     def _report_deferred(self, deferred_changes: Any) -> None:
-        """Add a warning about resources deferred to a later plan."""
-        # List the deferred Azure resources: changed ones, then those with an unreadable change.
+        """Warn about Azure resources deferred to a later plan: changed ones, then those with an unreadable change."""
         addresses: list[str] = []
         unreadable_addresses: list[str] = []
         for deferred_change in list_mappings(deferred_changes):
@@ -128,9 +127,7 @@ class _PlanReader:
                 continue  # of another provider
             if _explain_malformed(value):
                 unreadable_addresses.append(str(value.get("address")))
-                continue
-            entry = _build_resource_change(value)
-            if entry is not None and entry.action is not AzAction.KEEP:
+            elif (entry := _build_resource_change(value)) is not None and entry.action is not AzAction.KEEP:
                 addresses.append(entry.address)
         addresses += unreadable_addresses
         if addresses:
@@ -179,16 +176,16 @@ class _PlanReader:
     def _build_change(self, entry: _ResourceChange) -> ToolChange | None:
         """Build the change of a planned resource; report an unknown name or cluster and return None."""
         action = entry.action
-        if entry.block[1].startswith(_UPDATE_TYPE):  # TYPE.NAME, of a block that changes an existing resource
+        if entry.block[1].startswith(_UPDATE_TYPE):  # its block (TYPE.NAME) changes a resource made elsewhere
             action = _UPDATE_ACTIONS.get(action, action)
         arm_id = _find_arm_id(entry)
         name = get_text(entry.values, "name") or arm_id.rpartition("/")[2]
         if not name:
             self._report(entry.address, "unknown-in-plan", "its name is known only after apply.")
             return None
-        body, unknown = ({}, {}) if action is AzAction.DELETE else self._read_body(entry)  # needs none
+        body, unknown = ({}, {}) if action is AzAction.DELETE else self._read_body(entry)  # a deletion needs no body
         names: tuple[str, ...] = (name,)
-        if entry.kind == POOLS and action is not AzAction.KEEP:
+        if entry.kind == POOLS and action is not AzAction.KEEP:  # a pool is named by its cluster, too
             owner = self._find_cluster_name(entry, arm_id)
             if not owner:
                 return None  # reported above
@@ -207,7 +204,7 @@ class _PlanReader:
         )
 
     def _read_body(self, entry: _ResourceChange) -> tuple[Mapping[str, Any], Mapping[Path, str]]:
-        """Return the body, and the reason of each unknown value by path; report a malformed body and return {}."""
+        """Return the body, and the reason of each unknown value by path; report a malformed body and return {}, {}."""
         body, unknown = entry.values.get("body"), get_value_at_path(entry.change, "after_unknown", "body")
         if isinstance(body, str):
             try:
@@ -215,16 +212,13 @@ class _PlanReader:
             except ValueError:
                 self._report(entry.address, SHAPE, "its body is a string that is not JSON.")
                 return {}, {}
-        if body is None:
-            body = {}
-        if not isinstance(body, Mapping):
+        if not isinstance(body, Mapping | None):
             self._report(entry.address, SHAPE, "its body is not an object.")
             return {}, {}
         location = entry.values.get("location")
         extra_fields = {"location": location} if location else {}
-        return {**extra_fields, **body}, {
-            path: _explain_unknown(path) for path, scalar in list_scalars(unknown) if scalar is True
-        }
+        reasons = {path: _explain_unknown(path) for path, scalar in list_scalars(unknown) if scalar is True}
+        return {**extra_fields, **(body or {})}, reasons
 
     # --- the cluster of a pool ---
 
@@ -288,7 +282,7 @@ def _explain_malformed(value: Any) -> str:
     if value["type"] not in _TYPES:
         return ""
     change, actions = get_mapping(value, "change"), get_value_at_path(value, "change", "actions")
-    fields = (
+    fields = (  # name, expected value, and its validity
         ("address", "the address of the resource", get_text(value, "address")),
         ("module_address", "a string", isinstance(value.get("module_address") or "", str)),
         ("change", "an object", isinstance(value.get("change"), Mapping)),
@@ -469,10 +463,7 @@ def _list_references(part: Any) -> Iterator[str]:
     """List every reference below an expression or a block."""
     if isinstance(part, Mapping):
         for name, inner in part.items():
-            if name == "references":
-                yield from list_texts(inner)
-            else:
-                yield from _list_references(inner)
+            yield from list_texts(inner) if name == "references" else _list_references(inner)
     elif isinstance(part, list):
         for inner in part:
             yield from _list_references(inner)

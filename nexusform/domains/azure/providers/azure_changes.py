@@ -159,10 +159,8 @@ def _build_object_creation(kind: str, target: ArmTarget, values: Values, context
         properties["initialAgentPoolConfigurations"] = [
             merge_bodies(extra[pool["name"]], pool) for pool in properties["initialAgentPoolConfigurations"]
         ]
-    elif kind == POOL:
-        properties = build_new_pool_properties(values)
     else:
-        properties = _build_vm_properties(values, context)
+        properties = build_new_pool_properties(values) if kind == POOL else _build_vm_properties(values, context)
     return _build_create_change(target, properties, values, context.common_fields)
 
 
@@ -190,8 +188,9 @@ def _require_azure_block(target: ArmTarget, values: Values) -> None:
 def _build_cluster_changes(
     target: ArmTarget, prior: Values, planned: Values, context: SiteContext
 ) -> Iterator[ArmChange]:
-    """Build changes of the cluster itself, then of deleted, changed and created pools."""
+    """Build changes of the cluster, then of deleted, changed and created pools: resumed steps need a fixed order."""
     before, after = build_cluster_properties(prior), build_cluster_properties(planned)
+    # Azure reads initial pools only when it creates the cluster.
     own_before, own_after = (_omit_fields(body, ("initialAgentPoolConfigurations",)) for body in (before, after))
     expected = diff_request_bodies(own_before, own_after)
     plane = "controlPlaneNodeConfiguration"
@@ -204,8 +203,7 @@ def _build_cluster_changes(
     new_pools = dict(list_pools(planned))
     body = merge_bodies(context.common_fields, read_opaque_body(planned))
     location_fields = _select_fields(body, ("location", "extendedLocation"))
-    # fixed order, required to resume a step
-    for name in _omit_fields(old_pools, new_pools):
+    for name in _omit_fields(old_pools, new_pools):  # pools to delete
         yield ArmChange(ArmOperation.DELETE, _build_pool_target(target, name))
     for name, pool in new_pools.items():
         pool_target = _build_pool_target(target, name)
@@ -224,13 +222,13 @@ def _build_pool_changes(
 ) -> Iterator[ArmChange]:
     """Build changes of an existing agent pool: an update in place if possible, else deletion and creation."""
     before, after = build_pool_properties(prior), build_pool_properties(planned)
-    removed_fields = before.keys() - after.keys() - {"upgradeSettings"}  # these are updatable
+    removed_fields = before.keys() - after.keys() - {"upgradeSettings"}  # only this one can be removed in place
     expected = diff_request_bodies(before, after)
     if not removed_fields and _UPDATABLE_FIELDS.issuperset(expected):
         reduction = {"count": after["count"]} if after["count"] < before["count"] else None
         yield from _build_update(target, expected, prior, planned, reduction)
         return
-    # Raise ProviderProblem if re-creating a pool exceeds its max_unavailable.
+    # A re-creation takes all nodes down at once.
     count = int(before["count"])
     max_nodes = compute_max_unavailable(planned, count)
     if count > max_nodes:

@@ -249,7 +249,9 @@ class ArmClient:
         return lambda: self._pace.read_time() >= end_time
 
     def _find_last_sent_change(self, changes: list[ArmChange], recorded_operation: str | None) -> tuple[int, str]:
-        """Find the last change sent by an earlier run (-1 for none) and its operation URL; restore its marker."""
+        """Find the number of the last change sent by an earlier run (-1: none) and its operation URL ("": unknown or of
+        another server); restore its marker in `changes`.
+        """
         name, _, suffix = (recorded_operation or "").partition(" ")  # recorded as: VERB@MARKER PATH URL
         path, _, url = suffix.partition(" ")
         verb, _, marker = name.partition("@")
@@ -503,7 +505,7 @@ def build_failure_record(
     previous = get_mapping(step.unfinished_change)
     is_same = (previous.get("id"), previous.get("code")) == (arm_id, code)
     if step.resumed_operation is not None and previous.get("looked_up"):
-        is_same = False  # not a repetition: a read recorded this failure before the step was resumed
+        is_same = False  # no repetition: a read recorded this same failure, and the resumed step finds it again
     times = int(previous.get("times", 1)) + 1 if is_same else 1
     parts = change.expected if change.expected is not None else get_mapping(change.body, "properties")
     repetition = f" It failed the same way before: {times} times so far." if is_same else ""

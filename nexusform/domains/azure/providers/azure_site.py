@@ -91,9 +91,8 @@ _MANUAL_ACTIONS: Final = {
     CordonAction.CORDON: "apply does not cordon it. It waits until Azure shows it cordoned.",
     CordonAction.UNCORDON: "apply does not uncordon it. It waits until Azure shows it uncordoned.",
     CordonAction.EMPTY: (
-        "to be emptied, but not cordoned: Azure may place VMs there again. Set cordoned = "
-        "true next to evacuate and cordon it before the apply. Or set act_on_machines = true in the "
-        "provider block."
+        "to be emptied, but not cordoned: Azure may place VMs there again. Set cordoned = true next to evacuate and "
+        "cordon it before the apply. Or set act_on_machines = true in the provider block."
     ),
     CordonAction.KEEP: "it stays cordoned, because nexusform did not cordon it.",
 }
@@ -202,9 +201,7 @@ class AzureSiteProvider(ObservedSites):
         return determine_progress(request, answer.attributes, bodies, self._subscription.id)
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
-        """Return problems of changes not supported by Azure, and warnings about manual tasks, each with the number of
-        its change. Raises ProviderProblem.
-        """
+        """Return problems of unsupported changes and warnings of manual tasks, by number. Raises ProviderProblem."""
         planned_vms = {request.key.id for request in requests if request.key.type == VM}
         problems: list[tuple[int, Problem]] = []
         recreated_nodes: dict[int, list[str]] = {}  # names by number of the change
@@ -275,7 +272,9 @@ class AzureSiteProvider(ObservedSites):
     def _change_machine_cordons(
         self, request: ChangeRequest, observe_change: Callable[[ChangeRequest], ChangeResult]
     ) -> ChangeResult:
-        """Send cordon requests if the provider may do so, and verify the rest on the site. Raises ProviderProblem."""
+        """Send the cordon requests of a rack or machine if the provider may do so; return the result as confirmed by
+        Azure, or as observed by `observe_change` if it changes anything else. Raises ProviderProblem.
+        """
         if not self._acts_on_machines or request.key.type not in _HARDWARE_TYPES:
             return observe_change(request)  # an operator changes it
         requests = list(find_cordon_requests(request))
@@ -312,7 +311,7 @@ class AzureSiteProvider(ObservedSites):
             self._index = None
 
     def _apply_change_request(self, request: ChangeRequest) -> ChangeResult:
-        """Apply a change in Azure, re-create nodes if needed, and read the result back. Raises ProviderProblem."""
+        """Apply a change, re-create nodes if needed, read the result. Raises ProviderProblem, with values for state."""
         group = self._find_resource_group(request)
         self._created_groups[request.key.id] = group
         common_fields = self._load_index().common_fields.get(_extract_site_name(request), {})
@@ -325,7 +324,7 @@ class AzureSiteProvider(ObservedSites):
             values = dict(request.planned_attributes)
             if "nodes" in values:  # a cluster or a pool
                 values["nodes"] = {}
-                values |= {"node_count": 0} if "agent_pool" in values else {}
+                values |= {"node_count": 0} if "agent_pool" in values else {}  # an argument of a pool, not a result
             else:
                 values |= dict.fromkeys(("machine", "rack", "availability_zone", "cells"))
             raise ProviderProblem(str(failure), object_exists=failure.object_exists, attributes=values) from None
@@ -352,9 +351,8 @@ class AzureSiteProvider(ObservedSites):
         group = str(current_group or requested_group or self._subscription.default_group)
         if requested_group.lower() not in {"", group.lower()}:
             raise ProviderProblem(
-                f"{owner} is in resource group {current_group}, but its azure block sets "
-                f"{requested_group}. Azure does not move it. Set its current resource group, or remove "
-                "the argument."
+                f"{owner} is in resource group {current_group}, but its azure block sets {requested_group}. Azure does "
+                "not move it. Set its current resource group, or remove the argument."
             )
         if not group and not missing_ok:
             raise ProviderProblem(
@@ -459,9 +457,7 @@ class AzureSiteProvider(ObservedSites):
     def _read_single_object(
         self, request: ChangeRequest, arm: ArmClient, group: str
     ) -> ObservedObjectComparison | None:
-        """Compare one object with its current bodies (read like an export of only these), without reading the whole
-        site; None if Azure does not have it.
-        """
+        """Compare one object with its current bodies, read like an export of only these; None if Azure has none."""
         from nexusform.domains.azure.importers.az_import import build_imported_sites, extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes
 

@@ -154,7 +154,7 @@ class AzureSubscription:
             return self._connected_client
 
     def _select_bodies_at_location(self, items: Iterable[Any]) -> list[dict[str, Any]]:
-        """Select the bodies at the configured extended location, by id or name, and those without any location."""
+        """Select the bodies at the configured extended location (id or name) or without any; all without such."""
         bodies = [item.as_dict() for item in items]
         if not self._location:
             return bodies  # all locations are read

@@ -73,14 +73,17 @@ def determine_progress(
 def _update_record(
     record: Mapping[str, Any], bodies: Sequence[Body], busy: Sequence[Body], missing_counts: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    """Return the update of a recorded change: {} if the record stays, None under its key to remove the record."""
+    """Return the update of a recorded change: {} if the record stays, None under its key to remove the record, else a
+    record of its failure. `busy`: the bodies with a change in progress.
+    """
     arm_id = str(record.get("id"))
     body = next((body for body in bodies if normalize_id(str(body.get("id"))) == normalize_id(arm_id)), None)
     if busy and record.get("in_progress"):
         return {}  # still in progress
+    was_in_progress = bool(record.get("in_progress"))
     if body is None:  # a deleted pool is removed; a missing new pool is visible as drift
-        return {UNFINISHED_KEY: None} if record.get("in_progress") else {}
-    was_in_progress, failure = bool(record.get("in_progress")), _explain_failure(body, missing_counts)
+        return {UNFINISHED_KEY: None} if was_in_progress else {}
+    failure = _explain_failure(body, missing_counts)
     if not failure or record.get("going"):  # done by any manager; or a failed deletion, visible by the object itself
         return {UNFINISHED_KEY: None}
     if not was_in_progress:
@@ -149,15 +152,14 @@ def _rebuild_step(request: ReadRequest) -> ChangeRequest:
 def _find_failure_record(
     request: ReadRequest, bodies: Sequence[Body], changes: Mapping[str, ArmChange], missing_counts: Mapping[str, str]
 ) -> dict[str, Any] | None:
-    """Find the record of a change that failed or lacks nodes. None for invisible changes: they are drift."""
+    """Find the record of a failed change or one with missing nodes; None without one, or with other values (drift)."""
     for body in bodies:
         arm_id, failure = str(body.get("id")), _explain_failure(body, missing_counts)
         change = changes.get(normalize_id(arm_id))
         if failure is None or change is None or change.verb is ArmOperation.DELETE:
             continue  # nothing to record
-        if change.verb is ArmOperation.CREATE or has_requested_values(
-            body.get("properties"), get_mapping(change.expected)
-        ):
+        expected = get_mapping(change.expected)
+        if change.verb is ArmOperation.CREATE or has_requested_values(body.get("properties"), expected):
             return {**build_failure_record(arm_id, *failure, change, _rebuild_step(request)), "looked_up": True}
     return None
 

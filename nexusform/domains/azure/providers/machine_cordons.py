@@ -40,7 +40,7 @@ class CordonRequest(Struct, frozen=True):
 
 
 def find_cordon_requests(request: ChangeRequest) -> Iterator[CordonRequest]:
-    """Find the cordon requests of a step, by its changed arguments. A cordon by another manager is not ended."""
+    """Find the cordon requests of changed arguments; KEEP for a machine to uncordon but cordoned by another manager."""
     states_before = _read_states(request.key.id, request.prior_attributes)
     states_after = _read_states(request.key.id, request.planned_attributes)
     for machine in dict.fromkeys([*states_before, *states_after]):

@@ -141,11 +141,9 @@ def _read_pool_nodes(arm: ArmClient, cluster: ArmTarget, pool: str) -> list[Mapp
     body = arm.get_body(cluster)
     if body is None:
         raise ProviderProblem(f"{cluster.title} was deleted: Azure does not show it.")
-    return [node for node in list_mappings(body, "properties", "nodes") if _extract_pool_name_of_node(node) == pool]
-
-
-def _extract_pool_name_of_node(node: Mapping[str, Any]) -> str:
-    return get_text(node, "agentPoolId").rpartition("/")[2] or CONTROL_PLANE
+    nodes = list_mappings(body, "properties", "nodes")
+    # A node of the control plane has no agentPoolId.
+    return [node for node in nodes if (get_text(node, "agentPoolId").rpartition("/")[2] or CONTROL_PLANE) == pool]
 
 
 def build_unverified_server_warnings(trust: KubeconfigTrust) -> Iterator[Problem]:

@@ -197,7 +197,7 @@ class ObservedSites(FixedIdentity):
         return ReadResult(attributes, is_observed=True, note=note)
 
     def _read_state_only_object(self, request: ReadRequest) -> ReadResult:
-        """Read an object from state; a site gets its observed supplies, and its update strategy if configured."""
+        """Read an object known only to state; a site gets observed supplies, and its update strategy if configured."""
         recorded = request.attributes
         site = self._find_site(request.key, _SITE)
         if site is None or not recorded:  # another type, a new object, or a site keeping its recorded note
@@ -487,7 +487,9 @@ def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, A
 def _build_unmanaged_vms_note(
     key: ObjectKey, attributes: Mapping[str, Any], unmanaged_rows: Mapping[tuple[str, str], Mapping[str, _UnmanagedRow]]
 ) -> Mapping[str, Any]:
-    """Build the note of a rack or machine: unmanaged VMs except those in its occupied blocks."""
+    """Build the note of a rack or machine: unmanaged VMs except those in its occupied blocks; {} for other objects.
+    `unmanaged_rows`: rows by VM name, by site and machine.
+    """
     if key.type not in {RACK, MACHINE}:
         return {}  # no hardware
     site = key.id.partition("/")[0]
@@ -529,8 +531,8 @@ def _remove_hugepages_of_azure_block(recorded: Mapping[str, Any], observed: Mapp
 
 
 def _merge_value(recorded: Any, observed: Any) -> Any:
-    """Merge an observed value over a recorded one. Parts not observed stay recorded, and so do values of equal meaning:
-    absent and empty ones, and lists of texts in another order.
+    """Merge an observed value over a recorded one (in state). Members of objects not observed stay as recorded, and so
+    do values of equal meaning: absent and empty ones, and lists of texts in another order.
     """
     if not recorded and not observed:
         return recorded  # both are empty

@@ -348,10 +348,10 @@ def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) ->
 
 
 def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str] | None:
-    """Find the period of unknown free capacity: from the first pool with a node created on a later day,
-    possibly a replacement, to the last such node.
+    """Find the period of unknown free capacity: from the first pool with a node created on a later day (possibly the
+    replacement of one elsewhere) to the last such node; None without such nodes.
     """
-    spans = []
+    spans = []  # times of creation of pool and node
     for cluster in inventory.clusters:
         pools_made = {pool.name: pool.created_at for pool in cluster.pools}
         for node in cluster.nodes:
@@ -360,7 +360,7 @@ def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str] |
             if pool_made and is_later_day:
                 spans.append((pool_made, node.created_at))
     if not spans:
-        return None  # free capacity is always known
+        return None
     starts, ends = zip(*spans, strict=True)
     return min(starts), max(ends)
 

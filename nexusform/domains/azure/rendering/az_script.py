@@ -76,17 +76,20 @@ _ATTACHMENT: Final = "cloudServicesNetworkAttachment"
 
 
 def convert_to_cli_arguments(value: Any) -> Any:
-    """Convert a part of a body to CLI arguments: names and keys of administrators move up, keys become plain text."""
+    """Convert a part of a body to CLI arguments: name and SSH keys of the administrator move up to the members around
+    them, and the keys become plain text.
+    """
     if isinstance(value, list):
         return list(map(convert_to_cli_arguments, value))
     if not isinstance(value, Mapping):
-        return value  # a scalar, or an input
+        return value  # a scalar, or an input of the user
     arguments: dict[str, Any] = {}
     for name, part in value.items():
         if name == _ADMINISTRATOR and isinstance(part, Mapping):
             arguments |= convert_to_cli_arguments(part)
-        elif name == _KEYS:
-            arguments["sshKeyValues"] = _extract_keys(part)
+        elif name == _KEYS:  # a list of {"keyData": TEXT} or inputs, or one input for all keys
+            keys = [get_value_at_path(key, "keyData") or key for key in part] if isinstance(part, list) else part
+            arguments["sshKeyValues"] = keys
         elif name == _ATTACHMENT and isinstance(part, Mapping):
             # Dynamic is the command's default and has no argument.
             arguments[name] = {key: element for key, element in part.items() if (key, element) != _DYNAMIC}
@@ -96,13 +99,6 @@ def convert_to_cli_arguments(value: Any) -> Any:
 
 
 _DYNAMIC: Final = ("ipAllocationMethod", "Dynamic")
-
-
-def _extract_keys(part: Any) -> Any:
-    """Extract the texts from a list of SSH keys ({"keyData": TEXT}); other elements, such as inputs, stay."""
-    if not isinstance(part, list):
-        return part  # an input for all keys
-    return [get_value_at_path(element, "keyData") or element for element in part]
 
 
 def find_unsupported_arguments(kind: str, verb: str, flags: Mapping[str, Any]) -> Iterator[str]:

@@ -282,15 +282,13 @@ def _build_cluster_update(
     if updated.update_properties or updated.update_tags:
         yield updated
     pool = replace(cluster, type=POOL, unknown_properties=())
-    pools_before, pools_after = dict(list_pools(before)), dict(list_pools(after))
-    for name, arguments in pools_after.items():
+    pools_before, pools_after = dict(list_pools(before)), dict(list_pools(after))  # arguments by name
+    removed = {name: arguments for name, arguments in pools_before.items() if name not in pools_after}
+    for name, arguments in {**pools_after, **removed}.items():
         action = ResourceAction.UPDATE if name in pools_before else ResourceAction.CREATE
+        action = ResourceAction.DELETE if name in removed else action
         pool_object = replace(pool, names=(*cluster.names, name), action=action)
         yield from _build_pool_change(pool_object, pools_before.get(name, {}), arguments, is_observed=is_observed)
-    for name, arguments in pools_before.items():
-        if name not in pools_after:
-            pool_object = replace(pool, names=(*cluster.names, name), action=ResourceAction.DELETE)
-            yield from _build_pool_change(pool_object, arguments, arguments, is_observed=is_observed)
 
 
 def _build_pool_change(

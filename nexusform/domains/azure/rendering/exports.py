@@ -67,7 +67,7 @@ def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
 
 
 def _check_properties_of_recreations(objects: PlannedAzureResources) -> Iterator[Diagnostic]:
-    """Reject the re-creation of existing resources with unknown properties, since those would be lost."""
+    """Yield an error about resources to re-create with properties absent in the plan: these would be lost."""
     incomplete = [item for item in objects.applied if item.action is ResourceAction.REPLACE and item.unknown_properties]
     if not incomplete:
         return  # nothing is lost
@@ -212,7 +212,7 @@ class _DocumentWriter:
         return f"${{var.{variable.snake_case}{entry}}}"
 
     def _convert_value(self, value: Any) -> Any:
-        """Convert a value: inputs to references, other strings escaped."""
+        """Convert a value to Terraform JSON: inputs of the user to references, other strings escaped."""
         if isinstance(value, UserInput):
             return self._build_reference(value)
         if isinstance(value, Mapping):

@@ -40,9 +40,7 @@ _UNKNOWN_CAUSE: Final = "no reason in the export"
 
 
 def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
-    """Build the report: locations, unobserved objects, unfinished changes, rules, replays and predictions, each only
-    with content. `origin`: the compared source.
-    """
+    """Build the report; a section without content is left out. `origin`: the compared source, such as a directory."""
     checks, predictions = result.checks, result.predictions
     misses = sum(len(check.misses) for check in checks)  # VMs at another location than recorded
     sections = [_build_location_accuracy_section(checks)] if checks else []
@@ -244,7 +242,7 @@ def build_inventory_report(origin: str, sites: Sequence[CapturedSite], findings:
 
 
 def _build_sections(site: CapturedSite) -> Iterator[Section]:
-    """Build the sections of a site: counts and age, hardware, unschedulable machines."""
+    """Build the sections of a site: counts and age, hardware, and, if any, machines closed to new VMs."""
     age = "of unknown age"
     if site.exported_at:
         age = f"{'made' if site.is_age_certain else 'newest change'} {site.exported_at}"
@@ -262,7 +260,7 @@ def _build_sections(site: CapturedSite) -> Iterator[Section]:
         f"Hardware of {site.name}", table=Table(("machineSkuId", "Catalogue", "Machines"), rows, figures=frozenset({2}))
     )
     if site.closed:
-        closed = tuple(Row(pair, is_finding=True) for pair in site.closed)
+        closed = tuple(Row(machine_and_reason, is_finding=True) for machine_and_reason in site.closed)
         yield Section(
             f"Machines closed to new VMs on {site.name}", table=Table(("Machine", "Reason"), closed), is_finding=True
         )

@@ -290,7 +290,7 @@ def _check_source_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
-    """Read the files and return the site as maps by name."""
+    """Read the files and return the site as maps by name; no attributes after an error."""
     export = _read_files(attributes, context.files)
     if export.problems:
         return DataResult({}, export.problems)

@@ -299,7 +299,7 @@ def _build_project(
 
 
 def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> list[SourceFile]:
-    """Render existing objects as one file (`inventory`), and each new object as a file under its name in the other tool.
+    """Render existing objects as one file (`inventory`), and each new one as a file under its name in the other tool.
     `depends_on` keeps the execution order: changed VMs first, then each new object and changed cluster after the one
     before.
     """

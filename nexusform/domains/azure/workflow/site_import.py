@@ -203,8 +203,8 @@ def _index_addresses_by_identity(state: State) -> dict[Reference, Address]:
 def assign_import_addresses(
     objects: Iterable[ImportedSiteObject], existing: Mapping[Reference, Address], state: State
 ) -> dict[Reference, Address]:
-    """Assign an address to each object: the one in `existing`, or one from its name. Objects of one type and
-    name get the site as prefix.
+    """Assign an address to each object, by its type and id: the one in `existing`, or a new one from its name; from
+    its id, starting with the site, if objects of its type share the name.
     """
     object_list = list(objects)
     label_counts = Counter((item.type, _build_address_label(item.attributes["name"])) for item in object_list)
@@ -421,7 +421,9 @@ def _build_directory_source(location: CommandContext, directory: str, blocks: Ma
 def find_azure_settings(
     location: CommandContext, blocks: Mapping[str, ProviderBlock]
 ) -> tuple[Mapping[str, Any], list[Diagnostic]]:
-    """Return the settings of the provider block azure ({} without one); diagnostics without a trusted subscription."""
+    """Return the settings of the provider block azure ({} without one), and errors if its subscription is no trusted
+    one, or unknown.
+    """
     block = blocks.get(azure.KIND)
     settings = _read_provider_settings(block, azure.SETTINGS) if block is not None else {}
     try:

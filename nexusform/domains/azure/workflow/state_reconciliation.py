@@ -194,8 +194,9 @@ class _Reconciler:
                 yield address, self.recorded_objects[address], kind
 
     def _read_observed_vm_objects(self) -> tuple[dict[Address, ObjectState], list[Address], list[Address]]:
-        """Read the objects with VMs; return observed, absent and uncaptured ones. Racks and machines are read as well:
-        a VM on one without read permission appears to have no machine. Raises ProviderProblem.
+        """Read the objects with VMs; return observed ones, absent ones, and others not covered by the source. Racks and
+        machines are read as well: a VM on one without read permission appears to have no machine. Raises
+        ProviderProblem.
         """
         objects = list(self._list_vm_objects())
         requests = [_build_read_request(address, current) for address, current, _ in objects]
@@ -217,6 +218,7 @@ class _Reconciler:
                 continue
             observed_values = {name: answer.attributes[name] for name in _OBSERVED if name in answer.attributes}
             answered = {**current.attributes, **observed_values}
+            # Equal values keep their recorded form.
             agreement = compare_answer(str(address), kind.schema, current.attributes, answered, observed=())
             observed[address] = replace(current, attributes=agreement.attributes)
         return observed, absent, uncaptured
@@ -299,9 +301,7 @@ class _Reconciler:
     def _build_new_state(
         self, observed: Mapping[Address, ObjectState], replays: Sequence[SiteReplay], verification: PredictionResults
     ) -> State:
-        """Build the state with observations, verified predictions and replay scores; return the old one if nothing
-        changes.
-        """
+        """Build the state with observations, verified predictions and replay scores; the old one if it is equal."""
         instances = dict(self.state.instances)
         for address, observed_object in observed.items():
             instances[address] = replace(instances[address], current=observed_object)

@@ -247,12 +247,14 @@ class HubClient:
         return self._list_pages(path, query, {})  # the last attempt raises any error
 
     def _list_pages(self, path: str, query: Mapping[str, str], first_query: Mapping[str, str]) -> ObjectList:
-        """Return all pages; `first_query` is added to the first request, since later pages continue its version."""
+        """Return the objects of all pages, with the version of the list. `first_query` is added to the first request,
+        since later pages continue its version. Raises HubProblem for another response, or above PageLimits.
+        """
         items: list[dict[str, Any]] = []
         continue_token, budget = "", PageLimits()
         while True:
-            position = {"continue": continue_token} if continue_token else first_query
-            answer, response = self._request("GET", path, {**query, "limit": str(_PAGE_SIZE), **position})
+            page_query = {"continue": continue_token} if continue_token else first_query
+            answer, response = self._request("GET", path, {**query, "limit": str(_PAGE_SIZE), **page_query})
             page = response.get("items")
             if not isinstance(page, list) or not all(_is_kubernetes_object(item) for item in page):
                 raise HubProblem(f"{self.server} answers {path} with something that is no list of objects.")
@@ -282,7 +284,7 @@ class HubClient:
         try:
             for line in self._client.stream_lines(request, _WATCH_SECONDS + _WATCH_MARGIN):
                 if not line.strip():
-                    continue
+                    continue  # no event
                 event = _parse_json_or_text(line)
                 body, kind = get_part(event, ("object",)), get_text(event, "type")
                 if not _is_kubernetes_object(body) or kind not in _EVENT_TYPES:
@@ -518,7 +520,7 @@ def _open_account(location: HubLocation) -> tuple[KubernetesAccount, ApiClient]:
 
 
 def _find_kubeconfigs(location: HubLocation) -> list[Path]:
-    """Return the kubeconfigs in kubectl's order; none for the service account of a pod. Raises HubProblem."""
+    """Return the kubeconfigs in kubectl's order; [] for the service account of a pod. Raises HubProblem without any."""
     if location.kubeconfig:
         path = Path(location.kubeconfig).expanduser()
         if not path.is_file():

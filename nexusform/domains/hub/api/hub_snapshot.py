@@ -42,7 +42,8 @@ def read_hub_snapshot(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> s
     try:
         with closing(_open_hub(arguments, trust)) as hub:
             scope = _ReadScope(get_list(arguments, "namespaces"), get_list(arguments, "optional"), skipped={})
-            selected = read_selected_objects(hub, get_list(arguments, "selectors"), _read_objects(hub, scope))
+            items = _read_objects(hub, scope)
+            selected = read_selected_objects(hub, get_list(arguments, "selectors"), items)
     except HubProblem as problem:
         raise ExternalQueryProblem(Problem((), CANNOT_READ, str(problem))) from None
     except ApiError as api_error:
@@ -104,13 +105,13 @@ class _ListForbidden(Exception):
 
 
 def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> list[dict[str, Any]]:
-    """Return all objects, at one version with `is_fixed`; all missing permissions are one problem. Namespaced
-    kinds suffice for a tenant with placements in a few namespaces only. Raises _ResourceVersionExpired,
-    ExternalQueryProblem and HubProblem.
+    """Return the objects of all kinds, at one resource version with `is_fixed`; all missing permissions are one
+    problem. A tenant (`scope.namespaces`) without permission for a whole kind reads it by namespace. Raises
+    _ResourceVersionExpired, ExternalQueryProblem and HubProblem.
     """
     items: list[dict[str, Any]] = []
-    forbidden: list[str] = []
-    fixed_version = ""
+    forbidden: list[str] = []  # messages about missing permissions
+    fixed_version = ""  # version of the first list, "" for the latest one
     for kind in READ_KINDS:
         try:
             objects, list_version = _list_kind(hub, kind, fixed_version)

@@ -45,9 +45,8 @@ def _build_report(result: HubReconciliation) -> Report:
             f"{scope}: {format_count(difference_count, 'binding')} "
             f"{select_word_form(difference_count, 'is', 'are')} not as state had it"
         )
-    pending_count = len(result.pending)
-    if pending_count:
-        verdict += f"; the hub is not done with {format_count(pending_count, 'placement')}"
+    if result.pending:
+        verdict += f"; the hub is not done with {format_count(len(result.pending), 'placement')}"
     broken_count = len(result.broken_rules)
     if broken_count:
         verdict += (

@@ -79,14 +79,14 @@ class ContentVerifier:
         return "the hub has not taken a snapshot of all changes yet"
 
     def verify_placement(self, verification: VerificationResult, final: PlacementProgress) -> VerificationResult:
-        """Return the result with the clusters at a resource snapshot with other objects than planned, and with other
-        objects after overrides. Staged runs have checks of their own. The snapshots of a new placement are not read.
+        """Return `verification`, together with the clusters with other objects than planned: at a resource snapshot, or
+        after overrides. Staged runs have checks of their own. The snapshots of a new placement are not read.
         """
-        resources, index = self._get_planned_resources(), final.latest_snapshot
+        resources, latest_index = self._get_planned_resources(), final.latest_snapshot
         is_rolled_out = not final.message and not self._is_run_managed
         has_overrides = any(rendered.digest for rendered in resources.on_cluster.values())
-        if is_rolled_out and index is not None and has_overrides:
-            verification = self._verify_works(verification, resources, index)
+        if is_rolled_out and latest_index is not None and has_overrides:
+            verification = self._verify_works(verification, resources, latest_index)
         index = self._find_index_to_verify(final)
         if index is None:
             return verification  # nothing to verify
@@ -94,12 +94,12 @@ class ContentVerifier:
         if difference is None:  # no permission
             unread = "; ".join(filter(None, (verification.not_verified, NO_SNAPSHOTS)))
             return replace(verification, not_verified=unread)
-        wrong_clusters = _list_clusters_at(final, index) if difference else ()
+        wrong_clusters = _list_clusters_at(final, index) if difference else ()  # "": as planned
         return verification.add_wrong_content(wrong_clusters, index, difference)
 
     def report_renumbered_snapshots(self, final: PlacementProgress) -> tuple[Path, ...]:
-        """Report several snapshots of the changes of a plan, and return the paths of the snapshot numbers of clusters
-        with the planned objects.
+        """Report if the hub took several snapshots of the changes of a plan, predicted to be one. Return the paths of
+        the snapshot numbers to accept then: those of clusters with the planned objects under a higher number.
         """
         index = self._find_index_to_verify(final)
         if index is None or self._find_snapshot_difference(index) != "":
@@ -232,8 +232,8 @@ def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> Applie
 
 
 def find_wrong_works(planned: AppliedResources, works: Bodies) -> Iterator[tuple[str, str]]:
-    """Yield the clusters with other objects in their Works than planned, and the difference. Left out are clusters
-    without Works or with a predicted failure, and objects with another owner on the cluster.
+    """Yield the clusters with other objects in their Works (sent by the hub to a cluster) than planned, and the
+    difference. Left out are clusters without Works or with a predicted failure, and objects with another owner there.
     """
     objects_by_cluster = _read_objects(works)
     for cluster, rendered in sorted(planned.on_cluster.items()):
@@ -321,7 +321,9 @@ def find_wrong_objects(
         names = format_first_items(sorted(differing_titles), _MAX_NAMES)
         return f"its resource snapshot {index} differs from the plan in {names}"
     outdated = [manifest.title for manifest in objects if _is_older_than_applied(manifest, applied)]
-    if outdated and index == max(_list_snapshot_indexes(manifests), default=index):  # older ones have older content
+    labels = (manifest.labels.get("kubernetes-fleet.io/resource-index", "") for manifest in manifests)
+    latest_index = max(map(int, filter(str.isdecimal, labels)), default=index)
+    if outdated and index == latest_index:  # older ones have older content
         return f"its resource snapshot {index} has older content of {format_first_items(outdated, _MAX_NAMES)}"
     return ""
 
@@ -381,11 +383,6 @@ def _build_prediction(subject: str, name: str, predicted: str, observed: str, *,
 def _is_older_than_applied(manifest: Manifest, applied: AppliedObjects) -> bool:
     applied_object = applied.get((manifest.group, manifest.kind, manifest.namespace, manifest.name))
     return applied_object is not None and is_different(applied_object.body, manifest.body)
-
-
-def _list_snapshot_indexes(manifests: Sequence[Manifest]) -> list[int]:
-    labels = (manifest.labels.get("kubernetes-fleet.io/resource-index", "") for manifest in manifests)
-    return list(map(int, filter(str.isdecimal, labels)))
 
 
 def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPrediction, ...]:

@@ -218,14 +218,14 @@ def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], 
     """Return the fields set by others and never by us, with their managers; "" without any. Labels,
     annotations and defaults are omitted.
     """
-    if type_name == MEMBER_TYPE:  # its agent and the join script own the rest
-        return ""
+    if type_name == MEMBER_TYPE:
+        return ""  # its agent and the join script own the rest
     fields_by_manager: dict[str, list[str]] = {}
     for hub_object, body in existing:
         title = f"{hub_object.title} " if type_name == MANIFEST_TYPE else ""
         own_paths = find_own_fields(body, manager)
         for path, other_manager in find_foreign_fields(body, manager).items():
-            # One path is a prefix of the other.
+            # A field above or below one of ours is ours, too: one path is a prefix of the other.
             is_ours = any(path[: len(own_path)] == own_path[: len(path)] for own_path in own_paths)
             is_foreign = other_manager != _UNKNOWN_MANAGER and not is_ours and get_part(hub_object.body, path) is None
             if is_foreign and _has_non_default_value(type_name, body, path):

@@ -63,16 +63,16 @@ class HubObject(Struct, frozen=True):
 
 
 def build_hub_objects(type_name: str, attributes: Mapping[str, Any]) -> list[HubObject]:
-    """Return the hub objects of a resource in order, with defaults as sent; an approval has only a path."""
+    """Return the hub objects of a resource in order, with defaults as sent; an approval (made by the hub) is a path."""
     if type_name in APPROVAL_TYPES:
         kind = KINDS[KINDS_BY_TYPE[type_name]]
         return [HubObject({}, kind.build_path(str(attributes.get("name")), get_text(attributes, "namespace")))]
     bodies = build_hub_bodies(type_name, RESOURCE_TYPES[type_name].schema, attributes)
-    if type_name == MEMBER_TYPE and not bodies:
+    if type_name == MEMBER_TYPE and not bodies:  # without labels and taints
         bodies = [_build_empty_member(attributes)]
     hub_objects: list[HubObject] = []
     for body in bodies:
-        body.pop("status", None)
+        body.pop("status", None)  # written by controllers
         add_kind_defaults = _DEFAULTERS.get(str(body.get("kind")))
         spec = body.get("spec")
         if add_kind_defaults is not None and isinstance(spec, dict):
@@ -312,7 +312,7 @@ _HUB_DEFAULTS: Final = {
 
 
 def _remove_hub_defaults(schema: BlockSchema, values: dict[str, Any]) -> None:
-    """Replace defaults filled in by a hub, and "", with None in place, unless the argument has an own default."""
+    """Set arguments without a default of their own to None (in place) if they are "" or a default of the hub."""
     for name, attribute in schema.attributes.items():
         if attribute.default is None and values.get(name) in (_HUB_DEFAULTS.get(name), ""):
             values[name] = None

@@ -154,9 +154,7 @@ class HubDryRun:
         return reserved, over_limit
 
     def _check_deletions(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
-        """Return findings about objects to delete: applied by another tool, or rejected by the hub's dry run; [] without
-        a usable hub.
-        """
+        """Return findings about objects to delete: applied by another tool, or rejected; [] without a usable hub."""
         deletions = {  # objects by number of the change
             number: build_hub_objects(request.key.type, request.prior_attributes)
             for number, request in enumerate(requests)
@@ -273,9 +271,9 @@ class HubDryRun:
     def _validate_object(
         self, hub: HubClient, hub_object: HubObject, request: ChangeRequest, prior: HubObject | None
     ) -> Iterator[Problem]:
-        """Yield the problems of one object: only the first obstacle to an apply (unserved kind, missing member, deletion,
-        existing object), or else warnings, followed by a dry run of the apply. `prior`: the object in state, None if
-        new. Raises ApiError for a rejection.
+        """Yield the problems of one object: only the first obstacle to an apply (unserved kind, missing member, object
+        in deletion or not in state), or else warnings, followed by a dry run of the apply. `prior`: the object in
+        state, None if new. Raises ApiError for a rejection.
         """
         path = find_object_path(hub, hub_object)
         if not path:
@@ -460,9 +458,7 @@ def _combine_skipped_findings(findings: Sequence[Finding], severity: Severity) -
 
 
 def _format_dry_run_summary(server: str, sent: AbstractSet[int], findings: Sequence[Finding]) -> str:
-    """Return how many of the changes sent to the hub (their numbers) it takes, and those validated only during the
-    apply, in part or completely.
-    """
+    """Return how many of the changes sent to the hub it takes, and those deferred to the apply; "" for neither."""
     skipped: set[int] = set()
     rejected: set[int] = set()
     deferred: set[int] = set()
@@ -475,7 +471,7 @@ def _format_dry_run_summary(server: str, sent: AbstractSet[int], findings: Seque
             skipped.add(number)
         elif problem.severity is Severity.ERROR:
             rejected.add(number)
-    validated = sent - skipped - (deferred - rejected)
+    validated = sent - skipped - (deferred - rejected)  # a change may be deferred for one object, and rejected for one
     deferred_text = format_first_items(deferred_texts, _MAX_NAMES)
     deferred_sentence = f" Validated only during apply: {deferred_text}." if deferred_text else ""
     if not validated:
@@ -501,7 +497,7 @@ def find_affected_placements(
     """Yield a warning for each manifest with objects selected by placements outside the plan. `hub_objects` are the
     objects to send by number of their change. Raises HubProblem.
     """
-    changed_objects = {
+    changed_objects = {  # of manifests, by number of the change
         number: _select_changed_objects(objects, requests[number])
         for number, objects in hub_objects.items()
         if requests[number].key.type == MANIFEST_TYPE

@@ -60,7 +60,7 @@ class FleetHubProvider:
 
     def list_warnings(self) -> list[Problem]:
         """Return warnings about re-created objects, blocked rollouts, placements in progress without a
-        waiting apply, and foreign fields.
+        waiting apply, objects in deletion, fields set by others, and the connection.
         """
         warnings = [
             problem

@@ -192,6 +192,7 @@ def _select_managed_objects(
         body = reader.read_body(hub_object)
         if body is None:
             continue  # missing
+        # An object of another uid is no longer ours.
         is_other_object = not options.is_read_only and is_recreated(type_name, hub_object, body, request.private_note)
         if is_other_object and type_name not in RECORD_TYPES:
             problem = build_recreation_warning(request, hub_object, body, is_taken_over=options.takes_ownership)
@@ -407,7 +408,7 @@ def _build_observed_placement(
     observed = {name: value for name, value in hub_attributes.items() if name not in PREDICTED_ATTRIBUTES}
     statuses, recorded_statuses = (
         sorted(map(format_canonical_json, get_list(values, _STATUSES))) for values in (observed, attributes)
-    )
+    )  # statuses per cluster
     if statuses == recorded_statuses and _STATUSES in attributes:
         observed[_STATUSES] = attributes[_STATUSES]  # another order is no change
     merged: dict[str, Any] = {}

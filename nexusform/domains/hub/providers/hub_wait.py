@@ -188,9 +188,8 @@ class HubWaiter(Struct, frozen=True):
             return cached
         if cached is None:  # deleted, or not received yet
             return self.hub.get(path) if change_count else sent
-        if get_uid(cached) != get_uid(sent):  # deleted and created again, before or after the request
-            return self.hub.get(path)
-        return max(cached, sent, key=get_generation)
+        # Another uid: deleted and created again, before or after the request.
+        return self.hub.get(path) if get_uid(cached) != get_uid(sent) else max(cached, sent, key=get_generation)
 
     def wait_for_scheduling(self, kind: str, namespace: str, name: str) -> None:
         """Wait until the placement of a run or an eviction exists and is scheduled: an early run fails permanently."""
@@ -252,7 +251,7 @@ class HubWaiter(Struct, frozen=True):
             selector = f"kubernetes-fleet.io/targetUpdateRun={name}"
             requests = self.hub.list_objects(requests_kind.build_collection(namespace), labelSelector=selector)
             progress = check_run_progress(body, requests)
-            if progress.approval in granted:
+            if progress.approval in granted:  # "" if no approval is pending
                 approve_request(self.hub, requests_kind.build_path(progress.approval, namespace), self.step)
                 return False, progress.message
             if progress.approval:
@@ -270,8 +269,8 @@ class HubWaiter(Struct, frozen=True):
         return progress
 
     def wait_for_rescheduling(self, name: str, former_count: int) -> None:
-        """Wait until a placement is rolled out again after an eviction, with the former number of clusters if
-        the hub picks them soon.
+        """Wait until a placement is rolled out again after an eviction (or its rollout is blocked), with the former
+        number of clusters if the hub picks them soon. Return as well after a timeout.
         """
         kind = "ClusterResourcePlacement"
 
@@ -282,12 +281,11 @@ class HubWaiter(Struct, frozen=True):
             _reject_object_in_deletion(kind, placement_objects.placement)
             is_run_managed = has_external_rollout(placement_objects.placement)
             progress = check_placement_progress(placement_objects, {}, is_external=is_run_managed)
+            # After a while, a smaller number of clusters is the hub's final choice.
             is_picked = len(progress.bindings) >= former_count or elapsed > _RESCHEDULE_SECONDS
             message = progress.message or "the hub has not picked a cluster in its place yet"
-            has_ended = progress.is_done or (
-                progress.is_decided and find_blocked_rollout(placement_objects) is not None
-            )
-            return has_ended and is_picked, f"{name}: {message}"
+            is_blocked = progress.is_decided and find_blocked_rollout(placement_objects) is not None
+            return (progress.is_done or is_blocked) and is_picked, f"{name}: {message}"
 
         self.wait_until(check_replacement, f"{kind} {name}")
 

@@ -217,8 +217,8 @@ class PredictionVerifier(Struct, frozen=True):
         if self.plan_figures is None:
             return WrongClusterPrediction(about, cluster, *states, UNKNOWN_CAUSE)
         if changes:
-            other_changes = [text for member, text in changes if member != cluster]
-            texts = (*(text for member, text in changes if member == cluster), *other_changes)
+            # The changes of the cluster come first; those of each member keep their order.
+            texts = tuple(text for _, text in sorted(changes, key=lambda change: change[0] != cluster))
             return WrongClusterPrediction(about, cluster, *states, CHANGED_FIGURES, texts)
         if self.version:
             return WrongClusterPrediction(about, cluster, *states, DIFFERENT_VERSION, (self.version,))

@@ -150,7 +150,7 @@ class HubStepWriter(Struct, frozen=True):
             self._wait_for_override(prior, is_removed=True)
 
     def _delete_object(self, hub_object: HubObject) -> None:
-        """Delete an object and wait for its removal; one re-created by others is kept. Raises ProviderProblem."""
+        """Delete an object and wait for its removal; one re-created by others stays. Raises ProviderProblem."""
         body = self._read_existing(hub_object)
         if body is None:
             if self.options.keeps_missing:  # an operator's choice: missing objects may still exist
@@ -172,7 +172,7 @@ class HubStepWriter(Struct, frozen=True):
 
         def check_removal(_elapsed: float) -> tuple[bool, str]:
             existing = self.cache.get(path)
-            is_removed = existing is None or get_uid(existing) != get_uid(body)
+            is_removed = existing is None or get_uid(existing) != get_uid(body)  # another one was created since
             return is_removed, f"{hub_object.title} still goes{describe_deletion_blockers(get_mapping(existing))}"
 
         subject = f"The deletion of {hub_object.title}"
@@ -232,11 +232,11 @@ class HubStepWriter(Struct, frozen=True):
         name = _get_placement(hub_object)
         if self._type_name == EVICTION_TYPE and self.hub.get(KINDS[kind].build_path(name, namespace)) is None:
             return  # the plan predicts an invalid eviction
-        if self.request.resumed_operation is None or self._read_existing(hub_object) is None:  # not yet sent
+        if self.request.resumed_operation is None or self._read_existing(hub_object) is None:  # it is not sent yet
             self._waiter.wait_for_scheduling(kind, namespace, name)
 
     def _write_objects(self, hub_objects: Sequence[HubObject]) -> list[ExistingObject]:
-        """Write the objects of a step in order; return each with its resulting body."""
+        """Write the objects of a step in order; return each with its resulting body. Raises ProviderProblem."""
         prior = self.request.prior
         results: list[ExistingObject] = []
         prior_objects = index_hub_objects(self._type_name, prior)
@@ -244,11 +244,12 @@ class HubStepWriter(Struct, frozen=True):
         for hub_object in hub_objects:
             metadata = get_mapping(hub_object.body, "metadata")
             try:
+                # The existing body, None for a new object.
                 body = None if metadata.get("namespace") in new_namespaces else self._read_existing(hub_object)
                 self._ensure_object_is_writable(hub_object, body, is_managed=hub_object.identity in prior_objects)
                 result = self._write_object(hub_object, body)
             except ProviderProblem as problem:
-                problem.is_partial = prior is None and bool(results)  # of a creation, some objects exist
+                problem.is_partial = prior is None and bool(results)  # a creation has made some of its objects
                 raise
             self.coordination.applied_objects[hub_object.identity] = hub_object
             results.append((hub_object, result))
@@ -290,7 +291,7 @@ class HubStepWriter(Struct, frozen=True):
         return self.request.resumed_operation in operations[operations.index(_format_operation(hub_object)) :]
 
     def _write_object(self, hub_object: HubObject, body: Values | None) -> dict[str, Any]:
-        """Apply an object; return the result. `body` is the previous one, None if new. Raises ProviderProblem."""
+        """Apply an object; return its new body. `body` is the existing one, None if new. Raises ProviderProblem."""
         path, manager = require_object_path(self.hub, hub_object), self.options.manager
         if body is not None and is_switching_to_external(hub_object.body, body):
             message = f"{hub_object.title} is left to staged runs"
@@ -302,7 +303,8 @@ class HubStepWriter(Struct, frozen=True):
             return dict(body)  # sent by an earlier run
         self.request.report_progress(StepProgress(operation=_format_operation(hub_object)))
         try:
-            force = body is not None and bool(get_ownership_source(self.options, self.request))  # new: no owners
+            # A new object has no fields owned by others.
+            force = body is not None and bool(get_ownership_source(self.options, self.request))
             return self.hub.apply(path, body_to_send, manager, force=force)
         except ApiError as api_error:
             api_error = hide_sensitive_values(api_error, hub_object, self.request)
@@ -311,7 +313,7 @@ class HubStepWriter(Struct, frozen=True):
     # --- waiting -------------------------------------------------------------------------------
 
     def _wait_for_result(self, written: Sequence[ExistingObject]) -> ChangeResult:
-        """Wait until the hub has completed the change; return the result with the verified predictions. `written` are the
+        """Wait until the hub has completed the change; return the result with the verified predictions. `written`: the
         sent objects with the hub's responses, () with read_only.
         """
         planned = self._planned
@@ -403,7 +405,7 @@ class HubStepWriter(Struct, frozen=True):
         return self._verify_run() if planned.get("state") == "Run" else VerificationResult()  # else no result
 
     def _verify_run(self) -> VerificationResult:
-        """Compare a completed run with the planned one. Raises ProviderProblem for other resources."""
+        """Compare a completed run with the planned one. Raises ProviderProblem if it distributed other objects."""
         kind, namespace, name = get_identity(self._type_name, self._planned)
         run = self.hub.get(KINDS[kind].build_path(name, namespace)) or {}
         snapshot_kind = get_scoped_kind("ResourceSnapshot", namespace)
@@ -428,7 +430,9 @@ class HubStepWriter(Struct, frozen=True):
             self.request.report_progress(StepProgress(message=wrong_prediction.message))
 
     def _approve_request(self) -> ChangeResult:
-        """Approve a request once its run has made it, unless `approved` is False; with read_only require approval."""
+        """Approve a request once its run has made it, unless `approved` is False; with read_only require approval by
+        others. Raises StepPending if the run ends without the request, and ManualStepPending.
+        """
         planned = self._planned
         if planned.get("approved") is False:
             return ChangeResult(planned)  # nothing to send
@@ -475,7 +479,7 @@ def is_switching_to_external(sent_body: Values, existing: Values) -> bool:
 
 
 def _add_bindings(planned: Values, progress: PlacementProgress, note: Values, *, is_run_managed: bool) -> ChangeResult:
-    """Return the planned attributes with the bindings decided by the hub, as observed paths."""
+    """Return the planned attributes with the bindings decided by the hub, and their paths as observed ones."""
     predicted = get_mapping(planned, "bindings")
     bindings: dict[str, Any] = {}
     for cluster, observed in progress.bindings.items():

@@ -101,7 +101,9 @@ def import_hub(
             problems.append(build_error("unreadable-hub", str(problem)))
             return ImportResult(diagnostics=tuple(problems), sources=sources)
     problems += skipped
-    lines = [f"{server}: {_format_imported_counts(imported)}"]
+    counts = Counter(address.type.removeprefix("fleet_").replace("_", " ") for address in imported)  # 2 placements
+    imported_text = ", ".join(format_count(number, name) for name, number in counts.items()) or "nothing new"
+    lines = [f"{server}: {imported_text}"]
     if has_errors(problems) or not imported:
         return ImportResult(tuple(lines), 0, tuple(problems), sources)
     problems += write_new_file(path, _render_configuration(server, imported, configuration))
@@ -205,14 +207,8 @@ def _build_skipped_objects_warning(skipped: list[str]) -> Iterator[Diagnostic]:
         yield build_warning("unmanaged-object", detail)
 
 
-def _format_imported_counts(imported: ImportedObjects) -> str:
-    """Format the counts: `2 placements, 1 override`."""
-    types = Counter(address.type.removeprefix("fleet_").replace("_", " ") for address in imported)
-    return ", ".join(format_count(number, name) for name, number in types.items()) or "nothing new"
-
-
 def _render_configuration(server: str, imported: ImportedObjects, configuration: Configuration) -> str:
-    """Render the configuration of the imported objects, block by block."""
+    """Render the blocks of imported objects, the provider and the hub, each unless the configuration has it."""
     types = build_registries().resource_types
     existing = configuration.root.resources.values()
     blocks: list[str] = []
@@ -230,7 +226,9 @@ def _render_configuration(server: str, imported: ImportedObjects, configuration:
 
 
 def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
-    """Write the objects to the state by a plan without changes; rejected if configuration and objects differ."""
+    """Write the objects to state by a plan without changes; return its diagnostics. If configuration and objects
+    differ even with predicted attributes, nothing is written, and this is an error.
+    """
     types = run.project.registries.resource_types
     span = Span("", Position(1, 1, 0), Position(1, 1, 0))
     last_creation = run.stored.state.last_creation
@@ -242,10 +240,11 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
     imports |= _find_configured_manifest_objects(run, last_creation + len(imports))
     plan = _plan_imported_objects(run, imports)
     differing = [change for change in _list_changes(plan) if change.address in imports]
-    if differing:  # a hub reports an empty selection before the first staged run
+    if differing:  # a hub reports an empty selection before the first staged run: the predicted one is imported
         for change in differing:
             imports[change.address] = _add_predicted_attributes(imports[change.address], get_mapping(change.after))
         plan = _plan_imported_objects(run, imports)
+    # Targeting is no choice of the user, so its warning is left out.
     problems = [problem for problem in plan.diagnostics if problem.id != "resource-targeting-is-in-effect"]
     if has_errors(problems):
         return problems
