@@ -231,7 +231,7 @@ def _find_list_key(document: Any) -> str | None:
 
 
 def _flatten_paged_list(file: str, path: Path, values: list[Any], findings: list[Problem]) -> list[ArmItem]:
-    """Read the entries of a list; an entry may be a page of its own."""
+    """Read the entries of a list: resources, or pages (lists or objects with a list) of resources."""
     items: list[ArmItem] = []
     for index, value in enumerate(values):
         entry_path = (*path, index)

@@ -249,7 +249,7 @@ def describe_missing_clusters(names: Sequence[str]) -> str:
 
 
 def _list_capture_warnings(kind: str, plural: str, consequence: str, items: AzResources) -> Iterator[Problem]:
-    """Build a warning about a kind of workload captured in part or not at all."""
+    """Build a warning about a kind of workload without a complete list: captured in part or not at all."""
     command = build_capture_command(kind)
     if not items.list_resources(kind):
         name = _FILES[kind].name

@@ -363,11 +363,11 @@ class _ChangedSite:
                 pool_bodies[key] = entry.merge_properties(entry.file, entry.path, {"id": f"{owner}/agentPools/{name}"})
 
     def _apply_pool_change(self, change: ToolChange, key: str, *, exists: bool) -> None:
-        """Apply a pool change: update the existing pool or add a new one."""
+        """Update an existing pool, else add a new one to `self.pools`, after the removal of a replaced one."""
         if exists and change.action is not AzAction.REPLACE:
             self.bodies[POOLS][key] = self._update_item(change, key)
             return
-        if exists:  # re-created
+        if exists:
             self._remove_object(change, key)
         owner, name = key.rpartition("/agentpools/")[0], change.names[-1]
         body = {**change.body, "id": f"{owner}/agentPools/{name}", "name": name}

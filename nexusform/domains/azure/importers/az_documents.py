@@ -130,7 +130,7 @@ def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: 
 
 
 def _read_document_items(name: str, data: Any, kind: str, findings: list[Problem]) -> list[ArmItem]:
-    """Read the resources of a document; in a file of kind ANY, problems are warnings."""
+    """Read the resources of a document; in a file of kind ANY (an unknown name), problems are warnings."""
     finding_count = len(findings)
     items = read_arm_resources(name, _resolve_arm_template(data), findings)
     if kind == ANY:
@@ -177,7 +177,7 @@ class _ResourceSorter:
         return added_kinds
 
     def _is_repeated(self, item: ArmItem, kind: str) -> bool:
-        """Return True if an identical resource was read before, and record it for a warning."""
+        """Return True if an identical resource of this id was read before, and record it for a warning."""
         arm_id = item.read_value("id")
         if not isinstance(arm_id, str):
             return False  # no id to compare

@@ -109,7 +109,7 @@ def _report_uncaptured_kinds(
 def read_changed_sites(
     documents: Documents, changes: Sequence[ToolChange], machine_sku_by_id: Mapping[str, str]
 ) -> tuple[tuple[AzSite, ...], ResourcesAfterChanges, tuple[Problem, ...]]:
-    """Read the sites of an export with another tool's changes applied. VMs without machine are not reported."""
+    """Read the sites of an export with another tool's changes applied. New VMs have no machine: not reported."""
     findings: list[Problem] = []
     items, exported_at = _read_exported_resources(documents, findings)
     changed = apply_changes(items, changes, findings)
@@ -123,9 +123,8 @@ def read_changed_sites(
 
 
 def _read_exported_resources(documents: Documents, findings: list[Problem]) -> tuple[AzResources, datetime | None]:
-    """Read all documents; return the resources and the oldest time of the export, None without a valid one."""
+    """Read all documents; return the resources, and the oldest time of export in them (None without a valid one)."""
     items = read_export_resources(documents, findings)
-    # Find the oldest export time in the documents.
     file_times: list[tuple[str, Any]] = [
         (name, content.decode("utf-8", "replace").lstrip("\ufeff").strip())
         for name, content in documents.get(EXPORTED_AT, ())
@@ -218,7 +217,7 @@ _STRATEGY_FIELDS: Final[Mapping[str, tuple[str, type[str | int]]]] = {
 
 def _attach_nodes_to_clusters(clusters: Iterable[AzCluster], nodes: Iterable[AzNode]) -> tuple[AzCluster, ...]:
     """Return the clusters with their nodes and duplicate node records, sorted by name."""
-    by_cluster: dict[tuple[str, bool], list[AzNode]] = {}
+    by_cluster: dict[tuple[str, bool], list[AzNode]] = {}  # by name of the cluster, and True for duplicates
     for node in nodes:
         by_cluster.setdefault((node.cluster, node.is_duplicate), []).append(node)
     filled = [
@@ -303,7 +302,7 @@ def resolve_vm_placements(
 
 
 def _fit_shape_to_minimum_numa_cells(shape: AzVmSize, hardware: MachineSku | None) -> AzVmSize:
-    """Return the shape with the fewest NUMA cells able to hold it, all cells of the machine at most."""
+    """Return the shape of a VM with the fewest NUMA cells able to hold it, all cells of its machine at most."""
     if hardware is None:
         return shape  # without known hardware, as requested
     cells = max(shape.numa_cells, 1)

@@ -61,7 +61,7 @@ def parse_sku_size(sku_id: str | None) -> MachineSku | None:
 
 
 def read_rack_skus(items: Iterable[ArmItem]) -> dict[str, RackSku]:
-    """Read the rack SKUs of `az networkcloud racksku list` by name in lower case."""
+    """Read the rack SKUs of `az networkcloud racksku list` by name in lower case: machine SKU and role by slot."""
     skus: dict[str, RackSku] = {}
     for name, item in iterate_named_items(items):
         servers: dict[int, tuple[str | None, str]] = {}

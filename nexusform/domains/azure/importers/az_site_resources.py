@@ -127,7 +127,7 @@ def _read_networks(items: Iterable[ArmItem]) -> Iterator[_Network]:
 
 
 def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
-    """Read the networks of a site, and the reason against each unusable one; None without a complete list."""
+    """Read the kinds of networks with a complete list (None without any), and by id the reason against each, or ""."""
     kinds = tuple(kind for kind in _NETWORK_KINDS if kind in items.listed_kinds)
     networks = chain.from_iterable(map(items.list_resources, kinds))
     entries = ((normalize_id(item.read_text("id", "")), _explain_unusable_network(item)) for item in networks)

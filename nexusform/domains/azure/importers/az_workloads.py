@@ -145,10 +145,8 @@ def report_unlisted_pools(lists: Iterable[tuple[ClusterNodes, Iterable[AzPool]]]
 
 def _is_control_plane(item: ArmItem, name: str) -> bool:
     """Return True for a node of the control plane, by its role, else by its name: names of workers have `-md-`."""
-    role = item.read_text("role")
-    if role is not None:  # absent in older exports
-        return role.lower() == "controlplane"
-    return _WORKER_SUFFIX.search(name) is None
+    role = item.read_text("role")  # absent in older exports
+    return role.lower() == "controlplane" if role is not None else _WORKER_SUFFIX.search(name) is None
 
 
 def _parse_pool_name(name: str, cluster: AzCluster, initial: Sequence[AzPool]) -> str:
@@ -362,8 +360,7 @@ def read_node_creation_times(items: Iterable[ArmItem]) -> dict[str, str]:
     times: dict[str, str] = {}
     for item in items:
         metadata = item.read_object_or_empty("metadata")
-        name = metadata.read_text("name")
-        creation_time = metadata.read_text("creationTimestamp")
+        name, creation_time = metadata.read_text("name"), metadata.read_text("creationTimestamp")
         if name and creation_time:
             times[name] = creation_time
     return times
@@ -478,11 +475,10 @@ def _read_clusters_with_agent_pools(
 
 
 def _read_initial_pools(cluster: ArmItem) -> list[AzPool]:
-    """Read the initial pools of a cluster, used if no agent pools were captured."""
+    """Read the initial pools of a cluster, used if no agent pools were captured; report and skip incomplete ones."""
     pools: list[AzPool] = []
     for item in cluster.read_objects("initialAgentPoolConfigurations"):
-        name = item.read_required_text("name")
-        count = item.read_required_number("count")
+        name, count = item.read_required_text("name"), item.read_required_number("count")
         sku = item.read_required_text("vmSkuName")
         if name is not None and count is not None and sku is not None:
             pools.append(_build_pool(item, name, pool_id="", count=count, sku=sku))

@@ -65,7 +65,7 @@ def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build_new_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the `properties` of a new pool, with the hugepages of its nodes: one size, accepted on creation only."""
+    """Build the `properties` of a new pool, with its hugepages: one size; Azure accepts them on creation only."""
     declared = get_mapping(values, "kubelet", "extended_resources")
     body = build_pool_properties(values)
     for name, (size, azure_size) in _PAGE_SIZES.items():
@@ -122,7 +122,7 @@ def merge_bodies(base: Any, overlay: Any) -> Any:
 
 
 def diff_request_bodies(before: Any, after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a body that differs from the previous one, recursively."""
+    """Return the new and changed members of a body, recursively; removed ones are left out."""
     previous = before if isinstance(before, Mapping) else {}  # may be unknown
     return {
         name: diff_request_bodies(previous.get(name), part) if isinstance(part, Mapping) else part

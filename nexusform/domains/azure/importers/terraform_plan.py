@@ -223,7 +223,9 @@ class _PlanReader:
     # --- the cluster of a pool ---
 
     def _find_cluster_name(self, entry: _ResourceChange, arm_id: str) -> str:
-        """Find the name of a pool's cluster; report and return "" if it is unknown."""
+        """Find the name of a pool's cluster by the pool's id ("" if unknown) or parent; report it and return "" if
+        unknown.
+        """
         if not arm_id:
             return self._resolve_cluster_from_parent_id(entry)
         segments = arm_id.split("/")
@@ -393,7 +395,7 @@ class _ReferenceIndex:
             self._index_module((*path, name), inner)
 
     def _check_part_type(self, path: str, part: Any, kind: type, default: Any) -> Any:
-        """Return a part of the expected type; record a malformed one, since the creation order depends on it."""
+        """Return a part of the expected type; `default` if absent or malformed (recorded: the order depends on it)."""
         if part is None or isinstance(part, kind):
             return part or default
         expected = "a list" if kind is list else "an object"

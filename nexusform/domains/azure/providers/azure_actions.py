@@ -66,8 +66,8 @@ def build_action_change(planned: Mapping[str, Any], arm_id: str) -> ArmChange:
 
 
 def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> ChangeResult:
-    """Run an action to its end and return the recorded result. Raises ProviderProblem; an accepted
-    action without success is recorded with the result Failed.
+    """Run an action to its end and return its result for state. Raises ProviderProblem; after an accepted action
+    without success, with attributes for the state and the result Failed.
     """
     planned = dict(request.planned_attributes)
     started = read_clock()
@@ -83,7 +83,9 @@ def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> Cha
 
 
 def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: str) -> Mapping[str, Any]:
-    """Find the newest run of an action in a body, {} if none started after the run of the marker."""
+    """Find the newest run of an action in a body; {} without one, or if it is not newer than `marker` (the start time
+    of an earlier run, "" for none).
+    """
     matching = [run for run in list_mappings(body, "properties", "actionStates") if _is_run_of_action(run, verb)]
     newest: Mapping[str, Any] = max(matching, key=_parse_action_start_time, default={})
     if str(newest.get("startTime")) == marker:

@@ -129,14 +129,12 @@ def _select_updatable_members(target: ArmTarget, body: Values) -> dict[str, Any]
 
 
 def _build_updatable_properties(target: ArmTarget, values: Values) -> dict[str, Any]:
-    """Build the properties that Azure can update in place."""
+    """Build the properties that Azure can update in place; {} for a VM."""
     if target.kind == "kubernetes_clusters":
         properties = build_cluster_properties(values)
         del properties["initialAgentPoolConfigurations"]
         return properties
-    if target.kind == "agent_pools":
-        return _select_fields(build_pool_properties(values), _UPDATABLE_FIELDS)
-    return {}  # a VM has none
+    return _select_fields(build_pool_properties(values), _UPDATABLE_FIELDS) if target.kind == "agent_pools" else {}
 
 
 def _build_capacity_releasing_changes(request: ChangeRequest, context: SiteContext) -> Iterator[ArmChange]:
@@ -283,7 +281,7 @@ def _reject_unpatchable_azure_block_changes(target: ArmTarget, body: Values) -> 
 
 
 def _list_scalar_paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """List the paths of the scalars and lists in a body."""
+    """List the paths of the scalars, lists and empty objects in a body."""
     if isinstance(value, Mapping) and value:
         for name, part in value.items():
             yield from _list_scalar_paths(part, (*path, name))
@@ -302,7 +300,7 @@ def _build_vm_changes(target: ArmTarget, prior: Values, planned: Values, context
     if old_machine == new_machine:
         yield from _build_update(target, expected={}, prior=prior, planned=planned)  # only of the azure block
         return
-    if new_machine:  # before the deletion
+    if new_machine:  # checked before the deletion
         _require_azure_block(target, planned)
     if old_machine:
         yield ArmChange(ArmOperation.DELETE, target)

@@ -224,7 +224,7 @@ class ArmClient:
                 raise self._build_problem(change, problem, was_sent=was_sent) from None
 
     def _build_recorded_failure(self, failure: AzureChangeFailed, step: ChangeRequest) -> ProviderProblem:
-        """Return a failure with its record for state, so that the change stays pending."""
+        """Return a failure with its record for state (the change is repeated later), or as it is if it needs none."""
         change = failure.change
         if step.prior is None or change.verb is ArmOperation.DELETE or change.verb in _ACTION_VERBS:
             return failure  # a failed creation is tainted; a failed deletion is visible by the object itself
@@ -415,7 +415,7 @@ class ArmClient:
             self.wait(_read_retry_after(response), step, (f"Azure continues the change of {change.target.title}"))
 
     def _find_next_polling_url(self, response: Any, url: str, change: ArmChange, step: ChangeRequest) -> str:
-        """Find the URL of the next read: a response 202 may contain a new address."""
+        """Return the URL of the next read: a response 202 may contain a new one, recorded for a resumed step."""
         location = str(response.headers.get("Location", "")) if response.status_code == 202 else ""
         if location in {"", url} or not self._is_url_of_arm_endpoint(location):
             return url  # none, the same, or of another server

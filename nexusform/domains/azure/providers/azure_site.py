@@ -144,7 +144,7 @@ class AzureSiteProvider(ObservedSites):
         return [*super().list_warnings(), *build_unverified_server_warnings(self._kubeconfig_trust)]
 
     def create(self, request: ChangeRequest) -> ChangeResult:
-        """Create the object, or resume its creation. Raises ProviderProblem."""
+        """Create the object, or run the action of a machine; resume either. Raises ProviderProblem."""
         if request.key.type in _MANAGED_TYPES:
             return self._apply_change_request(request)
         if request.key.type == MACHINE_ACTION_TYPE and self._runs_actions:
@@ -395,7 +395,7 @@ class AzureSiteProvider(ObservedSites):
         arm_id = self._load_index().hint_targets.get(object_id)
         if arm_id is not None:
             return arm_id
-        if object_id in self._created_groups:
+        if object_id in self._created_groups:  # a VM created in this run
             target = ArmTarget(VMS, self._created_groups[object_id], (object_id.rpartition("/")[2],))
             return target.build_path(self._subscription.id)
         raise ProviderProblem(
@@ -521,7 +521,7 @@ def _extract_site_name(request: ChangeRequest) -> str:
 
 
 def _find_missing_nodes(observed: Values, planned: Values | None = None) -> list[str]:
-    """Find the nodes without a platform name, limited to those planned on a machine if `planned` is given."""
+    """Find the nodes without a platform name (not in Azure); with `planned` only those planned on a machine."""
     planned_nodes = get_mapping(planned, "nodes") if planned is not None else None
     return [
         name

@@ -251,7 +251,7 @@ def _build_retry_policy() -> Any:
             """Count a retry, but not after a throttled read. Return whether to try again."""
             answer = getattr(response, "http_response", None)
             if answer is not None and answer.status_code == _THROTTLED and response.http_request.method == "GET":
-                settings["total"] += 1
+                settings["total"] += 1  # retries left; the call below counts them down
                 settings["status"] += 1
             return bool(super().increment(settings, response, error))
 

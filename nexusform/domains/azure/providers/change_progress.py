@@ -94,7 +94,9 @@ def _update_record(
 
 
 def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return code and message of a failed change, None if it succeeded."""
+    """Return code and message of a failed change, or of one with missing nodes (`missing_counts`: texts by pool); None
+    if it succeeded.
+    """
     state, names = read_provisioning_state(body), _extract_names_from_id(str(body.get("id")))
     subject = f"A change from an earlier apply of {'/'.join(names)}"
     if state in FAILED_STATES:
@@ -128,7 +130,7 @@ def _build_begun_changes(request: ReadRequest, bodies: Sequence[Body], subscript
     step = _rebuild_step(request)
     if request.is_being_deleted or not bodies:
         return {}
-    # Bodies of creations are not compared, so ids of hints do not matter.
+    # Bodies of creations are not compared later, so common fields and ids of placement hints do not matter.
     group = extract_resource_group(str(bodies[0].get("id")))
     context = SiteContext(group, common_fields={}, find_arm_id=lambda object_id: object_id)
     try:

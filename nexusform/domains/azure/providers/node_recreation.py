@@ -82,12 +82,12 @@ def find_recreated_nodes(request: ChangeRequest, changes: Sequence[ArmChange]) -
 def _find_kept_nodes(
     request: ChangeRequest, final: Mapping[str, Any], changes: Sequence[ArmChange]
 ) -> dict[str, Mapping[str, Any]]:
-    """Find the existing nodes kept by the changes of a step, by nexusform name. `final`: the
-    attributes after all steps. For another Kubernetes version the platform re-creates every node, in its own batches.
+    """Find the existing nodes of pools kept by the changes of a step, by nexusform name. `final`: attributes after
+    all steps. {} for another Kubernetes version: the platform re-creates every node, in its own batches.
     """
     prior = request.prior_attributes
     if prior.get("kubernetes_version") != final.get("kubernetes_version"):
-        return {}  # Azure re-creates all
+        return {}
     deleted_pools = {change.target.names[-1] for change in changes if change.verb is ArmOperation.DELETE}
     nodes = get_mapping(prior, "nodes").items()
     return {name: node for name, node in nodes if node.get("platform_name") and node["pool"] not in deleted_pools}
@@ -137,7 +137,7 @@ def recreate_nodes(
 
 
 def _read_pool_nodes(arm: ArmClient, cluster: ArmTarget, pool: str) -> list[Mapping[str, Any]]:
-    """Read the current nodes of a pool."""
+    """Read the current nodes of a pool. Raises ProviderProblem without its cluster."""
     body = arm.get_body(cluster)
     if body is None:
         raise ProviderProblem(f"{cluster.title} was deleted: Azure does not show it.")

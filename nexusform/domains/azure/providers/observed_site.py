@@ -128,13 +128,13 @@ class ObservedSites(FixedIdentity):
         return self._verify_change_is_visible(request, "changed")
 
     def delete(self, request: ChangeRequest) -> None:
-        """Verify that the object was deleted. Raises ProviderProblem while it exists."""
+        """Verify the deletion of an object, made by an operator. Raises ManualStepPending while it may exist."""
         key = request.key
         self._record_separate_pools([key])
         if key.type in _STATE_ONLY_TYPES:
             return  # Azure has no such object
         exists = (key.type, key.id) in self._build_objects([request.prior_attributes])
-        if exists or not self._has_complete_list_for_object(key):  # in an incomplete list it may be missing
+        if exists or not self._has_complete_list_for_object(key):  # an incomplete list may lack an existing object
             raise ManualStepPending(self._describe_not_done(request, "removed"))
         self._verify_absence([ReadRequest(key, request.prior_attributes, private_note=request.private_note)])
 
@@ -342,7 +342,7 @@ class ObservedSites(FixedIdentity):
         return replace(answer, note=self._build_machine_facts_note(key, observed, request.private_note))
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
-        """Report new machine actions with the index of their request, unless the provider runs them."""
+        """Return an error for each new machine action with the index of its request, unless the provider runs them."""
         if self._runs_actions:
             return []  # they are valid
         return [
@@ -521,7 +521,7 @@ def _merge_observed(attributes: Mapping[str, Any], item: ImportedSiteObject) -> 
 
 
 def _remove_hugepages_of_azure_block(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return pools without hugepages requested by their azure block; they are not arguments."""
+    """Return the observed pools without hugepages requested by their azure block, so not by their arguments."""
     pools = dict(observed)
     for label, pool in recorded.items():
         options = get_value_at_path(pool, "azure", "body", "properties", "agentOptions")

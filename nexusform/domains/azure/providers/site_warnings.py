@@ -89,7 +89,7 @@ class SiteWarningBuilder:
             )
 
     def _describe_uncaptured_managed_kinds(self) -> Iterator[str]:
-        """Describe objects of kinds that were not captured."""
+        """Describe objects in state of kinds without a complete list in the source."""
         for (site, type_name), ids in sorted(self.unobserved.items()):
             if site not in self.sites:
                 continue  # described as missing
@@ -115,7 +115,7 @@ class SiteWarningBuilder:
                 )
 
     def _describe_clusters_without_pool_list(self, site: AzSite) -> Iterator[str]:
-        """Describe clusters without a list of their pools."""
+        """Describe clusters in state without a list of their pools in the source."""
         clusters = [c for c in site.inventory.clusters if not c.has_pool_list and self._is_managed(c, site)]
         if clusters:
             names = format_first_items([cluster.name for cluster in clusters], _MAX_NAMES)
@@ -126,7 +126,7 @@ class SiteWarningBuilder:
             )
 
     def _describe_unlisted_nodes(self, site: AzSite) -> Iterator[str]:
-        """Describe clusters without a list of their nodes."""
+        """Describe clusters without a list of their nodes, first those in state, then the others."""
         unlisted = [cluster for cluster in site.inventory.clusters if not cluster.has_node_list]
         consequences = {True: "They are planned as recorded in the state.", False: "Their capacity counts as free."}
         for is_managed, consequence in consequences.items():

@@ -192,7 +192,7 @@ class _ScriptWriter:
         sites = {step.site for step in self.objects.cordons}
         group = UserInput(
             _MACHINES_GROUP,
-            entry=cordon.site if len(sites) > 1 else "",
+            entry=cordon.site if len(sites) > 1 else "",  # of several sites, each has its own group
             meaning="Name of the resource group of machines.",
         )
         verb, *options = _CORDON_COMMANDS[cordon.verb]
@@ -211,7 +211,7 @@ class _ScriptWriter:
     def _render_flags(
         self, resource: AzureResource, verb: str, body: Mapping[str, Any], tags: Mapping[str, Any]
     ) -> list[str]:
-        """Render a body and tags as flags; record values without an argument."""
+        """Render a body and tags as flags; record values without an argument of the command as unsupported."""
         arguments = convert_to_cli_arguments(body)
         flags = {_format_flag(name): part for name, part in arguments.items()}
         self.unsupported += [

@@ -185,7 +185,7 @@ def _get_attributes(change: Change) -> Mapping[str, Any]:
 
 
 def _find_requested_cordons(change: Change) -> Iterator[MachineCordon]:
-    """Find the machines of a rack or machine block to cordon, evacuate or uncordon."""
+    """Find the machines of a rack or machine block with another state after the change: cordon, evacuate, uncordon."""
     if change.after is None:
         return  # a removed machine stays as it is
     kind = change.address.type

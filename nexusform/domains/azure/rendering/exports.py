@@ -50,7 +50,7 @@ def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
 
 
 def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    """Export a script of `az networkcloud` commands, "" after errors or without commands."""
+    """Export a script of `az networkcloud` commands, "" after errors or without commands, with diagnostics."""
     objects = collect_azure_objects(plan)
     errors = list(_check_properties_of_recreations(objects))
     script, unsupported = render_az_script(objects)
@@ -195,7 +195,7 @@ class _DocumentWriter:
         if resource.type != POOL:
             return self._build_group(resource)
         cluster_name = resource.names[0]
-        if cluster_name in self.clusters:
+        if cluster_name in self.clusters:  # created by the same document
             return f"${{azapi_resource.{self.clusters[cluster_name]}.id}}"
         return f"{self._build_group(resource)}/providers/{CLUSTER}/{_escape_literal(cluster_name)}"
 

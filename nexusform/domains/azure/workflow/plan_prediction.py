@@ -103,7 +103,7 @@ class _SiteComparison(Struct, frozen=True):
 def open_plan_prediction(
     location: CommandContext, inventory: str, path: str, read_changes: ReadChanges, scheduler: SchedulerSettings
 ) -> Iterator[PlanPredictionInput]:
-    """Yield the prediction of another tool's plan on an inventory; it is valid inside the block."""
+    """Yield the prediction of another tool's plan on an inventory, valid inside the block; after errors none."""
     changes, problems = _read_external_plan_changes(path, read_changes, location.confinement)
     site = None
     if not has_errors(problems):
@@ -125,7 +125,9 @@ class _SiteInventory(Struct, frozen=True):
 
 
 def _read_inventory(location: CommandContext, inventory: str) -> tuple[_SiteInventory | None, list[Diagnostic]]:
-    """Read an exported directory, or `azure`: the subscription of its provider block or of the environment."""
+    """Read an exported directory, or for `azure` the subscription of its provider block or of the environment; None
+    with errors.
+    """
     if not is_azure_source(inventory):
         export = read_files(inventory, location.confinement.get_operator_confinement(inventory))
         problems = list(map(convert_problem, export.problems))
@@ -154,7 +156,7 @@ def _read_stdin() -> bytes:
 def _read_external_plan_changes(
     path: str, read_changes: ReadChanges, confinement: Confinement
 ) -> tuple[tuple[ToolChange, ...], list[Diagnostic]]:
-    """Read the changes of another tool's plan, with diagnostics."""
+    """Read the changes of another tool's plan at a path ("-": stdin), with diagnostics."""
     try:
         content = (
             _read_stdin() if path == "-" else read_file(path, _MAX_BYTES, confinement.get_operator_confinement(path))
@@ -241,7 +243,7 @@ def _list_objects(sites: Sequence[AzSite]) -> Iterator[ImportedSiteObject]:
 
 
 def _convert_for_simulation(item: ImportedSiteObject, scheduler: SchedulerSettings) -> ImportedSiteObject:
-    """Return the object for the simulated provider: scheduler settings, and cordons as arguments."""
+    """Return the object with scheduler settings for a site, and an observed cordon as the argument `cordoned`."""
     if item.type == "nexus_site":
         return replace(item, attributes={**item.attributes, "scheduler": scheduler.attributes})
     if item.attributes.get("cordon_status") == CORDONED_STATUS:

@@ -103,7 +103,9 @@ class SiteImportPlan(Struct, frozen=True):
 
 
 def _read_source_site_objects(source: Source, state: State) -> tuple[tuple[ImportedSite, ...], list[Diagnostic]]:
-    """Read the sites of a source as objects, with diagnostics."""
+    """Read the sites of a source as objects, with diagnostics; no sites after an error. Names and node numbers in state
+    are kept.
+    """
     try:
         sites, problems = source.read()
     except ProviderProblem as problem:

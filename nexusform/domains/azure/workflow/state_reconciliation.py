@@ -65,7 +65,9 @@ _CAPACITY_ERRORS: Final = frozenset({DOES_NOT_FIT, PINNED_DOES_NOT_FIT})
 def reconcile_site(
     location: CommandContext, directory: str, locking: LockOptions, notices: RunCallbacks, *, replays: bool
 ) -> ReconcileResult:
-    """Compare state with a site, check the separation rules on observed VMs, and write the observations to state."""
+    """Compare state with a site, check the separation rules on observed VMs, and write the observations to state.
+    After an error the result has only diagnostics.
+    """
     observed, read_errors = _read_sites_and_build_provider(location, directory)
     if observed is None:
         return ReconcileResult(diagnostics=tuple(read_errors))
@@ -175,7 +177,7 @@ class _Reconciler:
         )
 
     def run_replays(self) -> ReconcileResult:
-        """Run the replays of the sites in state. Raises ProviderProblem."""
+        """Run the replays (all observed VMs placed anew, to compare) of the sites in state. Raises ProviderProblem."""
         observed, _, uncaptured = self._read_observed_vm_objects()
         checks = tuple(self._compare_recorded_vm_locations(observed, uncaptured))
         names = {
@@ -241,7 +243,7 @@ class _Reconciler:
     def _compare_recorded_vm_locations(
         self, observed: Mapping[Address, ObjectState], uncaptured: Sequence[Address]
     ) -> Iterator[ClusterLocationCheck]:
-        """Compare observed and recorded locations of the VMs of every object; an absent object has no VMs."""
+        """Compare observed and recorded locations of the VMs of every object; one absent on the site has no VMs."""
         observed_machines = index_machines(self.sites)
         uncaptured_set = frozenset(uncaptured)
         for address, current, kind in self._list_vm_objects():

@@ -233,8 +233,8 @@ class HubClient:
         return self.list_at_version(path, **query).items
 
     def list_at_version(self, path: str, version: str = "", **query: str) -> ObjectList:
-        """Return all objects of a collection with their version: the latest, or `version`, which may be
-        expired. Raises ApiError and HubProblem.
+        """Return all objects of a collection with their version: the latest ("", also if it expires during the list:
+        another attempt), or `version`. Raises ApiError and HubProblem.
         """
         if version:
             return self._list_pages(path, query, {"resourceVersion": version, "resourceVersionMatch": "Exact"})
@@ -242,7 +242,7 @@ class HubClient:
             try:
                 return self._list_pages(path, query, {})
             except ApiError as api_error:
-                if api_error.kind is not ApiErrorKind.EXPIRED:  # else start again, at a newer version
+                if api_error.kind is not ApiErrorKind.EXPIRED:
                     raise
         return self._list_pages(path, query, {})  # the last attempt raises any error
 
@@ -479,7 +479,7 @@ def _omit_empty(part: Any) -> Any:
 
 
 def _is_kubernetes_object(document: Any) -> bool:
-    """Return whether a document is an object of Kubernetes, in as far as its parts have the right types."""
+    """Return True if a document can be an object of Kubernetes: its members have the right types, or are absent."""
     if not isinstance(document, dict):
         return False
     try:

@@ -214,7 +214,7 @@ def _group_by_collection(
 
 
 def _list_namespaced_collections(hub: HubClient, namespace: str) -> Iterator[str]:
-    """Yield the paths of a namespace's collections."""
+    """Yield the paths of a namespace's collections of objects selectable by placements."""
     for version in ("v1", *hub.list_group_versions()):
         if version.partition("/")[0].endswith(_FLEET_SUFFIX):
             continue  # a hub never distributes its own objects
@@ -229,7 +229,7 @@ def _build_collection_path(version: str, plural: str, namespace: str) -> str:
 
 
 def _list_objects(hub: HubClient, collection: str, selected: SelectedObjects) -> list[dict[str, Any]]:
-    """List a collection; a missing permission is recorded, and kinds without lists are empty."""
+    """List a collection; return [] without permission (recorded in `selected`), and for kinds without lists."""
     try:
         return hub.list_objects(collection)
     except ApiError as api_error:

@@ -367,7 +367,7 @@ def _read_update_start(cluster: Body) -> str:
 
 
 def _index_stage_positions(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[str, _StagePosition]:
-    """Return the place of each cluster."""
+    """Return the place of each cluster in its stage (name and clusters in order)."""
     return {
         cluster: _StagePosition(stage, number, len(clusters))
         for stage, clusters in stages

@@ -46,8 +46,8 @@ _IDENTITY_PATHS: Final = frozenset({("apiVersion",), ("kind",), ("metadata", "na
 def remove_ignored_fields(
     sent_body: Body, existing: Body | None, ignored_arguments: Sequence[Path], manager: str
 ) -> dict[str, Any]:
-    """Return a body without the fields of ignore_changes owned by others. Fields without another owner stay: omitting
-    them from an apply would delete them.
+    """Return a body without the fields of ignore_changes owned by others in `existing` (None for a new object).
+    Fields without another owner stay: omitting them from an apply would delete them.
     """
     body = copy.deepcopy(dict(sent_body))
     for argument in ignored_arguments:
@@ -134,7 +134,7 @@ def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Ite
 
 
 def _list_sent_paths(sent: Any, parent: Path = ()) -> Iterator[Path]:
-    """Yield the paths in a body except its identity."""
+    """Yield the paths of values in a body (lists whole), except those of its identity: kind, name and namespace."""
     if isinstance(sent, Mapping) and sent:
         for name, value in sent.items():
             path = (*parent, str(name))
@@ -156,7 +156,7 @@ def find_released_fields(sent_body: Body, existing: Body, manager: str) -> dict[
 
 
 def _find_other_owners(existing: Body | None, path: Path, manager: str) -> tuple[str, ...]:
-    """Return the other owners of a field."""
+    """Return the owners of a field except the server-side applies of `manager`."""
     owners: dict[str, None] = {}
     for entry in list_managed_fields(existing):
         is_own = (entry.get("manager"), entry.get("operation")) == (manager, "Apply")
@@ -166,13 +166,13 @@ def _find_other_owners(existing: Body | None, path: Path, manager: str) -> tuple
 
 
 def _contains_field_path(fields: Body, path: Path) -> bool:
-    """Return True if fields contain a path, by itself or in a whole."""
+    """Return True if managed fields (`f:NAME` keys) contain a path, by itself or in a field owned as a whole."""
     for step in path:
         if f"f:{step}" not in fields:
-            return False  # not owned
+            return False
         fields = get_mapping(fields, f"f:{step}")
         if not fields:
-            return True  # owned as a whole
+            return True
     return True
 
 

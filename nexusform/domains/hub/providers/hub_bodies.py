@@ -169,7 +169,7 @@ _DEFAULTERS: Final[Mapping[str, Callable[[Body], None]]] = {
 
 
 def select_sent_fields(sent: Any, observed: Any) -> Any:
-    """Return the observed part of a sent value: sent keys of mappings, also in lists of equal length; others whole."""
+    """Return the observed value with only the sent keys of mappings, also in lists of equal length; others whole."""
     if isinstance(sent, Mapping) and isinstance(observed, Mapping):
         return {name: select_sent_fields(value, observed[name]) for name, value in sent.items() if name in observed}
     if type(sent) is type(observed) is list and len(sent) == len(observed):

@@ -39,8 +39,8 @@ def get_ownership_source(options: HubOptions, request: ChangeRequest) -> str:
 
 
 def reject_tool_managed_object(options: HubOptions, body: Mapping[str, Any], command: str) -> None:
-    """Raise ProviderProblem for an object managed by Flux or Argo CD, unless the operator takes it over. A
-    rejected apply can be resumed.
+    """Raise ProviderProblem for an object managed by Flux or Argo CD, unless the operator takes it over.
+    `command`: apply, destroy or import; a rejected apply can be resumed.
     """
     manager = find_tool_manager(body)
     if manager and not options.takes_ownership:
@@ -113,7 +113,7 @@ def describe_owners(api_error: ApiError) -> str:
 
 
 def format_request_rejection(api_error: ApiError, hub_object: HubObject) -> str:
-    """Format the rejection of a step's request."""
+    """Format the rejection of a step's request: another owner of fields, missing permission, or any other."""
     title = hub_object.title
     if api_error.kind is ApiErrorKind.OTHER_MANAGER:
         return (

@@ -328,12 +328,12 @@ class _HubObjectReader:
         return self.hub.list_objects(_EVICTION_COLLECTION)
 
     def read_created_objects(self, body: Values, kind: str, namespace: str, name: str) -> ObservedPlacementObjects:
-        """Return a placement with its hub-created objects."""
+        """Return a placement with its hub-created objects, listed once for all placements if these are many."""
         if kind not in self._namespaces:  # few placements
             return read_created_objects(self.hub, body, kind, namespace, name)
         if not has_been_scheduled(body):
             return ObservedPlacementObjects(body, ())
-        created = []
+        created = []  # lists of bindings, policies and snapshots
         for created_kind in list_created_kinds(kind):
             if created_kind not in self._by_placement:
                 by_placement = list_objects_by_placement(self.hub, created_kind, self._namespaces[kind])
@@ -351,7 +351,7 @@ class _HubObjectReader:
 
 
 def find_pending_rollout(placement_objects: ObservedPlacementObjects) -> str | BlockedRollout:
-    """Return the pending work of a placement, "" if done; or its blocked rollout."""
+    """Return the blocked rollout of a placement, else its pending work, "" if done."""
     is_run_managed = has_external_rollout(placement_objects.placement)
     progress = check_placement_progress(placement_objects, {}, is_external=is_run_managed)
     if progress.is_done:

@@ -166,8 +166,8 @@ class HubWaiter(Struct, frozen=True):
     def _read_cached_placement(
         self, placement: Values, planned: Values
     ) -> tuple[ObservedPlacementObjects | None, bool]:
-        """Return a placement with its cached bindings (None if the cache is not usable), and whether the cache is older
-        than the placement.
+        """Return a placement with its cached bindings (None if these do not suffice, or the cache is not usable), and
+        whether the cache is older than the placement.
         """
         if not _is_status_sufficient(placement, planned):
             return None, False
@@ -219,10 +219,8 @@ class HubWaiter(Struct, frozen=True):
             binding_kind, _, _ = list_created_kinds(kind)
             cache = self.cache.find_collection_cache(KINDS[binding_kind].collection, (namespace, name))
             bindings = cache.list_placement_objects((namespace, name), since="0") if cache is not None else []
-            if bindings:  # without any, the Works are read from the hub: the cache has none
-                blockers = _describe_bindings(bindings)
-            else:
-                blockers = list_remaining_objects(self.hub, kind, namespace, name)
+            # Without bindings, the Works are read from the hub: the cache has none.
+            blockers = _describe_bindings(bindings or []) or list_remaining_objects(self.hub, kind, namespace, name)
             return not blockers, format_first_items(blockers, _MAX_NAMES)
 
         def count_changes() -> int | None:

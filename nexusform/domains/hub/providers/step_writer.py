@@ -192,7 +192,7 @@ class HubStepWriter(Struct, frozen=True):
             return self._approve_request()
         if self._type_name in RUN_TYPES:
             _, namespace, name = get_identity(self._type_name, self._planned)
-            with self.coordination.track_run(_build_run_path(namespace, name)):
+            with self.coordination.track_run(_build_run_path(namespace, name)):  # its approvals end with it
                 return self._write_resource()
         return self._write_resource()
 
@@ -379,7 +379,9 @@ class HubStepWriter(Struct, frozen=True):
         return verifier.verify_bindings(name, planned, best_progress.bindings)
 
     def _wait_for_override(self, attributes: Values, *, is_removed: bool) -> None:
-        """Wait until the clusters of an override's placement have it, or have lost it."""
+        """Wait until the clusters of an override's placement have it, or have lost it; report a blocked rollout, and do
+        not wait without permission to read it.
+        """
         try:
             rollout = OverrideRollout(self.hub, self._type_name, attributes, is_deleted=is_removed)
             self._waiter.wait_until(rollout.check_progress, f"The rollout of {attributes.get('name')}")
@@ -392,7 +394,7 @@ class HubStepWriter(Struct, frozen=True):
             self.request.report_progress(StepProgress(message=message))
 
     def _wait_for_run(self) -> VerificationResult:
-        """Wait for a run; return its verified predictions. Raises ProviderProblem if it failed."""
+        """Wait for a run; return its verified predictions, if it is started. Raises ProviderProblem if it fails."""
         planned = self._planned
         granted, identity = frozenset(list_texts(planned, "approvals")), get_identity(self._type_name, planned)
         progress = self._waiter.wait_for_run(*identity, granted, self.coordination.granted_requests)
@@ -402,7 +404,7 @@ class HubStepWriter(Struct, frozen=True):
                 "make another run."
             )
             raise ProviderProblem(detail, object_exists=True, attributes=planned)
-        return self._verify_run() if planned.get("state") == "Run" else VerificationResult()  # else no result
+        return self._verify_run() if planned.get("state") == "Run" else VerificationResult()
 
     def _verify_run(self) -> VerificationResult:
         """Compare a completed run with the planned one. Raises ProviderProblem if it distributed other objects."""

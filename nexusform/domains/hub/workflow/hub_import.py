@@ -187,7 +187,7 @@ def _build_object_id(block: ResourceBlock) -> str:
 
 
 def _list_user_objects(hub: HubClient, configuration: Configuration) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield type, id and body of user-created objects; those of `_BLOCK_TYPES` only if a block has the type."""
+    """Yield type, id and body of user-created objects to import; of `_BLOCK_TYPES` only if a block has the type."""
     configured_types = {block.type for block in configuration.root.resources.values()}
     further_types = {name: kind for name, kind in _BLOCK_TYPES.items() if name in configured_types}
     for type_name, kind in {**_IMPORTED_TYPES, **further_types}.items():
