@@ -127,23 +127,23 @@ class _ChangedSite:
     def __init__(self, items: AzResources, findings: list[Problem]) -> None:
         self.items = items
         self.findings = findings
-        self.bodies = {kind: _index_by_id(items.list_resources(kind)) for kind in TYPE_OF_KIND}
+        self.bodies = {kind: _index_by_id(items.list_resources(kind)) for kind in TYPE_OF_KIND}  # by kind, then id
         # Collect the extended locations of machines, racks and Nexus cluster tenants.
-        self.locations: dict[str, None] = {}
+        self.locations: dict[str, None] = {}  # an ordered set
         for kind in ("racks", "bare_metal_machines"):
             self.locations |= dict.fromkeys(map(read_extended_location, items.list_resources(kind)))
         for item in items.list_resources("clusters"):
             self.locations[read_extended_location(item, "clusterExtendedLocation")] = None
         self.locations.pop("", None)  # resources without one
-        self.skus = set(CATALOGUES[NEWEST].vm_skus)
+        self.skus = set(CATALOGUES[NEWEST].vm_skus)  # names of known VM SKUs: of the catalogue and of the site
         names = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
         for item in chain(self.bodies[CLUSTERS].values(), self.bodies[POOLS].values()):
             self.skus.update(_list_vm_skus_of_body({name: item.read_value(name) for name in names}))
         self.pools: list[NewAgentPool] = []
         self.recreated_ids: set[str] = set()
         self.clusters_losing_pools: set[str] = set()  # clusters with a removed pool
-        self.addresses: dict[str, str] = {}
-        self.affected_ids: dict[str, None] = {}
+        self.addresses: dict[str, str] = {}  # of new objects in the other tool, by id
+        self.affected_ids: dict[str, None] = {}  # an ordered set
 
     def build_result(self) -> ResourcesAfterChanges:
         """Build the result: resources by kind, new pools, and the ids of re-created and affected objects."""

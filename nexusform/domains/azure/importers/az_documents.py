@@ -160,7 +160,7 @@ class _ResourceSorter:
 
     def add_resources_by_kind(self, items: Iterable[ArmItem], kind: str) -> set[str]:
         """Add resources under the kind of their type, else of the file (`kind`). Return these kinds; report others."""
-        unread: dict[str, ArmItem] = {}
+        unread: dict[str, ArmItem] = {}  # an item by type, or kind of Kubernetes
         added_kinds: set[str] = set()
         for item in items:
             item_kind = find_resource_kind(item)

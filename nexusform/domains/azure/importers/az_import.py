@@ -199,6 +199,7 @@ class _SiteImport:
                 "rack_id": rack_id,
                 "name": machine.name,
                 "slot": slot,
+                # Either a machine SKU of the catalogue, or the size of an unknown one.
                 "machine_sku": None if machine.hardware else machine.machine_sku or DEFAULT_MACHINE_SKU,
                 "machine": machine.hardware and _HARDWARE_FORM(machine.hardware),
                 **machine.facts,
@@ -250,8 +251,9 @@ class _SiteImport:
             "node_count": len(nodes),
         }
         references: dict[Path, Reference] = {("site_id",): ("nexus_site", self.name)}
-        sku_names: dict[Path, str] = {("control_plane", "vm_sku_name"): plane_sku}  # VM SKUs with a block of their own
+        sku_names: dict[Path, str] = {("control_plane", "vm_sku_name"): plane_sku}  # by argument
         sku_names |= {("agent_pool", name, "vm_sku_name"): pool["vm_sku_name"] for name, pool in pools.items()}
+        # VM SKUs absent in the catalogue have blocks of their own.
         references |= {path: ("nexus_vm_sku", name) for path, name in sku_names.items() if name in self.custom_skus}
         group = extract_resource_group(cluster.id)
         return ImportedSiteObject(CLUSTER, cluster_id, attributes, references, resource_group=group)
@@ -259,7 +261,7 @@ class _SiteImport:
     def _build_pools(self, cluster: AzCluster) -> dict[str, dict[str, Any]]:
         """Build the arguments of pools by name; the recorded ones of pools not captured precede those from nodes."""
         pools = {pool.name: build_pool_arguments(pool) for pool in cluster.pools}
-        uncaptured = {pool.name for pool in cluster.pools if not pool.id}
+        uncaptured = {pool.name for pool in cluster.pools if not pool.id}  # known from nodes or the cluster's body
         for (owner, name), recorded_pool in self.recorded_nodes.items():
             if owner != f"{self.name}/{cluster.name}" or recorded_pool.arguments is None:
                 continue  # of another cluster, or nothing is recorded

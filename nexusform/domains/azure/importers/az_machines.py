@@ -276,7 +276,7 @@ def parse_machine_roles(labels: Iterable[str]) -> tuple[str, ...]:
 def read_planned_site(
     clusters: Iterable[ArmItem], options: MachineReadOptions
 ) -> tuple[dict[str, AzRack], dict[str, AzMachine]]:
-    """Read the racks and machines defined by Nexus clusters, by lower-case id. Every machine counts as ready."""
+    """Read the racks and machines defined by Nexus clusters (a planned site), by lower-case id, and warn about it."""
     racks: dict[str, AzRack] = {}
     machines: dict[str, AzMachine] = {}
     for cluster in clusters:

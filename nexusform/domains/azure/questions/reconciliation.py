@@ -277,8 +277,8 @@ def _find_relocation_cause(machine: str, observed: AzMachine | None) -> str:
 
 
 def run_replays(site: AzSite, removed: Collection[str], spreads: Iterable[RackSpread]) -> list[SiteReplay]:
-    """Run the replay of a site under each `rack_spread`. `removed`: clusters with recorded VMs no longer listed; after
-    such a cluster the free capacity is unknown.
+    """Run the replay (place all VMs anew in order of creation) of a site under each `rack_spread`. `removed`: clusters
+    with recorded VMs not listed anymore; after such a cluster the free capacity is unknown.
     """
     inventory = site.inventory
     zones = {rack.name: rack.availability_zone or rack.name for rack in inventory.racks}

@@ -225,7 +225,7 @@ _RESOURCE_ACTIONS: Final = {
 
 
 def _build_resources(change: Change) -> Iterator[AzureResource]:
-    """Build the resources of one change; the pools of a cluster are separate resources."""
+    """Build the resources of one change; an update of a cluster has separate resources for its changed pools."""
     action = _RESOURCE_ACTIONS[change.action]
     if action is ResourceAction.REPLACE and get_mapping(change.before).get("id") != get_mapping(change.after).get("id"):
         # A new name means a new resource: the old one is deleted, the new one created.
@@ -234,7 +234,7 @@ def _build_resources(change: Change) -> Iterator[AzureResource]:
         return
     kind, address = _TYPES[change.address.type], str(change.address)
     attributes = _replace_secrets_by_inputs(_get_attributes(change), change)
-    before = _replace_unchanged_secrets(change)
+    before = _replace_unchanged_secrets(change)  # {} unless an update
     if kind == POOL:
         site, _, cluster_name = str(attributes["kubernetes_cluster_id"]).rpartition("/")
         names = (cluster_name, str(attributes["name"]))

@@ -242,7 +242,7 @@ def _render_configuration(
     """Render the configuration of imported objects, block by block."""
     types = build_registries().resource_types
     blocks: list[str] = []
-    if source.settings is not None:
+    if source.settings is not None:  # the provider needs a block
         settings = {**({"alias": source.alias} if source.alias else {}), **source.settings}
         width = max(map(len, settings))
         lines = [f"  {name:{width}} = {quote_string(value)}\n" for name, value in settings.items()]
@@ -388,7 +388,7 @@ def find_site_source(location: CommandContext, source_name: str) -> tuple[Source
         if problems:
             return None, problems
         subscription = azure.resolve_subscription(settings)
-        new_settings = {"subscription_id": subscription} if azure.KIND not in blocks else None
+        new_settings = {"subscription_id": subscription} if azure.KIND not in blocks else None  # of a block to add
         return Source(
             name=f"subscription {subscription}",
             read=lambda: azure.read_azure(settings),

@@ -137,6 +137,7 @@ def _determine_kind(status: int, body: Any, message: str, causes: Sequence[ApiEr
         404: (isinstance(body, Mapping), ApiErrorKind.NOT_FOUND, ApiErrorKind.UNKNOWN_KIND),
         409: (any(cause.manager for cause in causes), ApiErrorKind.OTHER_MANAGER, ApiErrorKind.CONFLICT),
     }
+    # Invalid fields of a server-side apply have other statuses than 400, too.
     has_schema_error = status == 422 or (status != 409 and _TYPED_PATCH_ERROR.search(message) is not None)
     choice = choices.get(400 if has_schema_error else status)
     if choice is not None:

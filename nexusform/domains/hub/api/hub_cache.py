@@ -93,7 +93,7 @@ class CollectionCache:
                 if kind == "DELETED":
                     self._bodies.pop(name, None)
                     self._by_placement.get(get_parent_placement(body), {}).pop(name, None)
-                elif kind != "BOOKMARK":
+                elif kind != "BOOKMARK":  # else only a newer version
                     self._cache_object(body)
                 self._change_counts[name] = self._change_counts.get(name, 0) + 1
                 self._update_resource_version(version)

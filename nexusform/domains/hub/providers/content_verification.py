@@ -110,12 +110,11 @@ class ContentVerifier:
             return ()
         message = f"the hub has taken {added_count + 1} resource snapshots of the changes; the last one is {index}"
         self._step.report_progress(StepProgress(message=message))
-        paths: list[Path] = []
-        for cluster in _list_clusters_at(final, index):
-            predicted = get_mapping(self._planned, "bindings", cluster)
-            if predicted.get("resource_snapshot") == predicted_index:
-                paths.append(("bindings", cluster, "resource_snapshot"))
-        return tuple(paths)
+        return tuple(
+            ("bindings", cluster, "resource_snapshot")
+            for cluster in _list_clusters_at(final, index)
+            if get_mapping(self._planned, "bindings", cluster).get("resource_snapshot") == predicted_index
+        )
 
     @property
     def _is_run_managed(self) -> bool:

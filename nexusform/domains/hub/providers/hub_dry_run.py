@@ -556,7 +556,7 @@ def _list_rolling_placements(hub: HubClient) -> tuple[list[Body], list[str]]:
         rolling_placements += (
             {"kind": kind, **placement}
             for placement in placements
-            if not has_external_rollout(placement) and _list_clusters(placement)
+            if not has_external_rollout(placement) and _list_clusters(placement)  # it distributes to clusters
         )
     return rolling_placements, obstacles
 

@@ -252,7 +252,7 @@ def find_object(
         placement = read_created_objects(hub, body, kind, namespace, name)
         attributes |= _build_placement_attributes(placement, object_id, hub.list_objects(_EVICTION_COLLECTION))
         attributes["bindings"] = build_observed_bindings(placement)
-    return ObjectKey(resource_type, object_id, 0), attributes
+    return ObjectKey(resource_type, object_id, creation=0), attributes
 
 
 def find_manifest(
@@ -365,9 +365,8 @@ def describe_pending_work(type_name: str, body: Values) -> str:
     if type_name in RUN_TYPES:
         progress = check_run_progress(body, ())
         return "" if progress.has_ended else progress.message
-    if type_name == EVICTION_TYPE:
-        return "" if read_eviction_result(body)[0] else "the hub has not processed it yet"
-    return ""
+    is_pending = type_name == EVICTION_TYPE and not read_eviction_result(body)[0]
+    return "the hub has not processed it yet" if is_pending else ""
 
 
 def is_deletion_in_progress(request: ReadRequest) -> bool:

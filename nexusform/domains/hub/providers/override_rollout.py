@@ -100,7 +100,7 @@ class OverrideRollout:
         return ""  # still to be created
 
     def _find_pending_clusters(self, placement_objects: ObservedPlacementObjects) -> Iterator[tuple[str, str]]:
-        """Yield the clusters still to get or lose the override, with messages."""
+        """Yield the clusters still to get or lose the override, each with a message to append to its name."""
         placement = read_placement_export(placement_objects)
         if placement is None:
             return  # in deletion, or malformed

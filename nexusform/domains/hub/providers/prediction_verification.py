@@ -148,8 +148,7 @@ def _find_changes(old_figures: Figures, new_figures: Figures) -> Iterator[tuple[
             old_member, new_member = old_figures[name], new_figures[name]
             for figure in sorted({*old_member, *new_member}):
                 if old_member.get(figure) != new_member.get(figure):
-                    old_value = old_member.get(figure, "none")
-                    yield name, f"{name}: {figure} {old_value} -> {new_member.get(figure, 'none')}"
+                    yield name, f"{name}: {figure} {old_member.get(figure, 'none')} -> {new_member.get(figure, 'none')}"
 
 
 class PredictionVerifier(Struct, frozen=True):

@@ -150,8 +150,7 @@ def check_placement_progress(
     predicted bindings, `failing` the predicted failures (list_predicted_failures).
     """
     body = placement_objects.placement
-    kind = str(body.get("kind"))
-    scheduled_condition = find_condition(body, f"{kind}Scheduled")
+    scheduled_condition = find_condition(body, f"{body.get('kind')}Scheduled")
     bindings = build_observed_bindings(placement_objects)
     if scheduled_condition.get("status", "Unknown") == "Unknown":
         return PlacementProgress(is_done=False, message="the hub has not picked clusters yet", bindings=bindings)
@@ -232,7 +231,7 @@ def _find_pending_clusters(
         predicted = get_mapping(planned, cluster)
         match = _SNAPSHOT_NAME.fullmatch(name)
         index = int(match[1]) if match is not None else None  # of the resource snapshot
-        if is_bound(binding) and latest is not None and index != latest:
+        if is_bound(binding) and latest is not None and index != latest:  # the rollout has not reached it yet
             message = f"{cluster} still has {name}" if name else f"{cluster} has no snapshot yet"
             is_predicted = index is not None and predicted.get("resource_snapshot") == index
         else:

@@ -139,6 +139,7 @@ class HubStepWriter(Struct, frozen=True):
                 self.hub.apply(hub_objects[0].path, build_released_member(hub_objects[0]).body, self.options.manager)
             return
         if self.options.is_read_only:
+            # The remaining objects are for another tool to delete.
             self._raise_until_changed_externally(list(filter(self._read_existing, hub_objects)), "delete")
             return
         for hub_object in reversed(hub_objects):
@@ -240,11 +241,10 @@ class HubStepWriter(Struct, frozen=True):
         prior = self.request.prior
         results: list[ExistingObject] = []
         prior_objects = index_hub_objects(self._type_name, prior)
-        new_namespaces: set[str] = set()  # new namespaces, without objects yet
+        new_namespaces: set[str] = set()  # namespaces created by this step: they have no other objects yet
         for hub_object in hub_objects:
             metadata = get_mapping(hub_object.body, "metadata")
             try:
-                # The existing body, None for a new object.
                 body = None if metadata.get("namespace") in new_namespaces else self._read_existing(hub_object)
                 self._ensure_object_is_writable(hub_object, body, is_managed=hub_object.identity in prior_objects)
                 result = self._write_object(hub_object, body)
