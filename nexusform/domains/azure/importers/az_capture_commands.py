@@ -105,9 +105,10 @@ def read_export_directory(directory: str, names: Iterable[str], read: Callable[[
     base = directory.rstrip("/") or "/"
     for name in sorted(names):
         kind = _find_resource_kind_of_file(name)
-        if kind is not None:
+        if kind is not None:  # a file of an export
             export.add_file(read, f"{base}/{name}", kind, ("directory",))
     documents = set(export.documents)
+    # A Nexus cluster defines the racks and machines of a planned site.
     is_planned = "clusters" in documents and documents.isdisjoint({"racks", "bare_metal_machines"})
     if ANY not in documents and not is_planned and not export.problems:
         for standard in STANDARD_FILES:

@@ -227,7 +227,7 @@ class _SiteImport:
         if unknown_skus:
             self._count_cluster_as_occupied(cluster, unknown_skus[0])
             return None
-        for duplicate in cluster.duplicate_nodes:  # second nodes of one name: no objects, but they use capacity
+        for duplicate in cluster.duplicate_nodes:  # further records of a node on other machines: they use capacity
             self._count_unmanaged_vm_as_occupied(duplicate.name, duplicate.placement, duplicate.shape)
         plane_count = cluster.control_plane_count or max(len(plane), 1)  # a count of 0 is unknown: the listed nodes
         nodes = self._build_nodes(cluster, CONTROL_PLANE, plane_count, plane_sku, plane)

@@ -436,14 +436,14 @@ def read_clusters(
         cluster = reading.cluster
         nodes += [_build_node(node, cluster.name, known_skus) for node in reading.nodes]
         nodes += [_build_node(node, cluster.name, known_skus, is_duplicate=True) for node in reading.duplicates]
-        complete, cluster_derived_pools = complete_pools(reading)
+        all_pools, cluster_derived_pools = complete_pools(reading)
         derived_pools += cluster_derived_pools
         node_count = cluster.control_plane_count + sum(pool.count for pool in cluster.pools)
         # A cluster without any pool has nothing to capture.
         with_pools = replace(
             cluster,
-            pools=complete,
-            has_pool_list=cluster.has_pool_list or not complete,
+            pools=all_pools,
+            has_pool_list=cluster.has_pool_list or not all_pools,
             has_node_list=reading.item.read_value("nodes") is not None or node_count == 0,
         )
         clusters.append(with_pools)

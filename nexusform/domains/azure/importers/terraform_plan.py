@@ -435,11 +435,10 @@ class _ReferenceIndex:
         visited: set[tuple[tuple[str, ...], str]] = set()
         stack = [(path, name) for name in names]  # module path and reference
         while stack:
-            position = stack.pop()
-            if position in visited:
+            module_path, name = entry = stack.pop()
+            if entry in visited:
                 continue  # resolved before
-            visited.add(position)
-            module_path, name = position
+            visited.add(entry)
             steps = _INDEX.sub("", name).split(".")
             if steps[0] == "var" and module_path and len(steps) > 1:  # an argument of the module's call
                 expression = get_value_at_path(self._calls.get(module_path), "expressions", steps[1])

@@ -58,8 +58,8 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
     kind = request.key.type
     prior, planned = request.prior, request.planned
     values = planned or request.prior_attributes
-    owners = [str(values["kubernetes_cluster_id"]).rpartition("/")[2]] if kind == POOL else []  # the cluster
-    target = ArmTarget(_RESOURCE_KINDS[kind], context.group, (*owners, str(values["name"])))
+    parent_names = [str(values["kubernetes_cluster_id"]).rpartition("/")[2]] if kind == POOL else []  # its cluster
+    target = ArmTarget(_RESOURCE_KINDS[kind], context.group, (*parent_names, str(values["name"])))
     if request.is_release:  # first only release capacity; a later step does the rest
         return list(_build_capacity_releasing_changes(request, context))
     if planned is None:

@@ -220,7 +220,7 @@ class ArmClient:
             except AzureChangeFailed as failure:
                 raise self._build_recorded_failure(failure, step) from None
             except AzureError as problem:
-                was_sent = was_sent or change.target in self._possibly_sent
+                was_sent = was_sent or change.target in self._possibly_sent  # by this run
                 raise self._build_problem(change, problem, was_sent=was_sent) from None
 
     def _build_recorded_failure(self, failure: AzureChangeFailed, step: ChangeRequest) -> ProviderProblem:

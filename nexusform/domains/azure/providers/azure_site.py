@@ -189,7 +189,7 @@ class AzureSiteProvider(ObservedSites):
             return ChangeProgress()  # none in progress
         # The bodies of the object and of its inline agent pools.
         key, separate_pools = request.key, self._list_separate_pools()
-        part_type = _PART_TYPES.get(key.type)
+        part_type = _PART_TYPES.get(key.type)  # pools of a cluster, None for other objects
         ids = {
             normalize_id(arm_id)
             for (kind, object_id), arm_id in self._load_index().managed.items()
@@ -202,7 +202,7 @@ class AzureSiteProvider(ObservedSites):
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         """Return problems of unsupported changes and warnings of manual tasks, by number. Raises ProviderProblem."""
-        planned_vms = {request.key.id for request in requests if request.key.type == VM}
+        planned_vms = {request.key.id for request in requests if request.key.type == VM}  # possible targets of hints
         problems: list[tuple[int, Problem]] = []
         recreated_nodes: dict[int, list[str]] = {}  # names by number of the change
         for number, request in enumerate(requests):

@@ -118,15 +118,13 @@ class AzureSubscription:
                     pages = _read_pages(getattr(client, kind).list_by_subscription)
                     documents[kind] = self._select_bodies_at_location(pages)
                 except ClientAuthenticationError:
-                    raise
+                    raise  # nothing can be read before a sign-in
                 except HttpResponseError:
                     continue  # unknown: not permitted, or not served
-            owners = [
-                (extract_resource_group(str(cluster.get("id"))), str(cluster.get("name")))
-                for cluster in documents[CLUSTERS]
-            ]
-            with ThreadPoolExecutor(MAX_PARALLEL) as executor:  # pools need one request per cluster
-                pools = executor.map(lambda owner: self.list_pools(*owner), owners)
+            # Group and name of each cluster: pools need one request per cluster.
+            clusters = [(extract_resource_group(str(c.get("id"))), str(c.get("name"))) for c in documents[CLUSTERS]]
+            with ThreadPoolExecutor(MAX_PARALLEL) as executor:
+                pools = executor.map(lambda cluster: self.list_pools(*cluster), clusters)
                 documents[POOLS] = list(chain.from_iterable(pools))
             self.documents = documents
         return _encode_documents(self.documents)

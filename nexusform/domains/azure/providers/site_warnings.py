@@ -53,7 +53,7 @@ class SiteWarningBuilder:
         self.managed = managed
 
     def build_warnings(self) -> list[Problem]:
-        """Build all warnings, failed resources first. State without objects of a site: only its unmanaged VMs."""
+        """Build all warnings, failed resources first; of a site without objects in state only about unmanaged VMs."""
         managed_sites = {object_id.partition("/")[0] for _, object_id in self.managed}
         details = [*self._describe_missing_sites(), *self._describe_uncaptured_managed_kinds()]
         pool_details: list[str] = []

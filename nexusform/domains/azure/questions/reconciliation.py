@@ -294,7 +294,7 @@ def run_replays(site: AzSite, removed: Collection[str], spreads: Iterable[RackSp
                 facts,
                 name=machine.name,
                 rack=machine.rack,
-                availability_zone=zones.get(machine.rack, machine.rack),
+                availability_zone=zones.get(machine.rack, machine.rack),  # a rack without a zone is one of its own
                 slot=machine.slot,
             )
             machines.append(replayed_machine)

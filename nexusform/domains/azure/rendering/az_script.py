@@ -272,16 +272,16 @@ def _render_shorthand(value: Any, *, is_top_level: bool = False) -> Iterator[str
     elif isinstance(value, list):
         yield "["
         for number, inner in enumerate(value):
-            if number:
-                yield ","
+            yield "," if number else ""
             yield from _render_shorthand(inner)
         yield "]"
     else:
         text = str(value)
         if isinstance(value, int) or (is_top_level and text and text not in _SPECIAL_VALUES and text[0] != "'"):
             yield text
-        else:  # quoted, unless it is inside and plain
-            yield _quote_shorthand(text, None if is_top_level or _needs_az_shorthand_quotes(text) else _PLAIN_TEXT)
+        else:
+            unquoted_form = None if is_top_level or _needs_az_shorthand_quotes(text) else _PLAIN_TEXT
+            yield _quote_shorthand(text, unquoted_form)
 
 
 def _quote_shorthand(text: str, plain_pattern: re.Pattern[str] | None) -> str:

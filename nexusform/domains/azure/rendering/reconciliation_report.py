@@ -67,9 +67,8 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
             lines += [f"- {wrong_prediction}" for wrong_prediction in predictions.wrong_certain[:_MAX_ROWS]]
         sections.append(Section("Verified now", tuple(lines), is_finding=bool(predictions.wrong_certain)))
     has_findings = bool(misses or result.violated_rules or any(findings_by_title.values()) or predictions.wrong_certain)
-    return Report(
-        f"Reconciliation with {origin}", _build_summary(result, misses), has_findings, sections=tuple(sections)
-    )
+    summary = _build_summary(result, misses)
+    return Report(f"Reconciliation with {origin}", summary, has_findings, sections=tuple(sections))
 
 
 def _build_summary(result: ReconcileResult, wrong_count: int) -> str:

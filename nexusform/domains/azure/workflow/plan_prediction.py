@@ -306,18 +306,18 @@ def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> 
     before.
     """
     types = build_registries().resource_types
-    changing = [
+    changing = [  # existing objects with other values or references after the changes
         address
         for address, item in comparison.before.items()
         if address not in comparison.tool_names and comparison.after.get(address, item) != item
     ]
     clusters = {address for address in changing if address.type == CLUSTER}
-    previous = [address for address in changing if address not in clusters]  # the changed VMs
+    predecessors = [address for address in changing if address not in clusters]  # first the changed VMs
     dependencies: dict[Address, list[Address]] = {}
     for address in comparison.order:
-        if address in comparison.tool_names or address in clusters:
-            dependencies[address] = previous
-            previous = [address]
+        if address in comparison.tool_names or address in clusters:  # a new object, or a changed cluster
+            dependencies[address] = predecessors
+            predecessors = [address]
     existing_blocks: list[str] = []
     new_files: dict[Address, SourceFile] = {}
     for address, item in comparison.after.items():

@@ -164,7 +164,7 @@ def _find_machines_of_renamed_sites(
         site, _, name = machine_id.partition("/")
         if address.type == _MACHINE and machine_id not in listed_ids:
             unlisted.setdefault(name, []).append(_UnlistedMachine(site, str(address), current.provider == provider))
-    duplicates: dict[tuple[str, str, bool], list[str]] = {}
+    duplicates: dict[tuple[str, str, bool], list[str]] = {}  # addresses by site, site in state, and is_certain
     for site, _, name in (item.id.partition("/") for item in new_objects.values() if item.type == _MACHINE):
         for machine in unlisted.get(name, ()):
             duplicates.setdefault((site, machine.site, machine.is_certain), []).append(machine.address)
@@ -333,10 +333,9 @@ def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list
     state = run.stored.state
     existing = _index_addresses_by_identity(state)
     if any((item.type, item.id) in existing for item in site_import.objects.values()):
-        return [
-            build_error("state-changed-during-import", "Another process imported meanwhile. Run the command again.")
-        ]
-    start = Position(1, 1, 0)
+        detail = "Another process imported meanwhile. Run the command again."
+        return [build_error("state-changed-during-import", detail)]
+    start = Position(1, 1, 0)  # the objects have no place in a file yet
     types = run.project.registries.resource_types
     attributes = {
         address: normalize_imported_attributes(types[address.type].schema, item.attributes, item.id)
@@ -346,10 +345,8 @@ def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list
     imports: dict[Address, ImportedObject] = {}
     # Number the objects after those in state: the creation order decides placement.
     for creation, (address, item) in enumerate(site_import.objects.items(), state.last_creation + 1):
-        private = {
-            **get_mapping(item.note),
-            **({GROUP_KEY: item.resource_group} if item.resource_group else {}),
-        } or None
+        group = {GROUP_KEY: item.resource_group} if item.resource_group else {}
+        private = {**get_mapping(item.note), **group} or None  # the private note in state
         current = ObjectState(computed[address], creation, provider=site_import.provider, private=private)
         imports[address] = ImportedObject(item.id, current, Span("", start, start))
     plan = run.plan(PlanOptions(refresh=False, samples=0, targets=tuple(map(str, imports)), imports=imports)).plan

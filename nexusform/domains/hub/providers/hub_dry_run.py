@@ -158,7 +158,7 @@ class HubDryRun:
         deletions = {  # objects by number of the change
             number: build_hub_objects(request.key.type, request.prior_attributes)
             for number, request in enumerate(requests)
-            if request.planned is None and request.key.type not in (*APPROVAL_TYPES, MEMBER_TYPE)
+            if request.planned is None and request.key.type not in (*APPROVAL_TYPES, MEMBER_TYPE)  # these stay there
         }
         if not deletions:
             return []
@@ -289,10 +289,10 @@ class HubDryRun:
             yield Problem((), BEING_DELETED, detail)
             return
         if body and prior is None and request.key.type != MEMBER_TYPE:  # a member has always joined before
-            recreation = self._recreated.get(request.address, {}).get(hub_object.title)  # None: by no one
-            detail = (
-                recreation.detail if recreation else describe_existing_object(hub_object, request.key, request.address)
-            )
+            warning = self._recreated.get(request.address, {}).get(
+                hub_object.title
+            )  # of an object re-created by others
+            detail = warning.detail if warning else describe_existing_object(hub_object, request.key, request.address)
             if manager := find_tool_manager(body):
                 detail += f" {manager} applies it, and would change it back: importing it takes -take-ownership."
             yield Problem((), OBJECT_EXISTS, detail)

@@ -412,11 +412,9 @@ def _build_observed_placement(
         observed[_STATUSES] = attributes[_STATUSES]  # another order is no change
     merged: dict[str, Any] = {}
     for cluster, binding in build_observed_bindings(placement_objects).items():
-        recorded_binding = get_mapping(attributes, "bindings", cluster)
-        is_unchanged = all(
-            recorded_binding.get(name) == value for name, value in binding.items() if name != "provenance"
-        )
-        merged[cluster] = recorded_binding if is_unchanged else binding  # its provenance may be "predicted"
+        recorded = get_mapping(attributes, "bindings", cluster)
+        is_unchanged = all(recorded.get(name) == value for name, value in binding.items() if name != "provenance")
+        merged[cluster] = recorded if is_unchanged else binding  # the recorded provenance may be "predicted"
     return {**observed, "bindings": merged}
 
 

@@ -127,6 +127,7 @@ class HubWaiter(Struct, frozen=True):
         lag_start: float | None = None  # time since when the cached bindings are older than the placement
 
         def check_progress(elapsed: float) -> tuple[bool, str]:
+            """Return (done, pending work), also in `final`, and keep the first scheduling decision in `decision`."""
             nonlocal final, decision, lag_start
             placement = self._read_placement(path, sent)
             if placement is None:
@@ -145,7 +146,7 @@ class HubWaiter(Struct, frozen=True):
             is_started = progress.is_decided and not progress.is_done
             blocked = find_blocked_rollout(placement_objects) if is_started else None
             final = replace(progress, is_done=True, message=blocked.message) if blocked is not None else progress
-            if not decision.is_decided:  # the first decision is kept
+            if not decision.is_decided:
                 decision = final
             if not final.is_done:
                 return False, final.message
@@ -241,6 +242,7 @@ class HubWaiter(Struct, frozen=True):
         requests_kind = KINDS[get_scoped_kind("ApprovalRequest", namespace)]
 
         def check_run(_elapsed: float) -> tuple[bool, str]:
+            """Return whether the run has ended, and pending work; set `progress`. Grant an approval of this step."""
             nonlocal progress, pending_approval
             body = self.hub.get(KINDS[kind].build_path(name, namespace))
             if body is None:
@@ -273,6 +275,7 @@ class HubWaiter(Struct, frozen=True):
         kind = "ClusterResourcePlacement"
 
         def check_replacement(elapsed: float) -> tuple[bool, str]:
+            """Return whether the placement is rolled out again, and pending work."""
             placement_objects = read_placement_objects(self.hub, kind, "", name)
             if placement_objects is None or elapsed > _REPLACEMENT_TIMEOUT:
                 return True, ""  # deleted, or no cluster takes over in time

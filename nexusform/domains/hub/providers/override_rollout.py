@@ -105,7 +105,7 @@ class OverrideRollout:
         if placement is None:
             return  # in deletion, or malformed
         objects: ObjectsByIndex = {item.index: item.objects for item in placement.snapshots}
-        own_pattern = re.compile(rf"{re.escape(self._override.key)}-\d+")
+        own_pattern = re.compile(rf"{re.escape(self._override.key)}-\d+")  # names of its snapshots
         for binding in filter(is_bound, placement_objects.bindings):
             cluster = get_target_cluster(binding)
             index = getattr(placement.bindings.get(cluster), "resource_snapshot", None)

@@ -157,7 +157,7 @@ def check_placement_progress(
     if scheduled_condition.get("reason") == "InvalidResourceSelectors":  # the hub does no more
         message = str(scheduled_condition.get("message") or "its selectors are invalid")
         return PlacementProgress(is_done=True, message=message, bindings=bindings, is_decided=True)
-    if not (placement_objects.is_partial or _is_policy_observed(placement_objects)):
+    if not (placement_objects.is_partial or _is_policy_observed(placement_objects)):  # a partial read has no policies
         return PlacementProgress(is_done=False, message="the hub has not observed the policy yet", bindings=bindings)
     latest_snapshot = _get_latest_index(placement_objects)
     if is_external:  # a staged run rolls it out, so it is done once scheduled

@@ -327,7 +327,7 @@ class HubStepWriter(Struct, frozen=True):
             renumbered = content.report_renumbered_snapshots(final)
             self._report_wrong_predictions(verification)
             if note:  # something was written
-                note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}
+                note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}  # None: removed
             is_run_managed = has_external_rollout(build_hub_objects(self._type_name, planned)[0].body)
             result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
             return replace(
