@@ -125,6 +125,7 @@ class _ChangedSite:
     """Bodies of a site by kind and lower-case id, with changes applied in turn."""
 
     def __init__(self, items: AzResources, findings: list[Problem]) -> None:
+        """Index the resources before the changes; problems of changes are added to `findings`."""
         self.items = items
         self.findings = findings
         self.bodies = {kind: _index_by_id(items.list_resources(kind)) for kind in TYPE_OF_KIND}  # by kind, then id

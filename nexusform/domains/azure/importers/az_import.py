@@ -533,7 +533,7 @@ def build_machine_observation(machine: AzMachine, before: Values, time: str | No
 
 
 def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) -> str | None:
-    """Find the owner of a cordon: as recorded, else by the request or Azure's message; None without a cordon."""
+    """Find the owner of a cordon: as recorded in `before`, else by request or Azure's message; None if not cordoned."""
     if record["cordon_status"] != CORDONED_STATUS:
         return None
     if before.get("cordon_status") == CORDONED_STATUS and before.get("cordoned_by"):
@@ -549,7 +549,7 @@ def build_observed_facts_note(
     """Build the note for state of a machine, {} if it is not in `machines` (of the site, by name); or of a rack, with a
     record of each listed machine (None, to remove the records, if none is listed). `time` of the read, None if unknown.
     """
-    before = get_mapping(recorded_note, OBSERVED_KEY)
+    before = get_mapping(recorded_note, OBSERVED_KEY)  # record of a machine; of a rack by name of the machine
     if "rack_id" in attributes:  # a machine
         machine = machines.get(str(attributes["name"]))
         if machine is None:

@@ -120,8 +120,7 @@ def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict
     """Read the machines by lower-case id; report and skip those without name, rack or slot, and second ones of a name.
     Return {} for a truncated list, also reported.
     """
-    by_sku_id = {key.strip().lower(): sku for key, sku in options.by_sku_id.items()}
-    options = replace(options, by_sku_id=by_sku_id)
+    options = replace(options, by_sku_id={key.strip().lower(): sku for key, sku in options.by_sku_id.items()})
     item_list = list(items)
     if _report_truncated_machine_list(item_list):
         return {}
@@ -202,7 +201,7 @@ def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | Non
 
 
 def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
-    """Read the facts of a machine by name; a machine without a state counts as not ready."""
+    """Read the facts of a machine, by name of the fact; report absent ones: the machine then counts as not ready."""
     facts = get_default_facts()
     absent: list[str] = []
     for fact in EXPORTED_FACTS:

@@ -38,7 +38,7 @@ NO_NODES: Final[RecordedNodes] = {}
 
 
 def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
-    """Collect the nodes and pools from attributes of objects in state: clusters, and pools outside their block."""
+    """Collect the nodes and pools from attributes of objects in state: clusters, and pools with their own block."""
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
     for attributes in objects:
         cluster_id = str(attributes.get("kubernetes_cluster_id") or attributes.get("id"))
@@ -86,7 +86,7 @@ def assign_node_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: Reco
     names = {node.name for node in assigned.values()}
     unassigned = [node for node in nodes if node.name not in names]
     unassigned.sort(key=lambda node: (node.placement is None, node.created_at, node.name))
-    for level in (attrgetter("machine"), attrgetter("rack")):
+    for level in (attrgetter("machine"), attrgetter("rack")):  # of a location
         unassigned = _assign_predicted_numbers(unassigned, assigned, recorded_pool.predicted_locations, count, level)
     free = (number for number in range(count) if number not in assigned)
     assigned.update(zip(free, unassigned, strict=False))

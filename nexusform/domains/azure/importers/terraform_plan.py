@@ -101,6 +101,7 @@ class _PlanReader:
     """Reader of one plan; collects changes and findings."""
 
     def __init__(self, file: str, document: Mapping[str, Any]) -> None:
+        """Read the changes of Operator Nexus resources (`entries`); report unreadable and deferred ones."""
         self.file = file
         self.findings: list[Problem] = []
         self.references = _ReferenceIndex(document.get("configuration"))
@@ -344,7 +345,9 @@ def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:
 
 
 def _find_arm_id(entry: _ResourceChange) -> str:
-    """Return the ARM id, else one built from the parent's, else "". A created resource may replace a forgotten one."""
+    """Return the ARM id, else one built from the parent's, else "". A created resource may replace a forgotten one
+    (removed from state only), so its earlier id is not used.
+    """
     before = "" if entry.action is AzAction.CREATE else get_text(entry.change, "before", "id")
     arm_id = before or get_text(entry.values, "resource_id")
     if arm_id:

@@ -442,7 +442,7 @@ class AzureSiteProvider(ObservedSites):
         if not missing_nodes:
             return answer  # all are present, or not required
         nodes = answer.attributes["nodes"]
-        pool = str(nodes[missing_nodes[0]]["pool"])
+        pool = str(nodes[missing_nodes[0]]["pool"])  # of the first one; a record is about one pool
         cluster = _build_cluster_target(request, group)
         target = cluster if pool == CONTROL_PLANE else ArmTarget(POOLS, group, (*cluster.names, pool))
         part = "controlPlaneNodeConfiguration" if target is cluster else "count"
@@ -450,7 +450,7 @@ class AzureSiteProvider(ObservedSites):
         present_text = f"{len(nodes) - len(missing_nodes)} of {format_count(len(nodes), 'node')} of {request.key.id}"
         names = format_first_items(missing_nodes, _MAX_NAMES)
         message = f"Azure shows {present_text}; missing: {names}{f' ({reason})' if reason else ''}."
-        change = ArmChange(ArmOperation.UPDATE, target, {"properties": {part: None}}, {part: None})
+        change = ArmChange(ArmOperation.UPDATE, target, body={"properties": {part: None}}, expected={part: None})
         record = build_failure_record(target.build_path(self._subscription.id), NODES_MISSING, message, change, request)
         return replace(answer, unfinished_change=record)
 

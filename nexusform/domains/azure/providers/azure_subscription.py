@@ -152,10 +152,10 @@ class AzureSubscription:
             return self._connected_client
 
     def _select_bodies_at_location(self, items: Iterable[Any]) -> list[dict[str, Any]]:
-        """Select the bodies at the configured extended location (id or name) or without any; all without such."""
+        """Select the bodies at the configured extended location (id or name), and those without any location."""
         bodies = [item.as_dict() for item in items]
         if not self._location:
-            return bodies  # all locations are read
+            return bodies  # none is configured: all locations are read
         selected, requested = [], normalize_id(self._location)
         for body in bodies:
             properties = get_mapping(body, "properties")

@@ -107,7 +107,7 @@ class ObservedSites(FixedIdentity):
         self._record_separate_pools(ObjectKey(_POOL, pool, 0) for pool in pools)
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
-        """Read the objects; nodes keep their numbers. Verify the absence of missing ones. Raises ProviderProblem."""
+        """Read the objects; nodes keep their numbers in state. Raises ProviderProblem, also if a missing one exists."""
         self._record_separate_pools(request.key for request in requests)
         objects = self._build_objects([request.known_attributes for request in requests])
         machine_names = _collect_machines_by_rack(objects.values())
@@ -200,7 +200,7 @@ class ObservedSites(FixedIdentity):
         """Read an object known only to state; a site gets observed supplies, and its update strategy if configured."""
         recorded = request.attributes
         site = self._find_site(request.key, _SITE)
-        if site is None or not recorded:  # another type, a new object, or a site keeping its recorded note
+        if site is None or not recorded:  # another type, a new object, or a site missing in the source
             return ReadResult(recorded or None)
         strategy = site.inventory.update_strategy
         if recorded.get(_STRATEGY) and strategy is not None:
@@ -210,10 +210,10 @@ class ObservedSites(FixedIdentity):
     def _build_machine_facts_note(
         self, key: ObjectKey, attributes: Mapping[str, Any], recorded_note: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Build the note of the observed facts of a rack's machines or a machine."""
+        """Build the note of the observed facts of a rack's machines or a machine; {} for other objects."""
         site = self._find_site(key, RACK, MACHINE)
         if site is None:
-            return {}  # no hardware, or of an unlisted site
+            return {}  # or of an unlisted site
         if site.name not in self._machines:
             self._machines[site.name] = {machine.name: machine for machine in site.inventory.machines}
         from nexusform.domains.azure.importers.az_import import build_observed_facts_note

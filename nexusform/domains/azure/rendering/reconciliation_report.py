@@ -229,9 +229,7 @@ _MAX_NAMES = 8
 
 def build_inventory_report(origin: str, sites: Sequence[CapturedSite], findings: Sequence[Diagnostic]) -> Report:
     """Build the report: figures of each site, then findings."""
-    sections: list[Section] = []
-    for site in sites:
-        sections += _build_sections(site)
+    sections = list(chain.from_iterable(map(_build_sections, sites)))
     if findings:
         lines = tuple(f"- {finding.summary}: {finding.detail}" for finding in findings)
         sections.append(Section("Findings", lines, is_finding=True))

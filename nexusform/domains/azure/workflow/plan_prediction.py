@@ -270,7 +270,7 @@ def _build_project(
     location: CommandContext, comparison: _SiteComparison, inventory: str
 ) -> tuple[Project | None, list[Diagnostic]]:
     """Build the project: configuration after the changes, state before them in memory."""
-    Path(location.directory, _FIRST_FILE).touch()
+    Path(location.directory, _FIRST_FILE).touch()  # a configuration needs a file; the rendered ones are in memory
     configuration, problems = load_project_configuration(location, _render_configuration_files(comparison, inventory))
     if has_errors(problems):
         return None, problems

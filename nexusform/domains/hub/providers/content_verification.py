@@ -238,7 +238,7 @@ def find_wrong_works(planned: AppliedResources, works: Bodies) -> Iterator[tuple
     for cluster, rendered in sorted(planned.on_cluster.items()):
         objects = objects_by_cluster.get(cluster, {})
         if not objects or rendered.failure:
-            continue
+            continue  # nothing to compare
         expected = {manifest.title: manifest for manifest in expand_envelopes(rendered.manifests)}
         common = expected.keys() & objects.keys()
         changed = {title for title in common if is_different(expected[title].body, objects[title].body)}

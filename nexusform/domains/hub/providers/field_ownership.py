@@ -307,9 +307,9 @@ def build_recreation_warning(
     creation_text = f"{get_mapping(body, 'metadata').get('creationTimestamp')}{by_managers}"
     history = f"the {hub_object.title} that nexusform made is gone; the one on the hub was made at {creation_text}"
     summary = f"{request.address}: re-created on the hub at {creation_text}"
-    remedy = "It is imported and updated to this configuration."
     if is_taken_over:
         summary += "; it is imported"
+        remedy = "It is imported and updated to this configuration."
     elif request.key.type == MANIFEST_TYPE:
         summary = f"{request.address}: {hub_object.title} was re-created on the hub at {creation_text}"
         remedy = (

@@ -434,7 +434,7 @@ def _describe_values(api_error: ApiError, hub_object: HubObject, body: Mapping[s
     for cause in api_error.causes:
         path = tuple(cause.field.strip(".").split("."))
         own_value = get_part(hub_object.body, path)
-        if cause.manager and own_value is not None:
+        if cause.manager and own_value is not None:  # ours is found at the path
             values.append(f"hub: {json.dumps(get_part(body, path))}, configuration: {json.dumps(own_value)}")
     return f" ({format_first_items(values, _MAX_NAMES, separator='; ')})" if values else ""
 

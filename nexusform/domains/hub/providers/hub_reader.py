@@ -164,7 +164,7 @@ def _read_object(
 def _add_deletion_and_pending_work_findings(
     findings: HubReadFindings, request: ReadRequest, managed: Sequence[tuple[HubObject, dict[str, Any]]], message: str
 ) -> None:
-    """Add the objects in deletion, else the pending work of a placement without a waiting apply."""
+    """Add to `findings` the objects in deletion, else the pending work (`message`, "" for none) of a placement."""
     deleting = [
         f"{hub_object.title} is being deleted{describe_deletion_blockers(body)}"
         for hub_object, body in managed

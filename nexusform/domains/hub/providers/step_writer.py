@@ -296,7 +296,7 @@ class HubStepWriter(Struct, frozen=True):
         if body is not None and is_switching_to_external(hub_object.body, body):
             message = f"{hub_object.title} is left to staged runs"
             self.request.report_progress(StepProgress(operation="external", message=message))
-            self.hub.merge(path, EXTERNAL_PATCH, manager)
+            self.hub.merge(path, EXTERNAL_PATCH, manager)  # removes the settings of a rolling update first
         body_to_send = remove_ignored_fields(hub_object.body, body, self.request.ignored_paths, manager)
         is_resumed = self.request.resumed_operation is not None
         if is_resumed and body is not None and is_already_applied(body_to_send, body, manager):

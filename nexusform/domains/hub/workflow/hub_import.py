@@ -276,7 +276,7 @@ def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Addr
         is_candidate = (block.type, block.count, block.for_each, provider) == (MANIFEST_TYPE, None, None, PROVIDER)
         if not is_candidate or address in run.stored.state.instances:
             continue  # not for a hub, or in state
-        target = ImportTarget(address, "", block.provider, block.header_span, block)
+        target = ImportTarget(address, "", block.provider, block.header_span, block)  # "": the block identifies them
         found = find_imported_object(target, request, run.providers, [])
         if found is not None:
             numbered = replace(found, creation=last_creation + len(imports) + 1)
