@@ -114,6 +114,7 @@ class _SiteImport:
         custom_skus: Mapping[str, VmSku],
         declared_skus: AbstractSet[str],
     ) -> None:
+        """Prepare the import. `custom_skus`: VM SKUs absent in the catalogue; `declared_skus`: those declared here."""
         self.name = site.name
         self.site: AzInventory = site.inventory
         self.recorded_nodes = recorded_nodes
@@ -126,8 +127,8 @@ class _SiteImport:
         for rack in self.site.racks:
             zone = _INVALID_ZONE_CHARACTERS.sub("", rack.availability_zone or "")
             self.zones[rack.name] = (zone or _INVALID_ZONE_CHARACTERS.sub("", rack.name) or "zone")[-_MAX_ZONE_LENGTH:]
-        self.occupied: dict[str, list[dict[str, Any]]] = {}
-        self.counts: Counter[str] = Counter()
+        self.occupied: dict[str, list[dict[str, Any]]] = {}  # `occupied` blocks by machine
+        self.counts: Counter[str] = Counter()  # of VMs: adopted, occupied or unplaced
 
     def build_site(self) -> ImportedSite:
         """Build all objects. Workloads are built first because they determine the occupied capacity of machines."""

@@ -502,7 +502,7 @@ def _build_cluster(item: ArmItem, name: str, cluster_id: str, pools: Sequence[Az
 
 
 def _build_node(node: NodeReading, cluster: str, skus: Mapping[str, VmSku], *, is_duplicate: bool = False) -> ListedVm:
-    """Build a VM from a node and the id of its machine."""
+    """Build a VM from a node, together with the id of its machine ("": none) and its JSON object."""
     item = node.item
     vm = AzNode(
         name=f"{node.name} (listed twice)" if is_duplicate else node.name,

@@ -177,7 +177,8 @@ def build_cordon_change(request: CordonRequest, arm_id: str) -> ArmChange:
     target = ArmTarget(MACHINES, extract_resource_group(arm_id), (request.name,))
     if request.action is CordonAction.UNCORDON:
         return ArmChange(ArmOperation.UNCORDON, target, expected={_STATUS: UNCORDONED})
-    return ArmChange(ArmOperation.CORDON, target, {"evacuate": "False"}, {_STATUS: CORDONED_STATUS})
+    # An evacuation is a cordon, too: the VMs are moved by the plan or by their clusters.
+    return ArmChange(ArmOperation.CORDON, target, body={"evacuate": "False"}, expected={_STATUS: CORDONED_STATUS})
 
 
 def build_cordon_result(request: ChangeRequest) -> ChangeResult:

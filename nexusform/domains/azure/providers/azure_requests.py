@@ -249,7 +249,7 @@ class ArmClient:
         return lambda: self._pace.read_time() >= end_time
 
     def _find_last_sent_change(self, changes: list[ArmChange], recorded_operation: str | None) -> tuple[int, str]:
-        """Find the last change sent by an earlier run: its number (-1: none) and operation URL ("": unknown or of another
+        """Find the last change sent by an earlier run: its number (-1: none) and operation URL ("": none, or of another
         server); restore its marker in `changes`.
         """
         name, _, suffix = (recorded_operation or "").partition(" ")  # recorded as: VERB@MARKER PATH URL

@@ -23,7 +23,7 @@ class CordonAction(StrEnum):
 
     CORDON = "cordon"
     UNCORDON = "uncordon"
-    EMPTY = "empty"  # its VMs move away and it is not cordoned
+    EMPTY = "empty"  # its VMs move away; its block has `evacuate` without `cordoned`
     KEEP = "keep"  # another manager cordoned it
 
 

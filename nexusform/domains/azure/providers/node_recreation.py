@@ -152,8 +152,8 @@ def build_unverified_server_warnings(trust: KubeconfigTrust) -> Iterator[Problem
     for path in sorted(Path(directory).glob("*.yaml")) if directory else ():
         try:
             detail = read_account([path], trust=trust).explain_unverified_server()
-        except KubeconfigProblem:  # an error of its step
-            continue
+        except KubeconfigProblem:
+            continue  # the step with this kubeconfig reports it
         if detail:
             yield Problem((), "unverified-server", f"{path.name}: {detail}", Severity.WARNING, brief=path.name)
 

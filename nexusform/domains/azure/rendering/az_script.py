@@ -214,9 +214,8 @@ class _ScriptWriter:
         """Render a body and tags as flags; record values without an argument of the command as unsupported."""
         arguments = convert_to_cli_arguments(body)
         flags = {_format_flag(name): part for name, part in arguments.items()}
-        self.unsupported += [
-            f"{resource.title}: {name}" for name in find_unsupported_arguments(resource.type, verb, flags)
-        ]
+        unsupported = find_unsupported_arguments(resource.type, verb, flags)
+        self.unsupported += [f"{resource.title}: {name}" for name in unsupported]
         tag_arguments = {_TAGS: tags} if tags else {}
         return [self._render_flag(name, part) for name, part in (*arguments.items(), *tag_arguments.items())]
 

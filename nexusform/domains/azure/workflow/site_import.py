@@ -377,7 +377,7 @@ def _check_target_file(path: str, root: str) -> Diagnostic | None:
 
 
 def find_site_source(location: CommandContext, source_name: str) -> tuple[Source | None, list[Diagnostic]]:
-    """Find the source named by `-from`: an exported directory, or `azure`."""
+    """Find the source named by `-from`: an exported directory, or `azure` (None with errors)."""
     configuration, _ = load_project_configuration(location)
     blocks = configuration.root.providers
     if is_azure_source(source_name):

@@ -254,10 +254,10 @@ class _Reconciler:
             yield compare_cluster_vms(
                 str(address),
                 str(current.attributes.get("id")),
-                kind.vms.list_existing_vms(current.attributes),
-                kind.vms.list_existing_vms(attributes),
-                kind.vms.list_unplaced_vms(attributes),
-                observed_machines,
+                recorded=kind.vms.list_existing_vms(current.attributes),
+                observed=kind.vms.list_existing_vms(attributes),
+                unplaced=kind.vms.list_unplaced_vms(attributes),
+                observed_machines=observed_machines,
             )
 
     def _run_replays(self, checks: Sequence[ClusterLocationCheck]) -> Iterator[SiteReplay]:

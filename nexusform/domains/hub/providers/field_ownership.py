@@ -127,7 +127,7 @@ def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Ite
     if parent and not names:
         yield parent
     for name in names:
-        if not name.startswith("f:"):
+        if not name.startswith("f:"):  # paths do not tell list elements apart
             yield ()
         else:
             yield from _list_managed_field_paths(get_mapping(fields, name), (*parent, name[2:]))

@@ -272,7 +272,7 @@ def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> 
 
 
 def explain_unready_cluster(binding: Body) -> tuple[str, str]:
-    """Return the failed condition ("" for none) and the reason a bound cluster is not ready ("" if ready)."""
+    """Return the failed condition with its reason, ("", "not available yet") without one, ("", "") if ready."""
     if any(find_condition(binding, kind).get("status") == "True" for kind in ("Available", "DiffReported")):
         return "", ""
     for kind in ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "DiffReported", "Available"):
