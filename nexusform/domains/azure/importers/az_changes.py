@@ -153,7 +153,8 @@ class _ChangedSite:
         owners = self.clusters_losing_pools - self.recreated_ids
         remaining_clusters = [self.bodies[CLUSTERS][owner] for owner in owners if owner in self.bodies[CLUSTERS]]
         cluster_names = frozenset(str(item.read_value("name")).lower() for item in remaining_clusters)
-        items = replace(self.items, by_kind=by_kind, clusters_with_pool_files=cluster_names)  # no pools may be left
+        # Of these clusters an empty list of pools is complete.
+        items = replace(self.items, by_kind=by_kind, clusters_with_pool_files=cluster_names)
         return ResourcesAfterChanges(
             items=items,
             pools=tuple(self.pools),

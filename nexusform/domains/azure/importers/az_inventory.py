@@ -195,7 +195,7 @@ def _build_inventory(
 
 
 def _read_update_strategy(items: AzResources) -> dict[str, Any] | None:
-    """Read the update strategy of the only Nexus cluster; None for no or several, without one, or of wrong types."""
+    """Read the update strategy of the only Nexus cluster; None with another number of them, or an invalid strategy."""
     strategies = [item.read_value("updateStrategy") for item in items.list_resources("clusters")]
     if len(strategies) != 1 or not isinstance(strategies[0], Mapping):
         return None

@@ -201,7 +201,7 @@ class AzureSiteProvider(ObservedSites):
         return determine_progress(request, answer.attributes, bodies, self._subscription.id)
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
-        """Return problems of unsupported changes and warnings of manual tasks, by number. Raises ProviderProblem."""
+        """Return (index of the request, problem) for unsupported changes and manual tasks. Raises ProviderProblem."""
         planned_vms = {request.key.id for request in requests if request.key.type == VM}  # possible targets of hints
         problems: list[tuple[int, Problem]] = []
         recreated_nodes: dict[int, list[str]] = {}  # names by number of the change
@@ -457,7 +457,7 @@ class AzureSiteProvider(ObservedSites):
     def _read_single_object(
         self, request: ChangeRequest, arm: ArmClient, group: str
     ) -> ObservedObjectComparison | None:
-        """Compare one object with its current bodies, read like an export of only these; None if Azure has none."""
+        """Compare one object with its current bodies, read like an export of only these; None if it does not exist."""
         from nexusform.domains.azure.importers.az_import import build_imported_sites, extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes
 

@@ -139,7 +139,7 @@ class ContentVerifier:
         if len(snapshots) < 2:
             return 0  # no previous one
         before, after = ({(item.title, compute_body_hash(item)) for item in each.objects} for each in snapshots)
-        return len({title for title, _ in before ^ after})
+        return len({title for title, _ in before ^ after})  # pairs of title and hash
 
     def _find_snapshot_difference(self, index: int) -> str | None:
         """Return how a resource snapshot differs from the plan: "" for not at all, None without permission."""

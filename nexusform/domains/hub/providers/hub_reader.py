@@ -387,7 +387,7 @@ def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dic
         return {}
     if not message:
         return {UNFINISHED_KEY: None}
-    action, addition = _UNFINISHED_ACTIONS[is_deletion_in_progress(request)]
+    action, addition = _UNFINISHED_ACTIONS[is_deletion_in_progress(request)]  # verb for messages, members of the record
     sentence = f"An earlier apply began {action}, and the hub is not done with {title} yet: {message}."
     note = {"words": sentence, "brief": f"{title} waits: {message}", "in_progress": True}
     return {UNFINISHED_KEY: {**note, **addition}}
