@@ -146,7 +146,7 @@ class _WhatIfChangeReader:
             self._report(list_name, "unknown-in-plan", detail, is_warning=True)
 
     def _add_change(self, unchanged: ToolChange, change_type: str, document: Mapping[str, Any], path: str) -> None:
-        """Add a change: `unchanged` (so far without action and body) with both. Report an unusable one instead."""
+        """Add a change with action and body to the names in `unchanged`. Report an unusable one instead."""
         title = unchanged.title
         action = _ACTIONS.get(change_type)
         if change_type == _UNSUPPORTED:

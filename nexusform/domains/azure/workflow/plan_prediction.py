@@ -210,8 +210,9 @@ def _compare_sites(
             after[reference] = item
         elif reference in changed:
             after[reference] = changed[reference]
-    by_arm_id = _index_references_by_arm_id(changed_sites)
+    by_arm_id = _index_references_by_arm_id(changed_sites)  # type and id of each object, by lower-case ARM id
     after |= {key: item for key, item in changed.items() if key not in after and item.type == "nexus_vm_sku"}
+    # The names of new objects in the other tool.
     new_names = {by_arm_id[key]: name for key, name in changed_items.addresses.items() if key in by_arm_id}
     after |= {reference: changed[reference] for reference in new_names if reference in changed}
     for pool in changed_items.pools:

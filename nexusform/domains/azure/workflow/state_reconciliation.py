@@ -155,9 +155,8 @@ class _Reconciler:
                 problems.append(build_error("unwritable-state", str(problem)))
         # Collect the records of verified predictions by site name.
         records: dict[str, PredictionRecord] = {}
-        for address, current in sorted(
-            new_state.list_current_objects(), key=lambda item: compute_address_order(item[0])
-        ):
+        ordered_objects = sorted(new_state.list_current_objects(), key=lambda item: compute_address_order(item[0]))
+        for address, current in ordered_objects:
             if address.type == "nexus_site" and (record := parse_record(current.private)):
                 records[str(current.attributes.get("name"))] = record
         verified = list(chain.from_iterable(prediction_results.verified.values()))

@@ -286,7 +286,7 @@ def find_manifest(
     if _has_differences(zip(hub_objects, existing, strict=True)):
         attributes = build_observed_attributes(resource_type, attributes, hub_objects, existing)
     object_id = RESOURCE_TYPES[resource_type].build_id(arguments)
-    return ObjectKey(resource_type, object_id, 0), {**attributes, "id": object_id}
+    return ObjectKey(resource_type, object_id, creation=0), {**attributes, "id": object_id}
 
 
 class _HubObjectReader:

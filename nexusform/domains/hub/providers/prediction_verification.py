@@ -173,7 +173,7 @@ class PredictionVerifier(Struct, frozen=True):
         wrong_predictions: list[WrongClusterPrediction] = []
         predicted, observed = list_picked_clusters(predicted_bindings), list_picked_clusters(observed_bindings)
         compared_clusters = set(predicted)
-        changes: list[tuple[str, str]] = []
+        changes: list[tuple[str, str]] = []  # member, and its change since the plan as text
         is_certain = False
         if self.plan_figures is not None:  # else only the picks are predicted
             compared_clusters |= {*self.current_figures, *observed}

@@ -101,7 +101,7 @@ def import_hub(
             problems.append(build_error("unreadable-hub", str(problem)))
             return ImportResult(diagnostics=tuple(problems), sources=sources)
     problems += skipped
-    counts = Counter(address.type.removeprefix("fleet_").replace("_", " ") for address in imported)  # 2 placements
+    counts = Counter(address.type.removeprefix("fleet_").replace("_", " ") for address in imported)  # by type
     imported_text = ", ".join(format_count(number, name) for name, number in counts.items()) or "nothing new"
     lines = [f"{server}: {imported_text}"]
     if has_errors(problems) or not imported:
