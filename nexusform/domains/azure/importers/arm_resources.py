@@ -243,7 +243,7 @@ def _flatten_paged_list(file: str, path: Path, values: list[Any], findings: list
 
 
 def _wrap_objects(file: str, path: Path, values: list[Any], findings: list[Problem], first: int = 0) -> list[ArmItem]:
-    """Wrap the objects of a list as items numbered from `first`; add a finding for anything else."""
+    """Wrap the objects of a list as items with paths numbered from `first`; add a finding for anything else."""
     items = []
     for index, value in enumerate(values, first):
         entry_path = (*path, index)

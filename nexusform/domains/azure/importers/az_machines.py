@@ -308,10 +308,10 @@ def read_planned_site(
 
 
 def _read_planned_machine(server: ArmItem, rack: AzRack, options: MachineReadOptions) -> AzMachine | None:
-    """Read a machine from the definition of a Nexus cluster; it counts as ready."""
+    """Read a machine from the definition of a Nexus cluster; it counts as ready. None without a slot (reported)."""
     slot = server.read_required_number("rackSlot")
     if slot is None:
-        return None  # reported above
+        return None
     sku, role = _find_server(rack, slot, options.rack_skus)
     name = server.read_text("machineName", f"{rack.name}-slot{slot:02d}")
     return AzMachine(

@@ -174,7 +174,7 @@ def _read_address_pools(network: ArmItem) -> Iterator[tuple[str, int]]:
 
 
 def _read_available_cluster_upgrades(items: Iterable[ArmItem]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Read the versions offered to each cluster; skip clusters without any."""
+    """Read the name of each cluster with the versions offered to it; skip clusters without offers."""
     for item in items:
         offers = item.read_objects("availableUpgrades")
         versions = tuple(version for offer in offers if (version := offer.read_text("version")) is not None)

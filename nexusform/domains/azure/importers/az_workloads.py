@@ -150,7 +150,7 @@ def _is_control_plane(item: ArmItem, name: str) -> bool:
 
 
 def _parse_pool_name(name: str, cluster: AzCluster, initial: Sequence[AzPool]) -> str:
-    """Return the pool in a worker's name: by its number, else the longest known name, else the rest of the text."""
+    """Return the pool in a worker's name: by number of an initial pool, else the longest known name, else the rest."""
     text = name.lower()
     match = _NUMBERED_POOL.search(text)
     if match is not None and 1 <= int(match[1]) <= len(initial):
@@ -158,6 +158,7 @@ def _parse_pool_name(name: str, cluster: AzCluster, initial: Sequence[AzPool]) -
     matching_pools = [pool.name for pool in cluster.pools if f"-{pool.name.lower()}-" in text]
     if matching_pools:
         return max(matching_pools, key=len)
+    # CLUSTER-POOL-HASH-md-SUFFIX without cluster, hash and suffix.
     infix = _WORKER_SUFFIX.sub("", text).removeprefix(f"{cluster.name.lower()}-")
     return _HASH.sub("", infix).strip("-") or _UNKNOWN_POOL
 

@@ -383,7 +383,7 @@ class _ReferenceIndex:
         self._dependencies: dict[Block, frozenset[Block]] = {}  # of blocks read before
 
     def _index_module(self, path: tuple[str, ...], module: Mapping[str, Any]) -> None:
-        """Index the resources, outputs and calls of a module, recursively."""
+        """Index the resources, outputs and calls of the module at a path (module names from the root), recursively."""
         module_path = ".".join(["root_module", *path])
         resources = self._check_part_type(f"{module_path}.resources", module.get("resources"), list, [])
         for resource in resources:

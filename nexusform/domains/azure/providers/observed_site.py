@@ -476,7 +476,7 @@ def _remove_missing_nodes(attributes: dict[str, Any], kept: Collection[str]) -> 
 
 
 def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a cluster or pool with its recorded nodes, if the site reports only their count."""
+    """Return a cluster or pool with its recorded nodes: the source has no list of nodes, only their count."""
     before = recorded.get("nodes")
     if before == {}:  # its creation failed, and no node is known to exist since
         return _replace_nodes(attributes, {})

@@ -141,7 +141,7 @@ set -euo pipefail
 
 
 def render_az_script(objects: PlannedAzureResources) -> tuple[str, tuple[str, ...]]:
-    """Render the script; return it with descriptions of values without a command argument."""
+    """Render the script; return it with descriptions of values without a command argument: these are not in it."""
     writer = _ScriptWriter(objects)
     steps = [*map(writer.render_deletion, objects.deleted), *map(writer.render_cordon, objects.cordons)]
     for resource in objects.applied:
@@ -159,7 +159,7 @@ class _ScriptWriter:
         self.unsupported: list[str] = []
 
     def render_variables(self) -> Iterator[str]:
-        """Render the checks of environment variables to set."""
+        """Render the checks of environment variables to set: the script ends with their meaning if one is missing."""
         for inputs in group_inputs_by_name(self.inputs).values():
             for variable in inputs:
                 entry_suffix = f" ({variable.entry})" if variable.entry else ""  # in place of the full stop

@@ -127,7 +127,7 @@ def _list_attributes(state: State, provider: str = "") -> Iterator[Mapping[str, 
 
 
 def plan_site_import(source: Source, state: State) -> SiteImportPlan:
-    """Plan the import of a source and its configuration. Objects in state stay unchanged."""
+    """Plan the import of the objects of a source missing in state, with their configuration as text."""
     existing = _index_addresses_by_identity(state)
     sites, diagnostics = _read_source_site_objects(source, state)
     objects = [item for site in sites for item in site.objects]
@@ -239,7 +239,7 @@ def _build_address_label(name: str) -> str:
 def _render_configuration(
     objects: Mapping[Address, ImportedSiteObject], addresses: Mapping[Reference, Address], source: Source
 ) -> str:
-    """Render the configuration of imported objects, block by block."""
+    """Render the blocks of imported objects, with a provider block if the source needs one."""
     types = build_registries().resource_types
     blocks: list[str] = []
     if source.settings is not None:  # the provider needs a block

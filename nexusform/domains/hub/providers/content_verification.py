@@ -160,7 +160,7 @@ class ContentVerifier:
     def verify_run(
         self, verification: VerificationResult, snapshots: Bodies, namespace: str, placement: str
     ) -> VerificationResult:
-        """Add the clusters of a completed run with other objects than planned after overrides."""
+        """Return `verification`, together with the clusters with other objects than planned after overrides."""
         note = self._step.planned_note
         if not note.get("picked"):
             return verification  # no overrides are planned

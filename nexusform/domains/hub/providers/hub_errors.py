@@ -108,7 +108,7 @@ def hide_sensitive_values(api_error: ApiError, hub_object: HubObject, request: C
 
 
 def describe_owners(api_error: ApiError) -> str:
-    """Return the conflicting fields with their owners."""
+    """Return the conflicting fields of a server-side apply with their owners, as text."""
     return "; ".join(f"{cause.field} belongs to {cause.manager}" for cause in api_error.causes if cause.manager)
 
 

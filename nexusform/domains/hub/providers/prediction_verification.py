@@ -93,7 +93,7 @@ class VerificationResult(Struct, frozen=True):
         )
 
     def build_note(self) -> dict[str, Any]:
-        """Return the wrong predictions as recorded in a placement's note."""
+        """Return the wrong predictions as recorded in a placement's note in state; {} without any."""
         names = ("about", "cluster", "predicted", "observed", "kind")
         records = [
             {**{name: getattr(item, name) for name in names}, "changed": list(item.changes[:_MAX_NAMES])}

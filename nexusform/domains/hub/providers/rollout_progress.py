@@ -118,7 +118,7 @@ def read_placement_export(placement_objects: ObservedPlacementObjects) -> Observ
 
 
 def build_observed_bindings(placement_objects: ObservedPlacementObjects) -> dict[str, dict[str, Any]]:
-    """Return the bindings as attributes of a placement."""
+    """Return the bindings as attributes of a placement, by cluster, without those in deletion."""
     placement = read_placement_export(placement_objects)
     if placement is None:
         return {}  # in deletion, or malformed
@@ -304,7 +304,7 @@ def _find_latest(snapshots: Sequence[Body]) -> Body | None:
 
 
 def _get_latest_index(placement_objects: ObservedPlacementObjects) -> int | None:
-    """Return the index of the latest resource snapshot, by its label or else by the status of the placement."""
+    """Return the index of the latest resource snapshot, of a partial read by the status; None without one."""
     if placement_objects.is_partial:
         return get_observed_index(placement_objects.placement)
     latest = _find_latest(placement_objects.snapshots)
