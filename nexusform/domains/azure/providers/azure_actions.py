@@ -177,7 +177,7 @@ def build_cordon_change(request: CordonRequest, arm_id: str) -> ArmChange:
     target = ArmTarget(MACHINES, extract_resource_group(arm_id), (request.name,))
     if request.action is CordonAction.UNCORDON:
         return ArmChange(ArmOperation.UNCORDON, target, expected={_STATUS: UNCORDONED})
-    # An evacuation is a cordon, too: the VMs are moved by the plan or by their clusters.
+    # An evacuation (EMPTY) is a cordon in Azure, too.
     return ArmChange(ArmOperation.CORDON, target, body={"evacuate": "False"}, expected={_STATUS: CORDONED_STATUS})
 
 

@@ -310,7 +310,7 @@ class ArmClient:
             is_stale = bool(etag_before) and get_text(observed, "etag") == etag_before
             if not is_stale and _determine_progress(change, observed, was_sent=True) is _ChangeStatus.DONE:
                 return  # it is visible
-            # A failed state may be older than the change if neither the etag nor the operation tells.
+            # Without an etag and after a reported success, a failed state may be older than the change.
             is_conclusive = bool(etag_before) or not succeeded
             if is_conclusive and not is_stale and read_provisioning_state(observed) in FAILED_STATES:
                 reason = {"message": read_status_message(observed)}

@@ -324,7 +324,7 @@ class AzureSiteProvider(ObservedSites):
             values = dict(request.planned_attributes)
             if "nodes" in values:  # a cluster or a pool
                 values["nodes"] = {}
-                values |= {"node_count": 0} if "agent_pool" in values else {}  # an argument of a pool, not a result
+                values |= {"node_count": 0} if "agent_pool" in values else {}  # of a pool it is an argument
             else:
                 values |= dict.fromkeys(("machine", "rack", "availability_zone", "cells"))
             raise ProviderProblem(str(failure), object_exists=failure.object_exists, attributes=values) from None

@@ -55,7 +55,7 @@ def determine_progress(
         verb = "delete" if request.is_being_deleted else "make" if not request.attributes else "change"
         status = f"{'/'.join(_extract_names_from_id(arm_id))} is {read_provisioning_state(body)}"
         message = f"An earlier apply started to {verb} it; the change is in progress: {status}."
-        record = {"id": arm_id, "parts": [], "body": False, "code": "", "times": 1}  # of a change by others
+        record = {"id": arm_id, "parts": [], "body": False, "code": "", "times": 1}  # without a known change
         if change is not None:
             record = build_failure_record(arm_id, code="", message="", change=change, step=_rebuild_step(request))
         extra_fields = {"going": True} if request.is_being_deleted else {}

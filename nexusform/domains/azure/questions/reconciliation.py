@@ -108,11 +108,11 @@ class _SiteReplayer:
         self.scheduler = RackScheduler(machines, spread)
         self.machine_names = {machine.name for machine in machines}
         self.numbers: Counter[tuple[str, str]] = Counter()  # placed VMs by cluster and pool
-        self.hits = 0
-        self.sure = 0
-        self.chance = 0.0
+        self.hits = 0  # VMs on a machine preferred by the rule
+        self.sure = 0  # of these: for every possible NUMA use
+        self.chance = 0.0  # expected hits of a random choice
         self.misses: list[MisplacedVm] = []
-        self.unjudged: Counter[str] = Counter()
+        self.unjudged: Counter[str] = Counter()  # VMs placed without a score, by reason
 
     def run(self, batches: Iterable[VmCreationBatch]) -> SiteReplay:
         """Score and place the batches in order; place a skipped one without a score."""

@@ -144,13 +144,13 @@ class _DocumentWriter:
     def __init__(self, objects: PlannedAzureResources) -> None:
         self.objects = objects
         self.inputs: list[UserInput] = []
-        self.labels: dict[str, AzureResource] = {}
+        self.labels: dict[str, AzureResource] = {}  # created resources by label of their block
         for resource in objects.created:
             self.labels[_choose_free_label(resource, self.labels)] = resource
-        self.clusters = {
+        self.clusters = {  # labels by name of the cluster
             resource.names[0]: label for label, resource in self.labels.items() if resource.type == CLUSTER
         }
-        self.previous = ""
+        self.previous = ""  # address of the previous block
 
     def build_resource(self, label: str, resource: AzureResource) -> dict[str, Any]:
         """Build a created resource, dependent on the previous one."""

@@ -173,7 +173,7 @@ def _find_machines_of_renamed_sites(
 
 
 def _build_site_renamed_warning(site: str, old_site: str, addresses: Sequence[str], *, is_certain: bool) -> Diagnostic:
-    """Report machines in state at a site of another name."""
+    """Report machines in state at a site of another name: an error if `is_certain`, else a warning."""
     machines = format_count(len(addresses), "machine")
     detail = (
         f'{machines} of the site "{site}" have the rack and name of machines of the site "{old_site}" '
@@ -296,7 +296,7 @@ def import_site(
 
 
 def _format_site_counts(site: ImportedSite) -> str:
-    """Format the counts of a site: `lon1: 8 racks, 128 machines, 15 clusters; 900 VMs imported, 0 occupied`."""
+    """Format the counts of a site: its racks, machines and clusters; VMs imported, without a machine, and occupied."""
     types = [item.type for item in site.objects]
     parts = [
         format_count(types.count("nexus_rack"), "rack"),
@@ -397,7 +397,9 @@ def find_site_source(location: CommandContext, source_name: str) -> tuple[Source
 
 
 def _build_directory_source(location: CommandContext, directory: str, blocks: Mapping[str, ProviderBlock]) -> Source:
-    """Build the source of an exported directory, with its configured provider or a new one; far away as full path."""
+    """Build the source of an exported directory: with the provider configured for it, else with a new provider block,
+    under an alias next to others. A directory more than two levels above is written as full path.
+    """
     relative = os.path.relpath(directory, location.directory).replace(os.sep, "/")
     configured_path = Path(directory).resolve().as_posix() if relative.startswith("../../..") else relative
 

@@ -193,7 +193,7 @@ class HubStepWriter(Struct, frozen=True):
             return self._approve_request()
         if self._type_name in RUN_TYPES:
             _, namespace, name = get_identity(self._type_name, self._planned)
-            with self.coordination.track_run(_build_run_path(namespace, name)):  # its approvals end with it
+            with self.coordination.track_run(_build_run_path(namespace, name)):  # its approvals learn its end
                 return self._write_resource()
         return self._write_resource()
 
@@ -262,7 +262,7 @@ class HubStepWriter(Struct, frozen=True):
         if body is None:
             if self._type_name == MEMBER_TYPE:
                 raise ProviderProblem(describe_missing_member(hub_object))
-            return
+            return  # it is new
         reject_tool_managed_object(self.options, body, "apply")
         if self._type_name == MEMBER_TYPE:
             return  # others create and delete it
