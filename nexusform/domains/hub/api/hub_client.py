@@ -123,6 +123,7 @@ class HubClient:
     """Client of one API server; safe for use by several threads."""
 
     def __init__(self, location: HubLocation, timing: ClientClock = _SYSTEM_CLOCK) -> None:
+        """Read the account of the kubeconfigs, or of the pod. Raises HubProblem."""
         self._location = location
         self._timing = timing
         account, self._client = _open_account(location)

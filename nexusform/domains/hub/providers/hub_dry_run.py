@@ -289,9 +289,7 @@ class HubDryRun:
             yield Problem((), BEING_DELETED, detail)
             return
         if body and prior is None and request.key.type != MEMBER_TYPE:  # a member has always joined before
-            warning = self._recreated.get(request.address, {}).get(
-                hub_object.title
-            )  # of an object re-created by others
+            warning = self._recreated.get(request.address, {}).get(hub_object.title)  # if re-created by others
             detail = warning.detail if warning else describe_existing_object(hub_object, request.key, request.address)
             if manager := find_tool_manager(body):
                 detail += f" {manager} applies it, and would change it back: importing it takes -take-ownership."
@@ -471,7 +469,7 @@ def _format_dry_run_summary(server: str, sent: AbstractSet[int], findings: Seque
             skipped.add(number)
         elif problem.severity is Severity.ERROR:
             rejected.add(number)
-    validated = sent - skipped - (deferred - rejected)  # a change may be deferred for one object, and rejected for one
+    validated = sent - skipped - (deferred - rejected)  # of a change, one object may be deferred and another rejected
     deferred_text = format_first_items(deferred_texts, _MAX_NAMES)
     deferred_sentence = f" Validated only during apply: {deferred_text}." if deferred_text else ""
     if not validated:

@@ -212,6 +212,7 @@ class HubWaiter(Struct, frozen=True):
         is_present = True
 
         def check_removal(_elapsed: float) -> tuple[bool, str]:
+            """Return whether placement, bindings and Works are gone, and else the pending ones."""
             nonlocal is_present
             body = self.cache.get(path) if is_present else None
             is_present = get_uid(body) == uid != ""  # another uid: created again by others
