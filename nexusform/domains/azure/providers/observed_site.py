@@ -104,7 +104,7 @@ class ObservedSites(FixedIdentity):
         self._recorded = tuple(objects)
         self._managed.update(managed)
         pools = [str(known["id"]) for known in self._recorded if "kubernetes_cluster_id" in known]
-        self._record_separate_pools(ObjectKey(_POOL, pool, 0) for pool in pools)
+        self._record_separate_pools(ObjectKey(_POOL, pool, creation=0) for pool in pools)
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read the objects; nodes keep their numbers in state. Raises ProviderProblem, also if a missing one exists."""
@@ -140,10 +140,10 @@ class ObservedSites(FixedIdentity):
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """Find an object by type and id; it is managed from now on. None if no site lists it."""
-        self._record_separate_pools([ObjectKey(resource_type, object_id, 0)])
+        self._record_separate_pools([ObjectKey(resource_type, object_id, creation=0)])
         self._managed.add((resource_type, object_id))
         item = self._build_objects([]).get((resource_type, object_id))
-        return None if item is None else (ObjectKey(resource_type, object_id, 0), item.attributes)
+        return None if item is None else (ObjectKey(resource_type, object_id, creation=0), item.attributes)
 
     def _build_objects(
         self, recorded: Sequence[Mapping[str, Any]], pools: Sequence[Mapping[str, Any]] | None = None

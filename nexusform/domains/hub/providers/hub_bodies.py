@@ -281,7 +281,7 @@ def read_imported_arguments(type_name: str, body: Mapping[str, Any]) -> dict[str
 
 @lru_cache(maxsize=32)
 def get_spec_schema(type_name: str) -> BlockSchema:
-    """Return the schema of a type's spec blocks."""
+    """Return the part of a type's schema in the spec of its objects."""
     schema = RESOURCE_TYPES[type_name].schema
     shape = API_KINDS[KINDS_BY_TYPE[type_name]].spec.fields
     attributes = {name: each for name, each in schema.attributes.items() if convert_to_camel_case(name) in shape}

@@ -212,7 +212,7 @@ class HubWaiter(Struct, frozen=True):
         is_present = True
 
         def check_removal(_elapsed: float) -> tuple[bool, str]:
-            """Return whether placement, bindings and Works are gone, and else the pending ones."""
+            """Return whether placement, bindings and Works are deleted, and else the remaining ones."""
             nonlocal is_present
             body = self.cache.get(path) if is_present else None
             is_present = get_uid(body) == uid != ""  # another uid: created again by others
@@ -440,7 +440,7 @@ def list_remaining_objects(hub: HubClient, kind: str, namespace: str, name: str)
 
 
 def list_works(hub: HubClient, namespace: str, name: str) -> list[dict[str, Any]] | None:
-    """Return the Works of a placement; None without permission."""
+    """Return the Works of a placement (its objects by cluster, as sent there); None without permission."""
     namespace_selector = f"{PARENT_NAMESPACE_LABEL}={namespace}" if namespace else f"!{PARENT_NAMESPACE_LABEL}"
     selector = f"{PARENT_LABEL}={name},{namespace_selector}"
     return list_objects_if_permitted(partial(hub.list_objects, WORK.collection, labelSelector=selector))
@@ -496,7 +496,7 @@ class ApplyCoordination(Struct):
 
     @contextmanager
     def track_run(self, run: str) -> Iterator[None]:
-        """Record the end of a run's step."""
+        """Record the end of a run's step (done or failed): steps of its approvals wait no longer."""
         self.ended_runs.discard(run)
         try:
             yield

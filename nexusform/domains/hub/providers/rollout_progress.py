@@ -89,7 +89,7 @@ def get_labels(body: Body) -> Mapping[str, Any]:
 
 
 def find_condition(body: Body, kind: str) -> Mapping[str, Any]:
-    """Return a condition of an object's current generation; an empty one if it is missing."""
+    """Return the condition `kind` of an object's current generation; {} if it is missing, or of an older one."""
     for item in list_conditions(body):
         if item.get("type") == kind and int(item.get("observedGeneration") or 0) >= get_generation(body):
             return item
