@@ -437,7 +437,9 @@ class AzureSiteProvider(ObservedSites):
     def _record_missing_nodes(
         self, answer: ChangeResult, request: ChangeRequest, arm: ArmClient, group: str
     ) -> ChangeResult:
-        """Record missing nodes, as far as requested, in the answer as an unfinished change of their count."""
+        """Record missing nodes in the answer as an unfinished change of their count: those planned on a machine; after
+        a failed change all of them.
+        """
         missing_nodes = _find_missing_nodes(answer.attributes, None if request.unfinished_change else request.planned)
         if not missing_nodes:
             return answer  # all are present, or not required

@@ -265,7 +265,7 @@ def _read_objects(works: Bodies) -> dict[str, dict[str, Manifest]]:
     objects_by_cluster: dict[str, dict[str, Manifest]] = {}
     for work in works:
         if is_deleting(work):
-            continue
+            continue  # its objects are removed
         cluster = get_text(work, "metadata", "namespace").removeprefix(MEMBER_NAMESPACE)
         manifests = build_manifests(list_mappings(work, "spec", "workload", "manifests"))
         objects_by_cluster.setdefault(cluster, {}).update({manifest.title: manifest for manifest in manifests})
