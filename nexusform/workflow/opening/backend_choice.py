@@ -399,7 +399,7 @@ def _build_changed_error(change_text: str, settings: Settings) -> Diagnostic:
     """Build the error for a backend changed since the last init; `change_text` is a clause about the change."""
     return build_error(
         "backend-changed",
-        f"The backend of this configuration changed since the last init or apply ({change_text}). To migrate the state, "
-        "run `nexusform init -migrate-state`. To use the state of the new backend, run `nexusform init -reconfigure`.",
+        f"The backend of this configuration changed since the last init or apply ({change_text}). To migrate the "
+        "state, run `nexusform init -migrate-state`. To use the state of the new backend, run `nexusform init -reconfigure`.",
         _get_block_span(settings),
     )

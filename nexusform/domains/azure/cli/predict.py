@@ -86,9 +86,8 @@ def predict(arguments: PredictArguments) -> int:
         if prediction.project is None:
             display.report_failure(context, PlanOptions(), prediction.diagnostics)
             return 1
-        note = build_warning(NOTHING_TO_PREDICT, _NO_CHANGES.format(path=path))
         # "No changes" alone would seem to cover the whole plan.
-        notes = () if prediction.change_count else (note,)
+        notes = () if prediction.change_count else (build_warning(NOTHING_TO_PREDICT, _NO_CHANGES.format(path=path)),)
         prediction_with_notes = replace(prediction, diagnostics=(*prediction.diagnostics, *notes))
         return _run_prediction(prediction_with_notes, arguments, display, limits)
 

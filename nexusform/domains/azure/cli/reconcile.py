@@ -53,7 +53,7 @@ def reconcile_(arguments: ReconcileArguments) -> int:
         raise click.UsageError("No source given. Use -from=DIR, -from=azure or -from=hub.")
     location = create_context(arguments.state, arguments.variables, allow_other_hub=arguments.allow_other_hub)
     notices = RunCallbacks(on_wait=screen.print_error)
-    if arguments.source in COMPARISON_SOURCES:
+    if arguments.source in COMPARISON_SOURCES:  # sources of other domains, without VMs
         if arguments.replay:
             raise click.UsageError(f"-replay needs VMs, but -from={arguments.source} has none.")
         source_result = COMPARISON_SOURCES[arguments.source](location, arguments.lock.build_options(), notices)

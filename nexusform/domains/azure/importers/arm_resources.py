@@ -71,9 +71,7 @@ class ArmItem:
 
     def read_value(self, key: str) -> Any:
         """Return the raw value of a field, None if absent."""
-        if key in self._properties:
-            return self._properties[key]
-        return self._fields.get(key)
+        return self._properties[key] if key in self._properties else self._fields.get(key)
 
     @overload
     def read_text(self, key: str) -> str | None: ...
@@ -159,8 +157,7 @@ class ArmItem:
 
     def merge_properties(self, file: str, path: Path, properties: Mapping[str, Any]) -> ArmItem:
         """Return a copy at another path with these properties merged over its own."""
-        merged = {**self._fields, "properties": {**self._properties, **properties}}
-        return ArmItem(file, path, merged, self._findings)
+        return ArmItem(file, path, {**self._fields, "properties": {**self._properties, **properties}}, self._findings)
 
     def _report_wrong_type(self, key: str, expected: str, value: Any) -> None:
         """Add a finding about a field of the wrong type."""
@@ -184,8 +181,9 @@ INCOMPLETE: Final = "incomplete-list"
 def read_arm_resources(
     file: str, document: Any, findings: list[Problem], path: Path = (), *, has_next_page: bool = False
 ) -> list[ArmItem]:
-    """Read the resources of a document in any form; a single resource (`az ... show`) counts as a list of
-    one. Pages joined to one list are read in turn. `has_next_page`: the next page follows in the same list.
+    """Read the resources of a document: a list, an object with a list or pages joined to one list; a single resource
+    (`az ... show`) counts as a list of one. Add a finding, and return [], for any other document. `has_next_page`:
+    the document is a page, and the next one follows in the same list.
     """
     if isinstance(document, list):
         return _flatten_paged_list(file, path, document, findings)
@@ -198,18 +196,18 @@ def read_arm_resources(
                 "pages in one file."
             )
             findings.append(Problem((*path, next_page_key), INCOMPLETE, advice, Severity.WARNING, file=file))
-        inside = document[key]
-        if isinstance(inside, Mapping) and key == "resources":  # an ARM template with symbolic names
-            inside = list(inside.values())
-        if isinstance(inside, list):
-            return _flatten_paged_list(file, (*path, key), inside, findings)
-        detail = f"a list is needed here, not {describe_type(inside)}."
+        resources = document[key]
+        if isinstance(resources, Mapping) and key == "resources":  # an ARM template with symbolic names
+            resources = list(resources.values())
+        if isinstance(resources, list):
+            return _flatten_paged_list(file, (*path, key), resources, findings)
+        detail = f"a list is needed here, not {describe_type(resources)}."
         findings.append(Problem((*path, key), SHAPE, detail, file=file))
         return []
     if isinstance(document, Mapping) and "id" in document:
         return [ArmItem(file, path, document, findings)]
-    # The document is no list; it may be an error of Azure.
-    parts = [get_value_at_path(document, "error", key) for key in ("code", "message")]
+    # The document is no list; it may be an error of Azure: {"error": {"code": ..., "message": ...}}.
+    parts = [get_value_at_path(document, "error", name) for name in ("code", "message")]
     error_message = ": ".join(part.rstrip(".") for part in parts if _is_valid_unicode_string(part))
     detail = (
         f"this is an Azure error, not a list of resources: {error_message}."
@@ -233,7 +231,7 @@ def _find_list_key(document: Any) -> str | None:
 
 
 def _flatten_paged_list(file: str, path: Path, values: list[Any], findings: list[Problem]) -> list[ArmItem]:
-    """Read the entries of a list; an entry may be a page of its own."""
+    """Read the entries of a list: resources, or pages (lists or objects with a list) of resources."""
     items: list[ArmItem] = []
     for index, value in enumerate(values):
         entry_path = (*path, index)
@@ -245,7 +243,7 @@ def _flatten_paged_list(file: str, path: Path, values: list[Any], findings: list
 
 
 def _wrap_objects(file: str, path: Path, values: list[Any], findings: list[Problem], first: int = 0) -> list[ArmItem]:
-    """Wrap the objects of a list as items numbered from `first`; add a finding for anything else."""
+    """Wrap the objects of a list as items with paths numbered from `first`; add a finding for anything else."""
     items = []
     for index, value in enumerate(values, first):
         entry_path = (*path, index)
@@ -263,7 +261,7 @@ def _is_valid_unicode_string(value: Any) -> bool:
 
 
 def describe_type(value: Any) -> str:
-    """Describe the type and value of JSON data for messages."""
+    """Describe JSON data for messages: type and value of a scalar, only the type of a list or object."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -88,7 +88,7 @@ def _build_missing_list_problem(file: str, list_name: str, command: str) -> Prob
 def _read_changes(
     file: str, document: Mapping[str, Any], list_name: str, command: str, *, is_stack: bool
 ) -> tuple[tuple[ToolChange, ...], list[Problem]]:
-    """Read the listed and the potential changes of a document. Without any change, unpredicted resources are errors."""
+    """Read the listed and potential changes. Resources Azure could not predict are warnings, errors without changes."""
     error = document.get("error")
     if isinstance(error, Mapping):
         message = f"{error.get('code')}: {error.get('message')}"
@@ -119,7 +119,7 @@ class _WhatIfChangeReader:
         self._unsupported_clusters: set[str] = set()
 
     def collect_resource_changes(self, list_name: str, values: Sequence[Any], *, is_potential: bool = False) -> None:
-        """Read a list of resources; skip those of other types."""
+        """Add changes of resources; skip other types, and warn about uncertain changes (all with `is_potential`)."""
         potential_names: list[str] = []
         for number, value in enumerate(values):
             path = f"{list_name}[{number}]"
@@ -132,10 +132,11 @@ class _WhatIfChangeReader:
                 continue  # of another type
             change_type = get_text(value, "changeType").lower()
             is_uncertain = is_potential or get_text(value, "changeCertainty").lower() == "potential"
+            title = "/".join(names)
             if is_uncertain and _ACTIONS.get(change_type) is not AzAction.KEEP:
-                potential_names.append("/".join(names))
+                potential_names.append(title)
                 continue
-            unchanged = ToolChange(kind, names, AzAction.KEEP, "/".join(names), self.file, arm_id)
+            unchanged = ToolChange(kind, names, AzAction.KEEP, address=title, file=self.file, id=arm_id)
             self._add_change(unchanged, change_type, value, path)
         if potential_names:
             detail = (
@@ -145,7 +146,7 @@ class _WhatIfChangeReader:
             self._report(list_name, "unknown-in-plan", detail, is_warning=True)
 
     def _add_change(self, unchanged: ToolChange, change_type: str, document: Mapping[str, Any], path: str) -> None:
-        """Add a change: `unchanged` (so far without action and body) with both. Report an unusable one instead."""
+        """Add a change with action and body to the names in `unchanged`. Report an unusable one instead."""
         title = unchanged.title
         action = _ACTIONS.get(change_type)
         if change_type == _UNSUPPORTED:

@@ -105,9 +105,10 @@ def read_export_directory(directory: str, names: Iterable[str], read: Callable[[
     base = directory.rstrip("/") or "/"
     for name in sorted(names):
         kind = _find_resource_kind_of_file(name)
-        if kind is not None:
+        if kind is not None:  # a file of an export
             export.add_file(read, f"{base}/{name}", kind, ("directory",))
     documents = set(export.documents)
+    # A Nexus cluster defines the racks and machines of a planned site.
     is_planned = "clusters" in documents and documents.isdisjoint({"racks", "bare_metal_machines"})
     if ANY not in documents and not is_planned and not export.problems:
         for standard in STANDARD_FILES:
@@ -138,8 +139,8 @@ def find_irregular_files(directory: str, names: Sequence[str], exists: Callable[
 
 
 def _find_resource_kind_of_file(name: str) -> str | None:
-    """Find the kind of a file by its name (also `agent_pools.core.json`); return ANY for other names, None
-    for files that are not read.
+    """Find the kind of resources in a file of an export by its name (also `agent_pools.core.json`, with the name of a
+    cluster); return ANY for other names, None for files not read: no JSON, or part of the configuration.
     """
     if name.endswith(_CONFIGURATION_SUFFIXES) or not (name.endswith(_EXPORT_SUFFIXES) or name == "exported_at"):
         return None
@@ -176,14 +177,14 @@ CAPTURE_NODES: Final = (
 
 
 def find_missing_base_kinds(items: AzResources) -> list[Problem]:
-    """Build an error for each missing list of racks or machines; none if a Nexus cluster can define both."""
+    """Build an error for each missing list of racks or machines; [] for both if a Nexus cluster defines them."""
     missing = [
         kind
         for kind in BASE_KINDS
         if not items.list_resources(kind) and kind not in items.listed_kinds | items.unreadable_kinds
     ]
     if len(missing) == len(BASE_KINDS) and items.list_resources("clusters"):
-        return []  # it defines both
+        return []
     return [
         Problem(
             (),
@@ -242,15 +243,14 @@ def describe_missing_clusters(names: Sequence[str]) -> str:
     """Describe clusters known only from their agent pools."""
     themselves = select_word_form(len(names), "that cluster itself", "those clusters themselves")
     return (
-        f"The agent pools of {format_first_items(names, _MAX_NAMES)} were captured, but not {themselves}: the "
-        "list of clusters is incomplete. Capacity of unknown nodes counts as free. Capture all "
-        f"clusters with: {build_capture_command('kubernetes_clusters')} (for a deleted cluster, delete "
-        "its file of agent pools)."
+        f"The agent pools of {format_first_items(names, _MAX_NAMES)} were captured, but not {themselves}: the list of "
+        "clusters is incomplete. Capacity of unknown nodes counts as free. Capture all clusters with: "
+        f"{build_capture_command('kubernetes_clusters')} (for a deleted cluster, delete its file of agent pools)."
     )
 
 
 def _list_capture_warnings(kind: str, plural: str, consequence: str, items: AzResources) -> Iterator[Problem]:
-    """Build a warning about a kind of workload captured in part or not at all."""
+    """Build a warning about a kind of workload without a complete list: captured in part or not at all."""
     command = build_capture_command(kind)
     if not items.list_resources(kind):
         name = _FILES[kind].name

@@ -125,25 +125,26 @@ class _ChangedSite:
     """Bodies of a site by kind and lower-case id, with changes applied in turn."""
 
     def __init__(self, items: AzResources, findings: list[Problem]) -> None:
+        """Index the resources before the changes; problems of changes are added to `findings`."""
         self.items = items
         self.findings = findings
-        self.bodies = {kind: _index_by_id(items.list_resources(kind)) for kind in TYPE_OF_KIND}
+        self.bodies = {kind: _index_by_id(items.list_resources(kind)) for kind in TYPE_OF_KIND}  # by kind, then id
         # Collect the extended locations of machines, racks and Nexus cluster tenants.
-        self.locations: dict[str, None] = {}
+        self.locations: dict[str, None] = {}  # an ordered set
         for kind in ("racks", "bare_metal_machines"):
             self.locations |= dict.fromkeys(map(read_extended_location, items.list_resources(kind)))
         for item in items.list_resources("clusters"):
             self.locations[read_extended_location(item, "clusterExtendedLocation")] = None
         self.locations.pop("", None)  # resources without one
-        self.skus = set(CATALOGUES[NEWEST].vm_skus)
+        self.skus = set(CATALOGUES[NEWEST].vm_skus)  # names of known VM SKUs: of the catalogue and of the site
         names = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
         for item in chain(self.bodies[CLUSTERS].values(), self.bodies[POOLS].values()):
             self.skus.update(_list_vm_skus_of_body({name: item.read_value(name) for name in names}))
         self.pools: list[NewAgentPool] = []
         self.recreated_ids: set[str] = set()
         self.clusters_losing_pools: set[str] = set()  # clusters with a removed pool
-        self.addresses: dict[str, str] = {}
-        self.affected_ids: dict[str, None] = {}
+        self.addresses: dict[str, str] = {}  # of new objects in the other tool, by id
+        self.affected_ids: dict[str, None] = {}  # an ordered set
 
     def build_result(self) -> ResourcesAfterChanges:
         """Build the result: resources by kind, new pools, and the ids of re-created and affected objects."""
@@ -152,7 +153,8 @@ class _ChangedSite:
         owners = self.clusters_losing_pools - self.recreated_ids
         remaining_clusters = [self.bodies[CLUSTERS][owner] for owner in owners if owner in self.bodies[CLUSTERS]]
         cluster_names = frozenset(str(item.read_value("name")).lower() for item in remaining_clusters)
-        items = replace(self.items, by_kind=by_kind, clusters_with_pool_files=cluster_names)  # no pools may be left
+        # Of these clusters an empty list of pools is complete.
+        items = replace(self.items, by_kind=by_kind, clusters_with_pool_files=cluster_names)
         return ResourcesAfterChanges(
             items=items,
             pools=tuple(self.pools),
@@ -162,10 +164,10 @@ class _ChangedSite:
         )
 
     def apply_change(self, change: ToolChange) -> None:
-        """Apply one change to the current bodies."""
+        """Apply one change to the current bodies, unless it is reported as impossible or not predictable."""
         if change.action is AzAction.KEEP:
             return  # nothing changes
-        key = self._find_id_key(change)
+        key = self._find_id_key(change)  # the lower-case ARM id
         if key is None:
             return  # reported, or a pool deleted with its cluster
         cluster_key = key.partition("/agentpools/")[0]  # the key itself if it is not of a pool
@@ -183,7 +185,7 @@ class _ChangedSite:
         if change.kind == POOLS:
             self._apply_pool_change(change, key, exists=exists)
             return
-        if change.action is AzAction.REPLACE:
+        if change.action is AzAction.REPLACE:  # the old object and its pools go
             self._remove_object(change, key)
             self.recreated_ids.add(key)
             exists = False
@@ -211,7 +213,9 @@ class _ChangedSite:
         return None
 
     def _find_or_build_id_key(self, kind: str, name: str, arm_id: str, change: ToolChange) -> str | None:
-        """Return the lower-case id of an object, found by name or a new one; None after a report of several."""
+        """Return the lower-case id of an object: `arm_id` if known, else found by name (and location, if several), else
+        a made-up one for a new object; None after a report of several.
+        """
         if arm_id:
             return normalize_id(arm_id)
         suffix = f"/{TYPE_OF_KIND[kind].rpartition('/')[2].lower()}/{name.lower()}"
@@ -226,7 +230,7 @@ class _ChangedSite:
         return keys[0] if keys else f"/new/providers/{TYPE_OF_KIND[kind]}/{name}".lower()
 
     def _is_consistent_with_inventory(self, change: ToolChange, *, exists: bool) -> bool:
-        """Return False if the inventory lacks the changed object; warn about other contradictions."""
+        """Return False (reported) if the inventory lacks the object; warn about a creation of an existing one."""
         if change.action in (AzAction.UPDATE, AzAction.REPLACE) and not exists:
             detail = (
                 f'the inventory has no "{change.title}" to change. Capture the inventory again, or use another one.'
@@ -245,18 +249,20 @@ class _ChangedSite:
     # --- unknown values ---
 
     def _has_known_placement_values(self, change: ToolChange, *, exists: bool) -> bool:
-        """Return True if all values for placement are known and, for a new object, present; report the others."""
+        """Return True if all values for placement are known and, for a new object, present; report the others.
+        `exists`: the change updates an existing object, with its values for anything absent.
+        """
         decisive_paths = _PLACEMENT_FIELDS[change.kind] + (_RECREATION_FIELDS[change.kind] if exists else ())
         is_complete = True
         for path, reason in change.unknown.items():
             property_path = path[1:] if path[:1] == ("properties",) else path
+            # A part or the whole of a decisive value is unknown.
             if any(_is_prefix_of_other(property_path, decisive) for decisive in decisive_paths):
                 is_complete = False
                 self._report(change, "unknown-in-plan", f"{reason}, so placement cannot be predicted.", path)
         properties = change.body.get("properties")
         if properties is not None and not isinstance(properties, Mapping):
-            detail = f"an object is needed here, not {describe_type(properties)}."
-            self._report(change, SHAPE, detail, ("properties",))
+            self._report(change, SHAPE, f"an object is needed here, not {describe_type(properties)}.", ("properties",))
             return False
         if not is_complete or not self._has_known_skus(change):
             return False  # reported above
@@ -318,9 +324,9 @@ class _ChangedSite:
         item = self.bodies[change.kind][key]
         requested = dict(get_mapping(change.body, "properties"))
         initial = requested.pop(INITIAL_POOLS, None)
-        if isinstance(initial, list):
+        if isinstance(initial, list):  # of a cluster: the existing ones are compared
             self._add_initial_pools(key)
-        # Azure reads initial pools only on creation of the cluster.
+        # Azure reads initial pools only on creation of the cluster, so other counts are reported.
         for entry in list_mappings(initial):
             pool = self.bodies[POOLS].get(f"{key}/agentpools/{str(entry.get('name')).lower()}")
             count = pool.read_number("count") if pool is not None else None
@@ -359,11 +365,11 @@ class _ChangedSite:
                 pool_bodies[key] = entry.merge_properties(entry.file, entry.path, {"id": f"{owner}/agentPools/{name}"})
 
     def _apply_pool_change(self, change: ToolChange, key: str, *, exists: bool) -> None:
-        """Apply a pool change: update the existing pool or add a new one."""
+        """Update an existing pool, else add a new one to `self.pools`, after the removal of a replaced one."""
         if exists and change.action is not AzAction.REPLACE:
             self.bodies[POOLS][key] = self._update_item(change, key)
             return
-        if exists:  # re-created
+        if exists:
             self._remove_object(change, key)
         owner, name = key.rpartition("/agentpools/")[0], change.names[-1]
         body = {**change.body, "id": f"{owner}/agentPools/{name}", "name": name}

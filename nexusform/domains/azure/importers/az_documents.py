@@ -124,13 +124,14 @@ def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: 
     """Find clusters with captured agent pools but missing in the list of clusters, by name."""
     if "kubernetes_clusters" not in listed_kinds:
         return ()  # without a list, none is missing in it
+    # With "", the owner in a malformed id.
     clusters = {"", *(str(item.read_value("name")).lower() for item in by_kind["kubernetes_clusters"])}
     owners = {extract_name(extract_parent_id(pool.read_text("id", ""))) for pool in by_kind["agent_pools"]}
     return tuple(sorted(name for name in owners if name.lower() not in clusters))
 
 
 def _read_document_items(name: str, data: Any, kind: str, findings: list[Problem]) -> list[ArmItem]:
-    """Read the resources of a document; in a file of kind ANY, problems are warnings."""
+    """Read the resources of a document; in a file of kind ANY (an unknown name), problems are warnings."""
     finding_count = len(findings)
     items = read_arm_resources(name, _resolve_arm_template(data), findings)
     if kind == ANY:
@@ -160,7 +161,7 @@ class _ResourceSorter:
 
     def add_resources_by_kind(self, items: Iterable[ArmItem], kind: str) -> set[str]:
         """Add resources under the kind of their type, else of the file (`kind`). Return these kinds; report others."""
-        unread: dict[str, ArmItem] = {}
+        unread: dict[str, ArmItem] = {}  # an item by type, or kind of Kubernetes
         added_kinds: set[str] = set()
         for item in items:
             item_kind = find_resource_kind(item)
@@ -177,7 +178,7 @@ class _ResourceSorter:
         return added_kinds
 
     def _is_repeated(self, item: ArmItem, kind: str) -> bool:
-        """Return True if an identical resource was read before, and record it for a warning."""
+        """Return True if an identical resource of this id was read before, and record it for a warning."""
         arm_id = item.read_value("id")
         if not isinstance(arm_id, str):
             return False  # no id to compare
@@ -199,7 +200,9 @@ class _ResourceSorter:
 
 
 def _report_unsupported_resource_types(unread: Mapping[str, ArmItem]) -> None:
-    """Add a warning about each type of resource that is not read."""
+    """Add a warning about each type of resource not read, and one about all objects of Kubernetes. `unread`: an item by
+    type ("" without one), or by the kind of a Kubernetes object.
+    """
     kubernetes_objects = {name: item for name, item in unread.items() if name and not _has_type(item)}
     for type_name, item in unread.items():
         label = f'resources of the type "{type_name}"' if type_name else "an object without type and id"
@@ -215,7 +218,7 @@ def _report_unsupported_resource_types(unread: Mapping[str, ArmItem]) -> None:
 
 
 def find_resource_kind(item: ArmItem) -> str | None:
-    """Find the kind of a resource by its type or id, None if neither is known."""
+    """Find the kind of a resource by its type, else by the type in its id; None for an unknown type, or without."""
     if item.read_value("kind") == "Node" and isinstance(item.read_value("metadata"), Mapping):
         return NODES
     type_name = get_text(item.read_value("type")).lower()
@@ -260,7 +263,7 @@ _BYTE_ORDER_MARKS: Final = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-1
 
 
 def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:
-    """Parse a JSON document; return (data, None) or (None, problem)."""
+    """Parse a JSON document; return (data, None) or (None, problem). Several documents in a row are one list."""
     if len(content) > MAX_BYTES:
         detail = f"the file has {len(content):,} bytes; at most {MAX_BYTES:,} are read."
         return None, Problem((), "file-too-large", detail, file=file)
@@ -270,14 +273,14 @@ def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:
     except UnicodeDecodeError as problem:
         before = content[: problem.start]
         line = before.count(b"\n") + 1
-        column = problem.start - (before.rfind(b"\n") + 1) + 1
+        column = problem.start - before.rfind(b"\n")
         return None, _build_invalid_json_problem(file, line, column, f"this is not {encoding} text.")
     if not text.strip():
         return None, _build_invalid_json_problem(file, 1, 1, "the file is empty. Capture it again.")
     try:
         return json.loads(text, parse_constant=_reject_nonstandard_json_number), None
     except json.JSONDecodeError as problem:
-        documents = _parse_concatenated(text)
+        documents = _parse_concatenated(text)  # as of several commands in one file, None if it is not
         if documents is not None:
             return documents, None
         error = unify_json_error(problem)

@@ -114,6 +114,7 @@ class _SiteImport:
         custom_skus: Mapping[str, VmSku],
         declared_skus: AbstractSet[str],
     ) -> None:
+        """Prepare the import. `custom_skus`: VM SKUs absent in the catalogue; `declared_skus`: those declared here."""
         self.name = site.name
         self.site: AzInventory = site.inventory
         self.recorded_nodes = recorded_nodes
@@ -126,12 +127,12 @@ class _SiteImport:
         for rack in self.site.racks:
             zone = _INVALID_ZONE_CHARACTERS.sub("", rack.availability_zone or "")
             self.zones[rack.name] = (zone or _INVALID_ZONE_CHARACTERS.sub("", rack.name) or "zone")[-_MAX_ZONE_LENGTH:]
-        self.occupied: dict[str, list[dict[str, Any]]] = {}
-        self.counts: Counter[str] = Counter()
+        self.occupied: dict[str, list[dict[str, Any]]] = {}  # `occupied` blocks by machine
+        self.counts: Counter[str] = Counter()  # of VMs: adopted, occupied or unplaced
 
     def build_site(self) -> ImportedSite:
         """Build all objects. Workloads are built first because they determine the occupied capacity of machines."""
-        clusters: list[tuple[tuple[str, str], ImportedSiteObject]] = []
+        clusters: list[tuple[tuple[str, str], ImportedSiteObject]] = []  # with time of creation and name
         for cluster in self.site.clusters:
             imported_cluster = self._build_cluster(cluster)
             if imported_cluster is not None:
@@ -199,6 +200,7 @@ class _SiteImport:
                 "rack_id": rack_id,
                 "name": machine.name,
                 "slot": slot,
+                # Either a machine SKU of the catalogue, or the size of an unknown one.
                 "machine_sku": None if machine.hardware else machine.machine_sku or DEFAULT_MACHINE_SKU,
                 "machine": machine.hardware and _HARDWARE_FORM(machine.hardware),
                 **machine.facts,
@@ -214,11 +216,11 @@ class _SiteImport:
     # --- clusters ---
 
     def _build_cluster(self, cluster: AzCluster) -> ImportedSiteObject | None:
-        """Build a cluster with pools and nodes; add a finding and return None if a VM SKU is unknown."""
-        by_pool: dict[str, list[AzNode]] = {}
+        """Build a cluster with pools and nodes; with an unknown VM SKU report it as occupied capacity, return None."""
+        nodes_by_pool: dict[str, list[AzNode]] = {}
         for node in cluster.nodes:
-            by_pool.setdefault(node.pool, []).append(node)
-        plane = by_pool.get(CONTROL_PLANE, [])
+            nodes_by_pool.setdefault(node.pool, []).append(node)
+        plane = nodes_by_pool.get(CONTROL_PLANE, [])
         plane_sku = cluster.control_plane_sku or next((node.vm_sku_name for node in plane), "")
         pools = self._build_pools(cluster)
         skus = [plane_sku, *(pool["vm_sku_name"] for pool in pools.values())]
@@ -226,12 +228,12 @@ class _SiteImport:
         if unknown_skus:
             self._count_cluster_as_occupied(cluster, unknown_skus[0])
             return None
-        for duplicate in cluster.duplicate_nodes:
+        for duplicate in cluster.duplicate_nodes:  # further records of a node on other machines: they use capacity
             self._count_unmanaged_vm_as_occupied(duplicate.name, duplicate.placement, duplicate.shape)
-        plane_count = cluster.control_plane_count or max(len(plane), 1)  # 0: unknown
+        plane_count = cluster.control_plane_count or max(len(plane), 1)  # a count of 0 is unknown: the listed nodes
         nodes = self._build_nodes(cluster, CONTROL_PLANE, plane_count, plane_sku, plane)
         for name, pool in pools.items():
-            nodes |= self._build_nodes(cluster, name, pool["count"], pool["vm_sku_name"], by_pool.get(name, []))
+            nodes |= self._build_nodes(cluster, name, pool["count"], pool["vm_sku_name"], nodes_by_pool.get(name, []))
         cluster_id = f"{self.name}/{cluster.name}"
         attributes = {
             "id": cluster_id,
@@ -250,20 +252,21 @@ class _SiteImport:
             "node_count": len(nodes),
         }
         references: dict[Path, Reference] = {("site_id",): ("nexus_site", self.name)}
-        sku_names: dict[Path, str] = {("control_plane", "vm_sku_name"): plane_sku}  # VM SKUs with a block of their own
+        sku_names: dict[Path, str] = {("control_plane", "vm_sku_name"): plane_sku}  # by argument
         sku_names |= {("agent_pool", name, "vm_sku_name"): pool["vm_sku_name"] for name, pool in pools.items()}
+        # VM SKUs absent in the catalogue have blocks of their own.
         references |= {path: ("nexus_vm_sku", name) for path, name in sku_names.items() if name in self.custom_skus}
         group = extract_resource_group(cluster.id)
         return ImportedSiteObject(CLUSTER, cluster_id, attributes, references, resource_group=group)
 
     def _build_pools(self, cluster: AzCluster) -> dict[str, dict[str, Any]]:
-        """Build the pool arguments by name; pools that were not captured keep the recorded arguments."""
+        """Build the arguments of pools by name; the recorded ones of pools not captured precede those from nodes."""
         pools = {pool.name: build_pool_arguments(pool) for pool in cluster.pools}
-        uncaptured = {pool.name for pool in cluster.pools if not pool.id}
+        uncaptured = {pool.name for pool in cluster.pools if not pool.id}  # known from nodes or the cluster's body
         for (owner, name), recorded_pool in self.recorded_nodes.items():
             if owner != f"{self.name}/{cluster.name}" or recorded_pool.arguments is None:
                 continue  # of another cluster, or nothing is recorded
-            if name in uncaptured or not cluster.has_pool_list:  # recorded arguments precede
+            if name in uncaptured or not cluster.has_pool_list:
                 pools[name] = {"count": 0, **pools.get(name, {}), **recorded_pool.arguments}
         return pools
 
@@ -289,12 +292,11 @@ class _SiteImport:
                 self._count_unmanaged_vm_as_occupied(node.name, node.placement, node.shape)
         records: dict[str, dict[str, Any]] = {}
         for number in range(count):
-            record = self._build_node(pool, number, sku_name, by_number.get(number))
-            records[f"{cluster.name}-{pool}-{number}"] = record
+            records[f"{cluster.name}-{pool}-{number}"] = self._build_node(pool, number, sku_name, by_number.get(number))
         return records
 
     def _build_node(self, pool: str, number: int, sku_name: str, node: AzNode | None) -> dict[str, Any]:
-        """Build the record of one node, with or without a machine."""
+        """Build the record of one node, and count it; without `node` it is missing on the site, and has no machine."""
         record: dict[str, Any] = {
             "role": "ControlPlane" if pool == CONTROL_PLANE else "Worker",
             "pool": pool,
@@ -306,7 +308,7 @@ class _SiteImport:
             "provenance": OBSERVED,
         }
         if node is None:
-            return record  # it is missing on the site
+            return record
         sku = self.skus.get(node.vm_sku_name, self.skus[sku_name])  # the pool's, if its own is unknown
         self.counts["unplaced" if node.placement is None else "adopted"] += 1
         if node.placement is not None:
@@ -516,8 +518,9 @@ Values: TypeAlias = Mapping[str, Any]
 
 
 def build_machine_observation(machine: AzMachine, before: Values, time: str | None, *, is_requested: bool) -> Values:
-    """Build the record of a machine. `before` is its last record; `is_requested`: the applied arguments cordon
-    it. In the result, `since` is the time of the first read with this status, None for a machine in service.
+    """Build the record of a machine for state. `before` is its last record ({} for none); `is_requested`: the applied
+    arguments cordon it; `time` of the read, None if unknown. In the result, `since` is the time of the first read with
+    this status, None for a machine in service.
     """
     record: dict[str, Any] = {name: machine.facts[name] for name in _FACTS}
     record["message"] = machine.status_message
@@ -531,7 +534,7 @@ def build_machine_observation(machine: AzMachine, before: Values, time: str | No
 
 
 def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) -> str | None:
-    """Find the owner of a cordon: as recorded, else by the request or Azure's message; None without a cordon."""
+    """Find the owner of a cordon: as recorded in `before`, else by request or Azure's message; None if not cordoned."""
     if record["cordon_status"] != CORDONED_STATUS:
         return None
     if before.get("cordon_status") == CORDONED_STATUS and before.get("cordoned_by"):
@@ -544,10 +547,10 @@ def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) ->
 def build_observed_facts_note(
     attributes: Values, machines: Mapping[str, AzMachine], recorded_note: Values, time: str | None
 ) -> Values:
-    """Build the note of a machine, {} if it is not in `machines` (of the site, by name); or of a rack, with a record of
-    each listed machine (None, to remove the records, if none is listed).
+    """Build the note for state of a machine, {} if it is not in `machines` (of the site, by name); or of a rack, with a
+    record of each listed machine (None, to remove the records, if none is listed). `time` of the read, None if unknown.
     """
-    before = get_mapping(recorded_note, OBSERVED_KEY)
+    before = get_mapping(recorded_note, OBSERVED_KEY)  # record of a machine; of a rack by name of the machine
     if "rack_id" in attributes:  # a machine
         machine = machines.get(str(attributes["name"]))
         if machine is None:

@@ -100,7 +100,7 @@ def read_sites(
 def _report_uncaptured_kinds(
     items: AzResources, inventories: Sequence[AzInventory], findings: list[Problem], *, numbers_nodes: bool = True
 ) -> None:
-    """Report kinds missing in the export; optional ones only without other errors."""
+    """Report kinds missing in the export; optional ones only without errors. `numbers_nodes`: creation times matter."""
     findings += find_missing_base_kinds(items)
     if not any(finding.severity is Severity.ERROR for finding in findings):
         findings += find_uncaptured_kind_warnings(items, inventories, numbers_nodes=numbers_nodes)
@@ -109,7 +109,7 @@ def _report_uncaptured_kinds(
 def read_changed_sites(
     documents: Documents, changes: Sequence[ToolChange], machine_sku_by_id: Mapping[str, str]
 ) -> tuple[tuple[AzSite, ...], ResourcesAfterChanges, tuple[Problem, ...]]:
-    """Read the sites of an export with another tool's changes applied. VMs without machine are not reported."""
+    """Read the sites of an export with another tool's changes applied. New VMs have no machine: not reported."""
     findings: list[Problem] = []
     items, exported_at = _read_exported_resources(documents, findings)
     changed = apply_changes(items, changes, findings)
@@ -123,9 +123,8 @@ def read_changed_sites(
 
 
 def _read_exported_resources(documents: Documents, findings: list[Problem]) -> tuple[AzResources, datetime | None]:
-    """Read all documents; return the resources and the oldest time of the export, None without a valid one."""
+    """Read all documents; return the resources, and the oldest time of export in them (None without a valid one)."""
     items = read_export_resources(documents, findings)
-    # Find the oldest export time in the documents.
     file_times: list[tuple[str, Any]] = [
         (name, content.decode("utf-8", "replace").lstrip("\ufeff").strip())
         for name, content in documents.get(EXPORTED_AT, ())
@@ -196,7 +195,7 @@ def _build_inventory(
 
 
 def _read_update_strategy(items: AzResources) -> dict[str, Any] | None:
-    """Read the update strategy of the only Nexus cluster; None without one, or with a field of a wrong type."""
+    """Read the update strategy of the only Nexus cluster; None with another number of them, or an invalid strategy."""
     strategies = [item.read_value("updateStrategy") for item in items.list_resources("clusters")]
     if len(strategies) != 1 or not isinstance(strategies[0], Mapping):
         return None
@@ -218,7 +217,7 @@ _STRATEGY_FIELDS: Final[Mapping[str, tuple[str, type[str | int]]]] = {
 
 def _attach_nodes_to_clusters(clusters: Iterable[AzCluster], nodes: Iterable[AzNode]) -> tuple[AzCluster, ...]:
     """Return the clusters with their nodes and duplicate node records, sorted by name."""
-    by_cluster: dict[tuple[str, bool], list[AzNode]] = {}
+    by_cluster: dict[tuple[str, bool], list[AzNode]] = {}  # by name of the cluster, and True for duplicates
     for node in nodes:
         by_cluster.setdefault((node.cluster, node.is_duplicate), []).append(node)
     filled = [
@@ -233,7 +232,7 @@ def _attach_nodes_to_clusters(clusters: Iterable[AzCluster], nodes: Iterable[AzN
 
 
 def _sort_and_limit_findings(findings: list[Problem]) -> tuple[Problem, ...]:
-    """Return distinct findings, errors first, at most MAX_FINDINGS."""
+    """Return distinct findings, errors first: at most MAX_FINDINGS, and one about the number of the others."""
     ordered = sorted(dict.fromkeys(findings), key=lambda finding: finding.severity is not Severity.ERROR)
     if len(ordered) <= MAX_FINDINGS:
         return tuple(ordered)
@@ -303,7 +302,7 @@ def resolve_vm_placements(
 
 
 def _fit_shape_to_minimum_numa_cells(shape: AzVmSize, hardware: MachineSku | None) -> AzVmSize:
-    """Return the shape with the fewest NUMA cells able to hold it, all cells of the machine at most."""
+    """Return the shape of a VM with the fewest NUMA cells able to hold it, all cells of its machine at most."""
     if hardware is None:
         return shape  # without known hardware, as requested
     cells = max(shape.numa_cells, 1)
@@ -402,12 +401,12 @@ def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> lis
 
 
 def _build_failed_objects_message(kind: str, state: str, failures: Sequence[AzFailure], site: str) -> str:
-    """Build the message about objects of one kind and state, with the remedy."""
+    """Build the message about objects of one kind and state ("": with missing nodes), with the remedy."""
     labels = [f"{failure.name} ({failure.reason})" if failure.reason else failure.name for failure in failures]
     location = f" of {site}" if site else ""
     subject = format_count(len(failures), _KIND_NAMES[kind])
     names = format_first_items(labels, _MAX_FAILURES)
-    if not state:  # missing nodes (find_missing_nodes)
+    if not state:
         verb = select_word_form(len(failures), "lacks", "lack")
         return (
             f"{subject}{location} {verb} nodes: {names}. Azure did not create them. They are not changed automatically."

@@ -61,7 +61,7 @@ def parse_sku_size(sku_id: str | None) -> MachineSku | None:
 
 
 def read_rack_skus(items: Iterable[ArmItem]) -> dict[str, RackSku]:
-    """Read the rack SKUs of `az networkcloud racksku list` by name in lower case."""
+    """Read the rack SKUs of `az networkcloud racksku list` by name in lower case: machine SKU and role by slot."""
     skus: dict[str, RackSku] = {}
     for name, item in iterate_named_items(items):
         servers: dict[int, tuple[str | None, str]] = {}
@@ -117,12 +117,13 @@ class MachineReadOptions(Struct, frozen=True):
 
 
 def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict[str, AzMachine]:
-    """Read the machines by lower-case id; report and skip those without name, rack or slot."""
-    by_sku_id = {key.strip().lower(): sku for key, sku in options.by_sku_id.items()}
-    options = replace(options, by_sku_id=by_sku_id)
+    """Read the machines by lower-case id; report and skip those without name, rack or slot, and second ones of a name.
+    Return {} for a truncated list, also reported.
+    """
+    options = replace(options, by_sku_id={key.strip().lower(): sku for key, sku in options.by_sku_id.items()})
     item_list = list(items)
     if _report_truncated_machine_list(item_list):
-        return {}  # reported
+        return {}
     machines: dict[str, AzMachine] = {}
     names: set[str] = set()
     without_roles: list[tuple[ArmItem, AzMachine]] = []
@@ -200,7 +201,7 @@ def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | Non
 
 
 def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
-    """Read the facts of a machine by name; a machine without a state counts as not ready."""
+    """Read the facts of a machine, by name of the fact; report absent ones: the machine then counts as not ready."""
     facts = get_default_facts()
     absent: list[str] = []
     for fact in EXPORTED_FACTS:
@@ -274,7 +275,7 @@ def parse_machine_roles(labels: Iterable[str]) -> tuple[str, ...]:
 def read_planned_site(
     clusters: Iterable[ArmItem], options: MachineReadOptions
 ) -> tuple[dict[str, AzRack], dict[str, AzMachine]]:
-    """Read the racks and machines defined by Nexus clusters, by lower-case id. Every machine counts as ready."""
+    """Read the racks and machines defined by Nexus clusters (a planned site), by lower-case id, and warn about it."""
     racks: dict[str, AzRack] = {}
     machines: dict[str, AzMachine] = {}
     for cluster in clusters:
@@ -307,10 +308,10 @@ def read_planned_site(
 
 
 def _read_planned_machine(server: ArmItem, rack: AzRack, options: MachineReadOptions) -> AzMachine | None:
-    """Read a machine from the definition of a Nexus cluster; it counts as ready."""
+    """Read a machine from the definition of a Nexus cluster; it counts as ready. None without a slot (reported)."""
     slot = server.read_required_number("rackSlot")
     if slot is None:
-        return None  # reported above
+        return None
     sku, role = _find_server(rack, slot, options.rack_skus)
     name = server.read_text("machineName", f"{rack.name}-slot{slot:02d}")
     return AzMachine(

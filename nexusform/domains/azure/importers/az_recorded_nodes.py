@@ -38,7 +38,7 @@ NO_NODES: Final[RecordedNodes] = {}
 
 
 def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
-    """Collect the nodes and pools from attributes of objects in state. A separate pool names its cluster."""
+    """Collect the nodes and pools from attributes of objects in state: clusters, and pools with their own block."""
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
     for attributes in objects:
         cluster_id = str(attributes.get("kubernetes_cluster_id") or attributes.get("id"))
@@ -46,9 +46,9 @@ def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNode
             pools[cluster_id, name] = RecordedPoolNodes(arguments=arguments)
         for node in get_mapping(attributes, "nodes").values():
             pool = pools.setdefault((cluster_id, str(node.get("pool"))), RecordedPoolNodes())
-            if node.get("platform_name"):
+            if node.get("platform_name"):  # observed in Azure
                 pool.numbers[str(node["platform_name"])] = int(node["number"])
-            elif node.get("machine"):
+            elif node.get("machine"):  # predicted by a plan
                 pool.predicted_locations[int(node["number"])] = PredictedNodeLocation(
                     str(node["machine"]), str(node.get("rack"))
                 )
@@ -86,7 +86,7 @@ def assign_node_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: Reco
     names = {node.name for node in assigned.values()}
     unassigned = [node for node in nodes if node.name not in names]
     unassigned.sort(key=lambda node: (node.placement is None, node.created_at, node.name))
-    for level in (attrgetter("machine"), attrgetter("rack")):
+    for level in (attrgetter("machine"), attrgetter("rack")):  # of a location
         unassigned = _assign_predicted_numbers(unassigned, assigned, recorded_pool.predicted_locations, count, level)
     free = (number for number in range(count) if number not in assigned)
     assigned.update(zip(free, unassigned, strict=False))
@@ -100,7 +100,9 @@ def _assign_predicted_numbers(
     count: int,
     level: Callable[[PredictedNodeLocation | AzVmLocation], str],
 ) -> list[AzNode]:
-    """Assign numbers to nodes at their predicted location; return the other nodes. `level` selects machine or rack."""
+    """Add to `assigned` the nodes at their predicted location under the number of the prediction; return the other
+    nodes. `level` selects machine or rack as the location. Numbers end below `count`.
+    """
     numbers_by_location: dict[str, list[int]] = {}
     for number, location in sorted(predicted_locations.items()):
         if number < count and number not in assigned:

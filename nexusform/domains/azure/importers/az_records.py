@@ -203,8 +203,7 @@ EXPORTED_AT: Final = "exported_at"
 
 
 def _make_az_list(kind: str, resource: str, options: str = "", **flags: bool) -> ExportFileKind:
-    command = f"az networkcloud {resource} list {options}--output json"
-    return ExportFileKind(kind, f"{kind}.json", command, **flags)
+    return ExportFileKind(kind, f"{kind}.json", f"az networkcloud {resource} list {options}--output json", **flags)
 
 
 _GROUP: Final = "--resource-group MANAGED_RESOURCE_GROUP "

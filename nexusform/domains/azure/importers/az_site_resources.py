@@ -127,7 +127,7 @@ def _read_networks(items: Iterable[ArmItem]) -> Iterator[_Network]:
 
 
 def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
-    """Read the networks of a site, and the reason against each unusable one; None without a complete list."""
+    """Read the kinds of networks with a complete list (None without any), and by id the reason against each, or ""."""
     kinds = tuple(kind for kind in _NETWORK_KINDS if kind in items.listed_kinds)
     networks = chain.from_iterable(map(items.list_resources, kinds))
     entries = ((normalize_id(item.read_text("id", "")), _explain_unusable_network(item)) for item in networks)
@@ -139,9 +139,7 @@ def _explain_unusable_network(network: ArmItem) -> str:
     """Describe the state of a network without success, "" if it is usable or unknown."""
     states = map(network.read_text, ("provisioningState", "detailedStatus"))
     failure = next((state for state in states if state in _UNUSABLE_STATES), None)
-    if failure is None:
-        return ""  # usable, or unknown
-    return ": ".join(filter(None, (failure, network.read_text("detailedStatusMessage"))))
+    return "" if failure is None else ": ".join(filter(None, (failure, network.read_text("detailedStatusMessage"))))
 
 
 def _read_appliances(items: Iterable[ArmItem]) -> Iterator[ApplianceUsage]:
@@ -156,12 +154,12 @@ def _read_cluster_networks(items: Iterable[ArmItem], names: Mapping[str, str]) -
         if name is None or network is None:
             continue
         cidrs = network.read_texts("podCidrs")
-        pods = [size for cidr in cidrs if (size := _count_addresses(network, "podCidrs", cidr)) is not None]
+        pod_counts = [size for cidr in cidrs if (size := _count_addresses(network, "podCidrs", cidr)) is not None]
         node_network = normalize_id(network.read_text("cniNetworkId", ""))
         yield ClusterNetworks(
             cluster=name,
             network=names.get(node_network, extract_name(node_network)),
-            pod_addresses=sum(pods) if pods else None,
+            pod_addresses=sum(pod_counts) if pod_counts else None,
             load_balancer_pools=tuple(_read_address_pools(network)),
             nodes=len(item.read_objects("nodes")),
         )
@@ -176,7 +174,7 @@ def _read_address_pools(network: ArmItem) -> Iterator[tuple[str, int]]:
 
 
 def _read_available_cluster_upgrades(items: Iterable[ArmItem]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Read the versions offered to each cluster; skip clusters without any."""
+    """Read the name of each cluster with the versions offered to it; skip clusters without offers."""
     for item in items:
         offers = item.read_objects("availableUpgrades")
         versions = tuple(version for offer in offers if (version := offer.read_text("version")) is not None)

@@ -125,8 +125,8 @@ def has_worker_pool(cluster: ArmItem) -> bool:
 
 
 def report_unlisted_pools(lists: Iterable[tuple[ClusterNodes, Iterable[AzPool]]]) -> None:
-    """Add one warning about nodes of pools missing in the captured list of agent pools."""
-    items: dict[str, ArmItem] = {}
+    """Add one warning about nodes of pools missing in the captured list of agent pools (`lists`: by cluster)."""
+    items: dict[str, ArmItem] = {}  # a node by cluster and pool
     for reading, pools in lists:
         listed_pools = {CONTROL_PLANE, *(pool.name for pool in pools)}
         unlisted = {node.pool: node.item for node in reading.nodes if node.pool not in listed_pools}
@@ -145,14 +145,12 @@ def report_unlisted_pools(lists: Iterable[tuple[ClusterNodes, Iterable[AzPool]]]
 
 def _is_control_plane(item: ArmItem, name: str) -> bool:
     """Return True for a node of the control plane, by its role, else by its name: names of workers have `-md-`."""
-    role = item.read_text("role")
-    if role is not None:  # absent in older exports
-        return role.lower() == "controlplane"
-    return _WORKER_SUFFIX.search(name) is None
+    role = item.read_text("role")  # absent in older exports
+    return role.lower() == "controlplane" if role is not None else _WORKER_SUFFIX.search(name) is None
 
 
 def _parse_pool_name(name: str, cluster: AzCluster, initial: Sequence[AzPool]) -> str:
-    """Return the pool in a worker's name: by its number, else the longest known name, else the rest of the text."""
+    """Return the pool in a worker's name: by number of an initial pool, else the longest known name, else the rest."""
     text = name.lower()
     match = _NUMBERED_POOL.search(text)
     if match is not None and 1 <= int(match[1]) <= len(initial):
@@ -160,6 +158,7 @@ def _parse_pool_name(name: str, cluster: AzCluster, initial: Sequence[AzPool]) -
     matching_pools = [pool.name for pool in cluster.pools if f"-{pool.name.lower()}-" in text]
     if matching_pools:
         return max(matching_pools, key=len)
+    # CLUSTER-POOL-HASH-md-SUFFIX without cluster, hash and suffix.
     infix = _WORKER_SUFFIX.sub("", text).removeprefix(f"{cluster.name.lower()}-")
     return _HASH.sub("", infix).strip("-") or _UNKNOWN_POOL
 
@@ -260,7 +259,7 @@ def read_taints(item: ArmItem) -> Iterator[AzTaint]:
 
 
 def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[DerivedAgentPool]) -> None:
-    """Add one warning about pools derived from node names, and one about pools known only from nodes."""
+    """Add one warning about pools derived from node names, and one about pools known only from nodes (`derived`)."""
     derived_nodes = [node for reading in readings for node in reading.nodes if node.is_pool_derived]
     if derived_nodes:
         derived_nodes[0].item.report(
@@ -278,9 +277,8 @@ def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[Der
         derived[0].item.report(
             "agentPoolId",
             "derived-value",
-            f"only nodes are known of {format_count(len(derived), 'agent pool')} ({names}): count, VM "
-            "SKU, labels and taints come from nodes; zones count as all, and the mode as "
-            f"{modes}{other_modes}.",
+            f"only nodes are known of {format_count(len(derived), 'agent pool')} ({names}): count, VM SKU, labels and "
+            f"taints come from nodes; zones count as all, and the mode as {modes}{other_modes}.",
             Severity.WARNING,
         )
 
@@ -289,31 +287,31 @@ def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[Der
 
 
 def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mapping[str, VmSku]) -> list[VmSku]:
-    """Find the VM SKUs in use but absent in the catalogue, by name, with the largest size of their nodes or
-    else the size in the name, and report them. SKUs of unknown size are skipped.
+    """Find the VM SKUs in use but absent in the catalogue, sorted by name, with the largest size of their nodes or
+    else the size in the name; report them in one warning. SKUs of unknown size are left out.
     """
-    figures: dict[str, tuple[int, ...]] = {}  # largest vCPUs, memory and disk of the nodes, by SKU
-    items: dict[str, ArmItem] = {}  # the first use of each SKU
-    differing: set[str] = set()
+    largest_sizes: dict[str, tuple[int, ...]] = {}  # vCPUs, memory and disk, by SKU
+    first_uses: dict[str, ArmItem] = {}  # node or cluster by SKU
+    differing: set[str] = set()  # SKUs with nodes of several sizes
     for reading in readings:
         for node in reading.nodes:
-            items.setdefault(node.sku_name, node.item)
-            previous = figures.get(node.sku_name, node.figures)
+            first_uses.setdefault(node.sku_name, node.item)
+            previous = largest_sizes.get(node.sku_name, node.figures)
             if previous != node.figures and node.sku_name not in catalogue:
                 differing.add(node.sku_name)
-            figures[node.sku_name] = tuple(map(max, previous, node.figures))
+            largest_sizes[node.sku_name] = tuple(map(max, previous, node.figures))
         if reading.cluster.control_plane_sku is not None:
-            items.setdefault(reading.cluster.control_plane_sku, reading.item)
+            first_uses.setdefault(reading.cluster.control_plane_sku, reading.item)
         for pool in reading.cluster.pools:
-            items.setdefault(pool.vm_sku_name, reading.item)
-    uncatalogued = sorted(name for name in items if name not in catalogue)
-    skus = [sku for name in uncatalogued if (sku := _infer_vm_sku(name, figures.get(name))) is not None]
+            first_uses.setdefault(pool.vm_sku_name, reading.item)
+    uncatalogued = sorted(name for name in first_uses if name not in catalogue)
+    skus = [sku for name in uncatalogued if (sku := _infer_vm_sku(name, largest_sizes.get(name))) is not None]
     if skus:
         names = format_first_items([sku.name for sku in skus], 6)
-        note = ""
-        if differing:
-            note = f" (nodes of {format_first_items(sorted(differing), 3)} differ: the largest is used)"
-        items[skus[0].name].report(
+        note = (
+            f" (nodes of {format_first_items(sorted(differing), 3)} differ: the largest is used)" if differing else ""
+        )
+        first_uses[skus[0].name].report(
             "name",
             "unknown-vm-sku",
             f"{names} is not in the catalogue; the sizes of the nodes are used{note}.",
@@ -363,8 +361,7 @@ def read_node_creation_times(items: Iterable[ArmItem]) -> dict[str, str]:
     times: dict[str, str] = {}
     for item in items:
         metadata = item.read_object_or_empty("metadata")
-        name = metadata.read_text("name")
-        creation_time = metadata.read_text("creationTimestamp")
+        name, creation_time = metadata.read_text("name"), metadata.read_text("creationTimestamp")
         if name and creation_time:
             times[name] = creation_time
     return times
@@ -426,32 +423,32 @@ def read_clusters(
     clusters_with_pool_files: AbstractSet[str],
     catalogue: Mapping[str, VmSku],
 ) -> tuple[list[AzCluster], list[ListedVm], list[VmSku]]:
-    """Return the clusters (nodes not yet attached), the nodes of all clusters, and the VM SKUs absent in the
-    catalogue. `pools`: captured agent pools by lower-case cluster id.
+    """Return the clusters (nodes not yet attached), the nodes of all clusters, and the VM SKUs absent in the catalogue.
+    `pools`: captured agent pools by lower-case cluster id. Pools not captured are derived from the nodes, and reported.
     """
     cluster_readings = list(_read_clusters_with_agent_pools(items, pools, clusters_with_pool_files))
     readings = [reading for reading, _ in cluster_readings]
     skus = find_uncatalogued_vm_skus(readings, catalogue)
-    known_skus = {**catalogue, **{sku.name: sku for sku in skus}}
+    known_skus = {**catalogue, **{sku.name: sku for sku in skus}}  # by name
     clusters: list[AzCluster] = []
     nodes: list[ListedVm] = []
-    derived: list[DerivedAgentPool] = []
+    derived_pools: list[DerivedAgentPool] = []
     for reading in readings:
         cluster = reading.cluster
         nodes += [_build_node(node, cluster.name, known_skus) for node in reading.nodes]
         nodes += [_build_node(node, cluster.name, known_skus, is_duplicate=True) for node in reading.duplicates]
-        complete, cluster_derived = complete_pools(reading)
-        derived += cluster_derived
+        all_pools, cluster_derived_pools = complete_pools(reading)
+        derived_pools += cluster_derived_pools
         node_count = cluster.control_plane_count + sum(pool.count for pool in cluster.pools)
         # A cluster without any pool has nothing to capture.
         with_pools = replace(
             cluster,
-            pools=complete,
-            has_pool_list=cluster.has_pool_list or not complete,
+            pools=all_pools,
+            has_pool_list=cluster.has_pool_list or not all_pools,
             has_node_list=reading.item.read_value("nodes") is not None or node_count == 0,
         )
         clusters.append(with_pools)
-    report_derived_pools(readings, derived)
+    report_derived_pools(readings, derived_pools)
     report_unlisted_pools([(reading, captured) for reading, captured in cluster_readings if captured is not None])
     return clusters, nodes, skus
 
@@ -459,7 +456,7 @@ def read_clusters(
 def _read_clusters_with_agent_pools(
     items: Iterable[ArmItem], pools: Mapping[str, list[AzPool]], clusters_with_pool_files: AbstractSet[str]
 ) -> Iterator[tuple[ClusterNodes, list[AzPool] | None]]:
-    """Read every distinct cluster with its captured agent pools (None without a list)."""
+    """Read every distinct cluster (report others of its name) with its captured agent pools, None without a list."""
     names: set[str] = set()
     for name, item in iterate_named_items(items):
         if name in names:
@@ -470,7 +467,7 @@ def _read_clusters_with_agent_pools(
         captured = pools.get(normalize_id(cluster_id))
         if captured is None and name.lower() in clusters_with_pool_files:
             captured = []  # its file of pools has no entries
-        # An empty list is incomplete if the cluster has worker nodes.
+        # An empty list of a cluster with worker nodes is wrong, so its initial pools are used.
         pool_list = None if captured == [] and has_worker_pool(item) else captured
         initial_pools = _read_initial_pools(item)
         cluster = _build_cluster(item, name, cluster_id, initial_pools if pool_list is None else pool_list)
@@ -479,11 +476,10 @@ def _read_clusters_with_agent_pools(
 
 
 def _read_initial_pools(cluster: ArmItem) -> list[AzPool]:
-    """Read the initial pools of a cluster, used if no agent pools were captured."""
+    """Read the initial pools of a cluster, used if no agent pools were captured; report and skip incomplete ones."""
     pools: list[AzPool] = []
     for item in cluster.read_objects("initialAgentPoolConfigurations"):
-        name = item.read_required_text("name")
-        count = item.read_required_number("count")
+        name, count = item.read_required_text("name"), item.read_required_number("count")
         sku = item.read_required_text("vmSkuName")
         if name is not None and count is not None and sku is not None:
             pools.append(_build_pool(item, name, pool_id="", count=count, sku=sku))
@@ -507,7 +503,7 @@ def _build_cluster(item: ArmItem, name: str, cluster_id: str, pools: Sequence[Az
 
 
 def _build_node(node: NodeReading, cluster: str, skus: Mapping[str, VmSku], *, is_duplicate: bool = False) -> ListedVm:
-    """Build a VM from a node and the id of its machine."""
+    """Build a VM from a node, together with the id of its machine ("": none) and its JSON object."""
     item = node.item
     vm = AzNode(
         name=f"{node.name} (listed twice)" if is_duplicate else node.name,
@@ -547,7 +543,7 @@ def _compute_node_shape(node: NodeReading, skus: Mapping[str, VmSku]) -> AzVmSiz
 
 
 def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
-    """Read the plain virtual machines."""
+    """Read the virtual machines outside Kubernetes clusters; report and skip invalid ones and second ones of a name."""
     vms = []
     names: set[str] = set()
     for item in items:
@@ -559,7 +555,7 @@ def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
             item.report("name", "duplicate-vm", f'the VM "{name}" is listed twice.')
             continue
         names.add(name)
-        # The GiB on the machine's own disk; a persistent OS disk is on the storage appliance.
+        # Count the GiB on the machine's own disk; a persistent OS disk is on the storage appliance.
         disk = item.read_object_or_empty("storageProfile").read_object_or_empty("osDisk")
         is_persistent = disk.read_text("createOption", "").lower() == "persistent"
         local_disk = 0 if is_persistent else disk.read_number("diskSizeGB", 0)

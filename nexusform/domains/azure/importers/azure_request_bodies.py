@@ -37,7 +37,9 @@ def list_pools(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
 
 
 def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the `properties` of an agent pool, given as a block (`count`) or a resource (`node_count`)."""
+    """Build the `properties` of an agent pool in an Azure body, from the arguments of an `agent_pool` block (`count`)
+    or of a nexus_agent_pool (`node_count`).
+    """
     labels, taints = get_mapping(values, "labels"), get_list(values, "taint")
     settings = get_mapping(values, "upgrade_settings")
     upgrade = {
@@ -63,7 +65,7 @@ def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build_new_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the `properties` of a new pool, with the hugepages of its nodes: one size, accepted on creation only."""
+    """Build the `properties` of a new pool, with its hugepages: one size; Azure accepts them on creation only."""
     declared = get_mapping(values, "kubelet", "extended_resources")
     body = build_pool_properties(values)
     for name, (size, azure_size) in _PAGE_SIZES.items():
@@ -120,7 +122,7 @@ def merge_bodies(base: Any, overlay: Any) -> Any:
 
 
 def diff_request_bodies(before: Any, after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a body that differs from the previous one, recursively."""
+    """Return the new and changed members of a body, recursively; removed ones are left out."""
     previous = before if isinstance(before, Mapping) else {}  # may be unknown
     return {
         name: diff_request_bodies(previous.get(name), part) if isinstance(part, Mapping) else part
@@ -141,11 +143,7 @@ def has_requested_values(observed: Any, requested: Any) -> bool:
         return (
             isinstance(observed, list)
             and len(observed) == len(requested)
-            and all(_contains_matching_element(observed, element) for element in requested)
+            and all(any(has_requested_values(element, wanted) for element in observed) for wanted in requested)
         )
     is_absent = None in (requested, observed) and not requested and not observed
     return is_absent or bool(observed == requested)
-
-
-def _contains_matching_element(observed: list[Any], requested: Any) -> bool:
-    return any(has_requested_values(element, requested) for element in observed)

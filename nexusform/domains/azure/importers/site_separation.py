@@ -58,12 +58,12 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
 
 
 def select_site_resources(items: AzResources, name: str | None) -> tuple[AzResources, list[Problem]]:
-    """Select the resources of the named site or the only one; return a problem if the choice is open. Lists
-    of workloads and Nexus clusters cover a whole subscription, so sites without racks and machines do not
-    count if others have some.
+    """Select the resources of the site `name`, or of the only one if it is None; return no resources and a problem if
+    the choice is open or the name unknown. Lists of workloads and Nexus clusters cover a whole subscription, so sites
+    without racks and machines do not count if others have some.
     """
     sites = split_by_site(items)
-    candidates: list[str] = []
+    candidates: list[str] = []  # sites with racks or machines, else with a Nexus cluster
     for kinds in (BASE_KINDS, ("clusters",)):
         candidates = candidates or [
             key for key, resources in sites.items() if any(map(resources.list_resources, kinds))
@@ -170,12 +170,11 @@ def collect_machines_by_site(objects: Iterable[Mapping[str, Any]]) -> dict[str, 
     """Collect the machines (rack and name) of each site from attributes in state: machines, and hosts of VMs."""
     machines: dict[str, set[tuple[str, str]]] = {}
     for attributes in objects:
-        rack_id, parent = attributes.get("rack_id"), attributes.get("kubernetes_cluster_id")
-        if rack_id:
-            site, _, rack = str(rack_id).partition("/")
+        if attributes.get("rack_id"):  # a machine
+            site, _, rack = str(attributes["rack_id"]).partition("/")
             machines.setdefault(site, set()).add((rack, str(attributes.get("name"))))
             continue
-        site = str(attributes.get("site_id") or parent or "").partition("/")[0]
+        site = str(attributes.get("site_id") or attributes.get("kubernetes_cluster_id") or "").partition("/")[0]
         if not site:
             continue  # of no site, such as a VM SKU
         site_machines = machines.setdefault(site, set())

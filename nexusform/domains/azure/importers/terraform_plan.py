@@ -73,9 +73,7 @@ def _explain_invalid_plan(document: Any) -> str:
     if not isinstance(document, Mapping):
         return f"this is not a plan: the top level must be an object, not {describe_type(document)}."
     if "planned_values" not in document:
-        if "values" in document:
-            return "this is a state."
-        return 'this is not a plan: it has no "planned_values".'
+        return "this is a state." if "values" in document else 'this is not a plan: it has no "planned_values".'
     for name, kind, expected in _TOP_LEVEL_FIELDS:
         if name in document and not isinstance(document[name], kind):
             return f'this is not a plan: its "{name}" must be {expected}, not {describe_type(document[name])}.'
@@ -103,6 +101,7 @@ class _PlanReader:
     """Reader of one plan; collects changes and findings."""
 
     def __init__(self, file: str, document: Mapping[str, Any]) -> None:
+        """Read the changes of Operator Nexus resources (`entries`); report unreadable and deferred ones."""
         self.file = file
         self.findings: list[Problem] = []
         self.references = _ReferenceIndex(document.get("configuration"))
@@ -120,8 +119,7 @@ class _PlanReader:
             self._report("", "unfinished-terraform-plan", "Terraform could not finish this plan.", is_warning=True)
 
     def _report_deferred(self, deferred_changes: Any) -> None:
-        """Add a warning about resources deferred to a later plan."""
-        # List the deferred Azure resources: changed ones, then those with an unreadable change.
+        """Warn about Azure resources deferred to a later plan: changed ones, then those with an unreadable change."""
         addresses: list[str] = []
         unreadable_addresses: list[str] = []
         for deferred_change in list_mappings(deferred_changes):
@@ -130,9 +128,7 @@ class _PlanReader:
                 continue  # of another provider
             if _explain_malformed(value):
                 unreadable_addresses.append(str(value.get("address")))
-                continue
-            entry = _build_resource_change(value)
-            if entry is not None and entry.action is not AzAction.KEEP:
+            elif (entry := _build_resource_change(value)) is not None and entry.action is not AzAction.KEEP:
                 addresses.append(entry.address)
         addresses += unreadable_addresses
         if addresses:
@@ -146,7 +142,9 @@ class _PlanReader:
             )
 
     def build_changes(self) -> tuple[ToolChange, ...]:
-        """Build the changes, each after its dependencies; report a cycle of dependencies and return ()."""
+        """Build the changes, each after its dependencies, changes of existing objects before creations if free; report
+        a cycle of dependencies and return (). Warn if Terraform leaves the order of creations open.
+        """
         change_list = [change for entry in self.entries if (change := self._build_change(entry)) is not None]
         change_list.sort(key=lambda change: change.action in _CREATING_ACTIONS)  # existing objects first
         position = {change.address: number for number, change in enumerate(change_list)}
@@ -159,18 +157,18 @@ class _PlanReader:
             self._report("configuration", SHAPE, "its resources refer to each other in a cycle.")
             return ()
         changes = tuple(by_address[address] for address in sort_topologically(dependencies, position))
-        # Warn once if Terraform leaves the creation order open: an earlier object may get the better location.
+        # Without a dependency the earlier object may get the better location.
         created = [change for change in changes if change.action in _CREATING_ACTIONS]
-        pairs = [
+        unordered_pairs = [
             f"{change.address} and {next_change.address}"
             for change, next_change in pairwise(created)
             if change.address not in next_change.dependencies
         ]
-        if pairs:
+        if unordered_pairs:
             self._report(
                 "",
                 "ambiguous-creation-order",
-                f"the creation order of {format_first_items(pairs, 2)} is not defined. Predicted in address "
+                f"the creation order of {format_first_items(unordered_pairs, 2)} is not defined. Predicted in address "
                 "order. Set depends_on to define it, large clusters first.",
                 is_warning=True,
             )
@@ -179,16 +177,16 @@ class _PlanReader:
     def _build_change(self, entry: _ResourceChange) -> ToolChange | None:
         """Build the change of a planned resource; report an unknown name or cluster and return None."""
         action = entry.action
-        if entry.block[1].startswith(_UPDATE_TYPE):  # TYPE.NAME, of a block that changes an existing resource
+        if entry.block[1].startswith(_UPDATE_TYPE):  # its block (TYPE.NAME) changes a resource made elsewhere
             action = _UPDATE_ACTIONS.get(action, action)
         arm_id = _find_arm_id(entry)
         name = get_text(entry.values, "name") or arm_id.rpartition("/")[2]
         if not name:
             self._report(entry.address, "unknown-in-plan", "its name is known only after apply.")
             return None
-        body, unknown = ({}, {}) if action is AzAction.DELETE else self._read_body(entry)  # needs none
+        body, unknown = ({}, {}) if action is AzAction.DELETE else self._read_body(entry)  # a deletion needs no body
         names: tuple[str, ...] = (name,)
-        if entry.kind == POOLS and action is not AzAction.KEEP:
+        if entry.kind == POOLS and action is not AzAction.KEEP:  # a pool is named by its cluster, too
             owner = self._find_cluster_name(entry, arm_id)
             if not owner:
                 return None  # reported above
@@ -207,7 +205,7 @@ class _PlanReader:
         )
 
     def _read_body(self, entry: _ResourceChange) -> tuple[Mapping[str, Any], Mapping[Path, str]]:
-        """Return the body, and the reason of each unknown value by path; report a malformed body and return {}."""
+        """Return the body, and the reason of each unknown value by path; report a malformed body and return {}, {}."""
         body, unknown = entry.values.get("body"), get_value_at_path(entry.change, "after_unknown", "body")
         if isinstance(body, str):
             try:
@@ -215,21 +213,20 @@ class _PlanReader:
             except ValueError:
                 self._report(entry.address, SHAPE, "its body is a string that is not JSON.")
                 return {}, {}
-        if body is None:
-            body = {}
-        if not isinstance(body, Mapping):
+        if not isinstance(body, Mapping | None):
             self._report(entry.address, SHAPE, "its body is not an object.")
             return {}, {}
         location = entry.values.get("location")
         extra_fields = {"location": location} if location else {}
-        return {**extra_fields, **body}, {
-            path: _explain_unknown(path) for path, scalar in list_scalars(unknown) if scalar is True
-        }
+        reasons = {path: _explain_unknown(path) for path, scalar in list_scalars(unknown) if scalar is True}
+        return {**extra_fields, **(body or {})}, reasons
 
     # --- the cluster of a pool ---
 
     def _find_cluster_name(self, entry: _ResourceChange, arm_id: str) -> str:
-        """Find the name of a pool's cluster; report and return "" if it is unknown."""
+        """Find the name of a pool's cluster by the pool's id ("" if unknown) or parent; report it and return "" if
+        unknown.
+        """
         if not arm_id:
             return self._resolve_cluster_from_parent_id(entry)
         segments = arm_id.split("/")
@@ -276,8 +273,7 @@ class _PlanReader:
 
 def _count_shared_modules(first: Sequence[str], second: Sequence[str]) -> int:
     """Count the module instances common to two paths, from the root."""
-    shared = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
-    return sum(1 for _ in shared)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
 
 
 def _explain_malformed(value: Any) -> str:
@@ -289,7 +285,7 @@ def _explain_malformed(value: Any) -> str:
     if value["type"] not in _TYPES:
         return ""
     change, actions = get_mapping(value, "change"), get_value_at_path(value, "change", "actions")
-    fields = (
+    fields = (  # name, expected value, and its validity
         ("address", "the address of the resource", get_text(value, "address")),
         ("module_address", "a string", isinstance(value.get("module_address") or "", str)),
         ("change", "an object", isinstance(value.get("change"), Mapping)),
@@ -349,7 +345,9 @@ def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:
 
 
 def _find_arm_id(entry: _ResourceChange) -> str:
-    """Return the ARM id, else one built from the parent's, else "". A created resource may replace a forgotten one."""
+    """Return the ARM id, else one built from the parent's, else "". A created resource may replace a forgotten one
+    (removed from state only), so its earlier id is not used.
+    """
     before = "" if entry.action is AzAction.CREATE else get_text(entry.change, "before", "id")
     arm_id = before or get_text(entry.values, "resource_id")
     if arm_id:
@@ -385,7 +383,7 @@ class _ReferenceIndex:
         self._dependencies: dict[Block, frozenset[Block]] = {}  # of blocks read before
 
     def _index_module(self, path: tuple[str, ...], module: Mapping[str, Any]) -> None:
-        """Index the resources, outputs and calls of a module, recursively."""
+        """Index the resources, outputs and calls of the module at a path (module names from the root), recursively."""
         module_path = ".".join(["root_module", *path])
         resources = self._check_part_type(f"{module_path}.resources", module.get("resources"), list, [])
         for resource in resources:
@@ -400,7 +398,7 @@ class _ReferenceIndex:
             self._index_module((*path, name), inner)
 
     def _check_part_type(self, path: str, part: Any, kind: type, default: Any) -> Any:
-        """Return a part of the expected type; record a malformed one, since the creation order depends on it."""
+        """Return a part of the expected type; `default` if absent or malformed (recorded: the order depends on it)."""
         if part is None or isinstance(part, kind):
             return part or default
         expected = "a list" if kind is list else "an object"
@@ -438,15 +436,14 @@ class _ReferenceIndex:
         """Resolve references (`var.x`, `module.m.out`, `TYPE.NAME`) in the module at `path` to blocks."""
         blocks: set[Block] = set()
         visited: set[tuple[tuple[str, ...], str]] = set()
-        stack = [(path, name) for name in names]
+        stack = [(path, name) for name in names]  # module path and reference
         while stack:
-            position = stack.pop()
-            if position in visited:
-                continue
-            visited.add(position)
-            module_path, name = position
+            module_path, name = entry = stack.pop()
+            if entry in visited:
+                continue  # resolved before
+            visited.add(entry)
             steps = _INDEX.sub("", name).split(".")
-            if steps[0] == "var" and module_path and len(steps) > 1:
+            if steps[0] == "var" and module_path and len(steps) > 1:  # an argument of the module's call
                 expression = get_value_at_path(self._calls.get(module_path), "expressions", steps[1])
                 stack += [(module_path[:-1], reference) for reference in _list_references(expression)]
             elif steps[0] == "module" and len(steps) > 1:
@@ -470,10 +467,7 @@ def _list_references(part: Any) -> Iterator[str]:
     """List every reference below an expression or a block."""
     if isinstance(part, Mapping):
         for name, inner in part.items():
-            if name == "references":
-                yield from list_texts(inner)
-            else:
-                yield from _list_references(inner)
+            yield from list_texts(inner) if name == "references" else _list_references(inner)
     elif isinstance(part, list):
         for inner in part:
             yield from _list_references(inner)

@@ -69,7 +69,7 @@ def _find_target(request: ReadRequest) -> ArmTarget | None:
 
 
 def _find_reason_of_omission(arm: ArmClient, target: ArmTarget, listed_group: str) -> str:
-    """Return the reason for an unlisted resource to exist, "" if it does not, or is in deletion."""
+    """Return why a resource may exist though not listed (`listed_group`: only this group was), "" if it does not."""
     from azure.core.exceptions import AzureError, HttpResponseError
 
     try:

@@ -66,8 +66,8 @@ def build_action_change(planned: Mapping[str, Any], arm_id: str) -> ArmChange:
 
 
 def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> ChangeResult:
-    """Run an action to its end and return the recorded result. Raises ProviderProblem; an accepted
-    action without success is recorded with the result Failed.
+    """Run an action to its end and return its result for state. Raises ProviderProblem; after an accepted action
+    without success, with attributes for the state and the result Failed.
     """
     planned = dict(request.planned_attributes)
     started = read_clock()
@@ -76,15 +76,16 @@ def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> Cha
     except AzureChangeFailed as failure:
         attributes = record_result(planned, started, read_clock(), FAILED)
         raise ProviderProblem(str(failure), object_exists=True, attributes=attributes) from None
-    body = arm.get_body(change.target)
-    run = find_action_run(body, change.verb, marker="")
+    run = find_action_run(arm.get_body(change.target), change.verb, marker="")
     return ChangeResult(
         record_result(planned, str(run.get("startTime") or started), str(run.get("endTime") or read_clock()), SUCCEEDED)
     )
 
 
 def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: str) -> Mapping[str, Any]:
-    """Find the newest run of an action in a body, {} if none started after the run of the marker."""
+    """Find the newest run of an action in a body; {} without one, or if it is not newer than `marker` (the start time
+    of an earlier run, "" for none).
+    """
     matching = [run for run in list_mappings(body, "properties", "actionStates") if _is_run_of_action(run, verb)]
     newest: Mapping[str, Any] = max(matching, key=_parse_action_start_time, default={})
     if str(newest.get("startTime")) == marker:
@@ -107,8 +108,10 @@ class MachineActionClient(ArmClient):
     """Run actions without a lasting effect on the properties of their machine: their runs are compared."""
 
     def _apply_change(self, change: ArmChange, step: ChangeRequest, *, was_sent: bool) -> None:
-        """Run an action and wait for it. `was_sent`: an earlier request possibly reached Azure."""
-        if change.expected is not None:  # it has a visible effect
+        """Run an action and wait for it. `was_sent`: an earlier request possibly reached Azure. The newest run in
+        `actionStates` before a request is its marker; a later run is its own.
+        """
+        if change.expected is not None:  # done once these properties are visible, like any other change
             super()._apply_change(change, step, was_sent=was_sent)
             return
         is_overdue = self.start_deadline(change.time_limit)
@@ -121,7 +124,7 @@ class MachineActionClient(ArmClient):
             run = find_action_run(body, change.verb, marker="")
             change = replace(change, marker=get_text(run, "startTime") or _NO_RUN)
             try:
-                url = self.send_change(change, body, step)
+                url = self.send_change(change, body, step)  # URL of the operation, "" for none
             except RetryLater as retry:
                 if is_overdue() and not retry.may_be_sent:
                     raise ProviderProblem(f"Azure rejects the action: {retry}") from None
@@ -174,7 +177,8 @@ def build_cordon_change(request: CordonRequest, arm_id: str) -> ArmChange:
     target = ArmTarget(MACHINES, extract_resource_group(arm_id), (request.name,))
     if request.action is CordonAction.UNCORDON:
         return ArmChange(ArmOperation.UNCORDON, target, expected={_STATUS: UNCORDONED})
-    return ArmChange(ArmOperation.CORDON, target, {"evacuate": "False"}, {_STATUS: CORDONED_STATUS})
+    # An evacuation (EMPTY) is a cordon in Azure, too.
+    return ArmChange(ArmOperation.CORDON, target, body={"evacuate": "False"}, expected={_STATUS: CORDONED_STATUS})
 
 
 def build_cordon_result(request: ChangeRequest) -> ChangeResult:

@@ -58,9 +58,9 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
     kind = request.key.type
     prior, planned = request.prior, request.planned
     values = planned or request.prior_attributes
-    owners = [str(values["kubernetes_cluster_id"]).rpartition("/")[2]] if kind == POOL else []  # the cluster
-    target = ArmTarget(_RESOURCE_KINDS[kind], context.group, (*owners, str(values["name"])))
-    if request.is_release:
+    parent_names = [str(values["kubernetes_cluster_id"]).rpartition("/")[2]] if kind == POOL else []  # its cluster
+    target = ArmTarget(_RESOURCE_KINDS[kind], context.group, (*parent_names, str(values["name"])))
+    if request.is_release:  # first only release capacity; a later step does the rest
         return list(_build_capacity_releasing_changes(request, context))
     if planned is None:
         return [ArmChange(ArmOperation.DELETE, target)]
@@ -80,10 +80,14 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
 def _add_previously_failed_change(
     changes: list[ArmChange], failed_change: Values, target: ArmTarget, planned: Values
 ) -> list[ArmChange]:
-    """Add the earlier failed change, with current values, unless its resource is deleted or re-created."""
-    name = str(failed_change.get("id", "")).rpartition("/")[2]
+    """Return the changes with the earlier failed one, with current values, joined to another update of its resource;
+    without it if its resource is deleted or re-created. `failed_change` is its record (build_failure_record);
+    `target` and `planned` are of the object of the step, a cluster also for the change of its pool.
+    """
+    arm_id = str(failed_change.get("id", ""))
+    name = arm_id.rpartition("/")[2]
     pending_target, values = target, planned
-    if target.kind == "kubernetes_clusters" and "/agentPools/" in str(failed_change.get("id")):
+    if target.kind == "kubernetes_clusters" and "/agentPools/" in arm_id:
         pools = dict(list_pools(planned))
         if name not in pools:
             return changes  # the pool is to be deleted
@@ -91,10 +95,11 @@ def _add_previously_failed_change(
     if any(change.target == pending_target and change.verb is not ArmOperation.UPDATE for change in changes):
         return changes  # the resource is deleted or re-created
     properties = _build_updatable_properties(pending_target, values)
+    # Names of the properties to send again; if none of the recorded ones is known, the first one.
     part_names = [part for part in failed_change.get("parts", ()) if part in properties] or list(properties)[:1]
     expected = {part: properties[part] for part in part_names}
     base_body = _select_updatable_members(pending_target, read_opaque_body(values)) if failed_change.get("body") else {}
-    # a change in progress is awaited, and sent again if it fails
+    # A change still in progress is awaited first, so it is sent only if its values are not visible.
     has_failed = not failed_change.get("in_progress")
     retry_body = merge_bodies(base_body, {"properties": expected})
     for number, change in enumerate(changes):
@@ -124,14 +129,12 @@ def _select_updatable_members(target: ArmTarget, body: Values) -> dict[str, Any]
 
 
 def _build_updatable_properties(target: ArmTarget, values: Values) -> dict[str, Any]:
-    """Build the properties that Azure can update in place."""
+    """Build the properties that Azure can update in place; {} for a VM."""
     if target.kind == "kubernetes_clusters":
         properties = build_cluster_properties(values)
         del properties["initialAgentPoolConfigurations"]
         return properties
-    if target.kind == "agent_pools":
-        return _select_fields(build_pool_properties(values), _UPDATABLE_FIELDS)
-    return {}  # a VM has none
+    return _select_fields(build_pool_properties(values), _UPDATABLE_FIELDS) if target.kind == "agent_pools" else {}
 
 
 def _build_capacity_releasing_changes(request: ChangeRequest, context: SiteContext) -> Iterator[ArmChange]:
@@ -154,10 +157,8 @@ def _build_object_creation(kind: str, target: ArmTarget, values: Values, context
         properties["initialAgentPoolConfigurations"] = [
             merge_bodies(extra[pool["name"]], pool) for pool in properties["initialAgentPoolConfigurations"]
         ]
-    elif kind == POOL:
-        properties = build_new_pool_properties(values)
     else:
-        properties = _build_vm_properties(values, context)
+        properties = build_new_pool_properties(values) if kind == POOL else _build_vm_properties(values, context)
     return _build_create_change(target, properties, values, context.common_fields)
 
 
@@ -185,8 +186,9 @@ def _require_azure_block(target: ArmTarget, values: Values) -> None:
 def _build_cluster_changes(
     target: ArmTarget, prior: Values, planned: Values, context: SiteContext
 ) -> Iterator[ArmChange]:
-    """Build changes of the cluster itself, then of deleted, changed and created pools."""
+    """Build changes of the cluster, then of deleted, changed and created pools: resumed steps need a fixed order."""
     before, after = build_cluster_properties(prior), build_cluster_properties(planned)
+    # Azure reads initial pools only when it creates the cluster.
     own_before, own_after = (_omit_fields(body, ("initialAgentPoolConfigurations",)) for body in (before, after))
     expected = diff_request_bodies(own_before, own_after)
     plane = "controlPlaneNodeConfiguration"
@@ -199,8 +201,7 @@ def _build_cluster_changes(
     new_pools = dict(list_pools(planned))
     body = merge_bodies(context.common_fields, read_opaque_body(planned))
     location_fields = _select_fields(body, ("location", "extendedLocation"))
-    # fixed order, required to resume a step
-    for name in _omit_fields(old_pools, new_pools):
+    for name in _omit_fields(old_pools, new_pools):  # pools to delete
         yield ArmChange(ArmOperation.DELETE, _build_pool_target(target, name))
     for name, pool in new_pools.items():
         pool_target = _build_pool_target(target, name)
@@ -219,13 +220,13 @@ def _build_pool_changes(
 ) -> Iterator[ArmChange]:
     """Build changes of an existing agent pool: an update in place if possible, else deletion and creation."""
     before, after = build_pool_properties(prior), build_pool_properties(planned)
-    removed_fields = before.keys() - after.keys() - {"upgradeSettings"}  # these are updatable
+    removed_fields = before.keys() - after.keys() - {"upgradeSettings"}  # only this one can be removed in place
     expected = diff_request_bodies(before, after)
     if not removed_fields and _UPDATABLE_FIELDS.issuperset(expected):
         reduction = {"count": after["count"]} if after["count"] < before["count"] else None
         yield from _build_update(target, expected, prior, planned, reduction)
         return
-    # Raise ProviderProblem if re-creating a pool exceeds its max_unavailable.
+    # A re-creation takes all nodes down at once.
     count = int(before["count"])
     max_nodes = compute_max_unavailable(planned, count)
     if count > max_nodes:
@@ -280,7 +281,7 @@ def _reject_unpatchable_azure_block_changes(target: ArmTarget, body: Values) -> 
 
 
 def _list_scalar_paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """List the paths of the scalars and lists in a body."""
+    """List the paths of the scalars, lists and empty objects in a body."""
     if isinstance(value, Mapping) and value:
         for name, part in value.items():
             yield from _list_scalar_paths(part, (*path, name))
@@ -299,7 +300,7 @@ def _build_vm_changes(target: ArmTarget, prior: Values, planned: Values, context
     if old_machine == new_machine:
         yield from _build_update(target, expected={}, prior=prior, planned=planned)  # only of the azure block
         return
-    if new_machine:  # before the deletion
+    if new_machine:  # checked before the deletion
         _require_azure_block(target, planned)
     if old_machine:
         yield ArmChange(ArmOperation.DELETE, target)

@@ -33,8 +33,7 @@ class RequestRateLimit(Struct, frozen=True):
     sleep: Callable[[float], None] = time.sleep
 
     def wait_for_slot(self, subscription_id: str) -> None:
-        """Wait until the next request may be sent. Raises OSError."""
-        # Reserve the next free time slot.
+        """Reserve the next time slot of a request, in a file shared by processes, and wait for it. Raises OSError."""
         path = Path(self.directory, f"{re.sub(r'[^A-Za-z0-9-]', '_', subscription_id.lower())}.next")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE)
@@ -45,9 +44,9 @@ class RequestRateLimit(Struct, frozen=True):
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             text = os.read(descriptor, _MAX_BYTES).decode(errors="replace")
             now = self.read_time()
+            free_from = float(text) if re.fullmatch(r"\d+\.\d+", text) else 0.0
             # A time far in the future is from another clock or damaged.
-            last_slot = float(text) if re.fullmatch(r"\d+\.\d+", text) else 0.0
-            slot_time = max(now, min(last_slot, now + 60.0))
+            slot_time = max(now, min(free_from, now + 60.0))
             os.lseek(descriptor, 0, os.SEEK_SET)
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{slot_time + 60.0 / self.requests_per_minute:.6f}".encode())

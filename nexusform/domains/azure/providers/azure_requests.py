@@ -39,6 +39,7 @@ _FINAL_STATUSES: Final[Mapping[str, str]] = {
 _PRECONDITION_FAILED: Final = 412  # precondition failed: the resource was changed since the read
 _RETRY_CODES: Final = frozenset({408, 409, _PRECONDITION_FAILED, 429, 500, 502, 503, 504})
 _THROTTLE_CODES: Final = frozenset({408, 429})
+_NO_RETRIES: Final = dict.fromkeys(("retry_total", "retry_connect", "retry_read", "retry_status"), 0)  # of the SDK
 # Error codes of a 409 without a retry.
 _PERMANENT_CONFLICTS: Final = frozenset(
     {"InvalidResourceLocation", "MissingSubscriptionRegistration", "ResourceGroupBeingDeleted", "ScopeLocked"}
@@ -189,8 +190,7 @@ class ArmClient:
         responses: list[Any] = []
         try:
             get_resource = getattr(self._client, target.kind).get
-            resource = get_resource(target.group, *target.names, raw_response_hook=responses.append)
-            body = dict(resource.as_dict())
+            body = dict(get_resource(target.group, *target.names, raw_response_hook=responses.append).as_dict())
             # Older API versions have the etag only in the header.
             etag = responses[-1].http_response.headers.get("ETag") if responses else None
             body["etag"] = body.get("etag") or etag
@@ -220,11 +220,11 @@ class ArmClient:
             except AzureChangeFailed as failure:
                 raise self._build_recorded_failure(failure, step) from None
             except AzureError as problem:
-                was_sent = was_sent or change.target in self._possibly_sent
+                was_sent = was_sent or change.target in self._possibly_sent  # by this run
                 raise self._build_problem(change, problem, was_sent=was_sent) from None
 
     def _build_recorded_failure(self, failure: AzureChangeFailed, step: ChangeRequest) -> ProviderProblem:
-        """Return a failure with its record for state, so that the change stays pending."""
+        """Return a failure with its record for state (the change is repeated later), or as it is if it needs none."""
         change = failure.change
         if step.prior is None or change.verb is ArmOperation.DELETE or change.verb in _ACTION_VERBS:
             return failure  # a failed creation is tainted; a failed deletion is visible by the object itself
@@ -249,7 +249,9 @@ class ArmClient:
         return lambda: self._pace.read_time() >= end_time
 
     def _find_last_sent_change(self, changes: list[ArmChange], recorded_operation: str | None) -> tuple[int, str]:
-        """Find the last change sent by an earlier run (-1 for none) and its operation URL; restore its marker."""
+        """Find the last change sent by an earlier run: its number (-1: none) and operation URL ("": none, or of another
+        server); restore its marker in `changes`.
+        """
         name, _, suffix = (recorded_operation or "").partition(" ")  # recorded as: VERB@MARKER PATH URL
         path, _, url = suffix.partition(" ")
         verb, _, marker = name.partition("@")
@@ -265,7 +267,9 @@ class ArmClient:
         return (parts.scheme, parts.netloc) == (self._endpoint.scheme, self._endpoint.netloc)
 
     def _apply_change(self, change: ArmChange, step: ChangeRequest, *, was_sent: bool) -> None:
-        """Apply one change and wait for it. `was_sent`: an earlier request possibly reached Azure."""
+        """Apply one change and wait until it is visible; return without a request if it is done already. `was_sent`: an
+        earlier request possibly reached Azure. Raises ProviderProblem, StepPending and _RequestRejected.
+        """
         is_overdue, is_missing_too_long = self.start_deadline(_MAX_SECONDS), self.start_deadline(VISIBILITY_TIMEOUT)
         while True:
             observed = self.get_body(change.target)
@@ -278,7 +282,7 @@ class ArmClient:
                 if is_overdue():
                     raise StepPending(f"{change.target.title} is {read_provisioning_state(observed)} for a long time.")
                 self.wait(None, step, f"{change.target.title} is {read_provisioning_state(observed)}")
-                continue
+                continue  # Azure accepts no other change meanwhile
             try:
                 url = self.send_change(change, observed, step)
             except RetryLater as retry:
@@ -295,18 +299,19 @@ class ArmClient:
             return
 
     def _wait_until_visible(self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool) -> None:
-        """Wait until a change is visible. An update of an existing resource may be visible in another form;
-        the differing values are then reported after the read. A body with the previous etag is stale.
-        `succeeded`: the operation reported success.
+        """Wait until Azure shows a change. Return as well if an update keeps showing other values (the caller reports
+        these). Raises AzureChangeFailed for a failed state, StepPending or ProviderProblem after a timeout. A body with
+        `etag_before` ("": unknown) is stale. `succeeded`: the operation reported success.
         """
         is_overdue = self.start_deadline(VISIBILITY_TIMEOUT)
-        final_reads = 0
+        final_reads = 0  # reads of a current body in a final state
         while True:
             observed = self.get_body(change.target)
             is_stale = bool(etag_before) and get_text(observed, "etag") == etag_before
             if not is_stale and _determine_progress(change, observed, was_sent=True) is _ChangeStatus.DONE:
                 return  # it is visible
-            is_conclusive = bool(etag_before) or not succeeded  # else a failed state may be older than the change
+            # Without an etag and after a reported success, a failed state may be older than the change.
+            is_conclusive = bool(etag_before) or not succeeded
             if is_conclusive and not is_stale and read_provisioning_state(observed) in FAILED_STATES:
                 reason = {"message": read_status_message(observed)}
                 raise AzureChangeFailed(change, read_provisioning_state(observed), reason)
@@ -323,7 +328,9 @@ class ArmClient:
             self.wait(None, step, f"{change.target.title} does not show the change yet")
 
     def send_change(self, change: ArmChange, observed: Mapping[str, Any] | None, step: ChangeRequest) -> str:
-        """Send a change and return the URL of its operation, "" for none. Raises RetryLater and _RequestRejected."""
+        """Send a change, report it to `step`, and return the URL of its operation, "" for none. Raises RetryLater for a
+        temporary problem, _RequestRejected for a permanent one.
+        """
         from azure.core import MatchConditions
         from azure.core.exceptions import (
             HttpResponseError,
@@ -335,31 +342,23 @@ class ArmClient:
         target = change.target
         operation = f"{change.operation_name} {target.build_path(self._subscription)}"
         step.report_progress(StepProgress(operation=operation))
-        responses: list[Any] = []
+        responses: list[Any] = []  # filled by the hook with the one response
         method = getattr(getattr(self._client, target.kind), f"begin_{change.verb}")
         body = change.build_body(observed)
         arguments = [target.group, *target.names, *([body] if body is not None else [])]
         conditions: dict[str, Any] = {}
         if change.verb is ArmOperation.CREATE:
             conditions = {"match_condition": MatchConditions.IfMissing}
+        # An action has no condition: it does not change the version.
         elif change.verb not in _ACTION_VERBS and (etag := get_text(observed, "etag")):
             conditions = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
         try:
             # The client itself never retries: the effect of an unanswered request is read first.
-            method(
-                *arguments,
-                polling=False,
-                retry_total=0,
-                retry_connect=0,
-                retry_read=0,
-                retry_status=0,
-                raw_response_hook=responses.append,
-                **conditions,
-            )
+            method(*arguments, polling=False, raw_response_hook=responses.append, **_NO_RETRIES, **conditions)
         except (ServiceRequestError, ServiceResponseError, IncompleteReadError) as problem:
             message = f"The connection to Azure failed ({_extract_connection_error_cause(problem)})"
             self._possibly_sent.add(target)
-            raise RetryLater(message, None, may_be_sent=True) from None
+            raise RetryLater(message, seconds=None, may_be_sent=True) from None
         except HttpResponseError as problem:
             code = problem.status_code or 0
             if 200 <= code < 300:  # accepted, with an unreadable response
@@ -383,7 +382,8 @@ class ArmClient:
 
     def wait_for_operation(self, url: str, change: ArmChange, step: ChangeRequest) -> bool:
         """Wait for the end of an operation. Return True for a success; False if the result is unknown: Azure no longer
-        has the operation, or the response is not JSON (a proxy page). Raises ProviderProblem.
+        has the operation, or the response is not JSON (a proxy page). Raises AzureChangeFailed for a failed or canceled
+        operation, StepPending after the time limit, AzureError for another response.
         """
         from azure.core.rest import HttpRequest
 
@@ -406,7 +406,7 @@ class ArmClient:
             if status in FAILED_STATES:
                 raise AzureChangeFailed(change, status, body.get("error"))
             url = self._find_next_polling_url(response, url, change, step)
-            if status != last_status:
+            if status != last_status:  # report each status once
                 step.report_progress(StepProgress(message=f"Azure says: {status}"))
                 last_status = status
             if is_overdue():
@@ -415,7 +415,7 @@ class ArmClient:
             self.wait(_read_retry_after(response), step, (f"Azure continues the change of {change.target.title}"))
 
     def _find_next_polling_url(self, response: Any, url: str, change: ArmChange, step: ChangeRequest) -> str:
-        """Find the URL of the next read: a response 202 may contain a new address."""
+        """Return the URL of the next read: a response 202 may contain a new one, recorded for a resumed step."""
         location = str(response.headers.get("Location", "")) if response.status_code == 202 else ""
         if location in {"", url} or not self._is_url_of_arm_endpoint(location):
             return url  # none, the same, or of another server
@@ -505,7 +505,7 @@ def build_failure_record(
     previous = get_mapping(step.unfinished_change)
     is_same = (previous.get("id"), previous.get("code")) == (arm_id, code)
     if step.resumed_operation is not None and previous.get("looked_up"):
-        is_same = False  # not a repetition: a read recorded this failure before the step was resumed
+        is_same = False  # no repetition: a read recorded this same failure, and the resumed step finds it again
     times = int(previous.get("times", 1)) + 1 if is_same else 1
     parts = change.expected if change.expected is not None else get_mapping(change.body, "properties")
     repetition = f" It failed the same way before: {times} times so far." if is_same else ""

@@ -91,9 +91,8 @@ _MANUAL_ACTIONS: Final = {
     CordonAction.CORDON: "apply does not cordon it. It waits until Azure shows it cordoned.",
     CordonAction.UNCORDON: "apply does not uncordon it. It waits until Azure shows it uncordoned.",
     CordonAction.EMPTY: (
-        "to be emptied, but not cordoned: Azure may place VMs there again. Set cordoned = "
-        "true next to evacuate and cordon it before the apply. Or set act_on_machines = true in the "
-        "provider block."
+        "to be emptied, but not cordoned: Azure may place VMs there again. Set cordoned = true next to evacuate and "
+        "cordon it before the apply. Or set act_on_machines = true in the provider block."
     ),
     CordonAction.KEEP: "it stays cordoned, because nexusform did not cordon it.",
 }
@@ -145,7 +144,7 @@ class AzureSiteProvider(ObservedSites):
         return [*super().list_warnings(), *build_unverified_server_warnings(self._kubeconfig_trust)]
 
     def create(self, request: ChangeRequest) -> ChangeResult:
-        """Create the object, or resume its creation. Raises ProviderProblem."""
+        """Create the object, or run the action of a machine; resume either. Raises ProviderProblem."""
         if request.key.type in _MANAGED_TYPES:
             return self._apply_change_request(request)
         if request.key.type == MACHINE_ACTION_TYPE and self._runs_actions:
@@ -190,29 +189,28 @@ class AzureSiteProvider(ObservedSites):
             return ChangeProgress()  # none in progress
         # The bodies of the object and of its inline agent pools.
         key, separate_pools = request.key, self._list_separate_pools()
-        part_type = _PART_TYPES.get(key.type)
+        part_type = _PART_TYPES.get(key.type)  # pools of a cluster, None for other objects
         ids = {
             normalize_id(arm_id)
             for (kind, object_id), arm_id in self._load_index().managed.items()
             if (kind, object_id) == (key.type, key.id)
             or (kind == part_type and object_id.startswith(f"{key.id}/") and object_id not in separate_pools)
         }
-        documents = self._subscription.documents
-        all_bodies = chain.from_iterable(documents.get(kind, ()) for kind in (CLUSTERS, VMS, POOLS))
+        all_bodies = chain.from_iterable(self._subscription.documents.get(kind, ()) for kind in (CLUSTERS, VMS, POOLS))
         bodies = [body for body in all_bodies if normalize_id(str(body.get("id"))) in ids]
         return determine_progress(request, answer.attributes, bodies, self._subscription.id)
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
-        """Report changes that Azure does not support, and manual tasks. Raises ProviderProblem."""
-        planned_vms = {request.key.id for request in requests if request.key.type == VM}
+        """Return (index of the request, problem) for unsupported changes and manual tasks. Raises ProviderProblem."""
+        planned_vms = {request.key.id for request in requests if request.key.type == VM}  # possible targets of hints
         problems: list[tuple[int, Problem]] = []
-        recreated_nodes: dict[int, list[str]] = {}
+        recreated_nodes: dict[int, list[str]] = {}  # names by number of the change
         for number, request in enumerate(requests):
             is_action = request.key.type == MACHINE_ACTION_TYPE and request.planned is not None
             if request.key.type not in _MANAGED_TYPES and not is_action:
                 continue  # apply sends nothing for it
             try:
-                if is_action:  # for its error
+                if is_action:  # only for the error about an unknown machine
                     self._find_machine_id(str(request.planned_attributes["machine_id"]))
                     continue
                 changes = self._plan_changes(request, planned_vms)
@@ -274,7 +272,9 @@ class AzureSiteProvider(ObservedSites):
     def _change_machine_cordons(
         self, request: ChangeRequest, observe_change: Callable[[ChangeRequest], ChangeResult]
     ) -> ChangeResult:
-        """Send cordon requests if the provider may do so, and verify the rest on the site. Raises ProviderProblem."""
+        """Send the cordon requests of a rack or machine if the provider may do so; return the result as confirmed by
+        Azure, or as observed by `observe_change` if it changes anything else. Raises ProviderProblem.
+        """
         if not self._acts_on_machines or request.key.type not in _HARDWARE_TYPES:
             return observe_change(request)  # an operator changes it
         requests = list(find_cordon_requests(request))
@@ -311,7 +311,7 @@ class AzureSiteProvider(ObservedSites):
             self._index = None
 
     def _apply_change_request(self, request: ChangeRequest) -> ChangeResult:
-        """Apply a change in Azure, re-create nodes if needed, and read the result back. Raises ProviderProblem."""
+        """Apply a change, re-create nodes if needed, read the result. Raises ProviderProblem, with values for state."""
         group = self._find_resource_group(request)
         self._created_groups[request.key.id] = group
         common_fields = self._load_index().common_fields.get(_extract_site_name(request), {})
@@ -324,15 +324,14 @@ class AzureSiteProvider(ObservedSites):
             values = dict(request.planned_attributes)
             if "nodes" in values:  # a cluster or a pool
                 values["nodes"] = {}
-                values |= {"node_count": 0} if "agent_pool" in values else {}
+                values |= {"node_count": 0} if "agent_pool" in values else {}  # of a pool it is an argument
             else:
                 values |= dict.fromkeys(("machine", "rack", "availability_zone", "cells"))
             raise ProviderProblem(str(failure), object_exists=failure.object_exists, attributes=values) from None
         if request.key.type != VM and request.prior is not None:
             cluster = _build_cluster_target(request, group)
             with convert_azure_errors():
-                recreations = plan_node_recreations(request, changes)
-                recreate_nodes(arm, cluster, recreations, request, self._kubeconfig_trust)
+                recreate_nodes(arm, cluster, plan_node_recreations(request, changes), request, self._kubeconfig_trust)
         if request.is_release:  # a later step of the object reads it
             return ChangeResult(request.planned_attributes)
         return self._read_until_applied(request, arm, group)
@@ -341,7 +340,7 @@ class AzureSiteProvider(ObservedSites):
         """Find the resource group of an object: observed in Azure, else used or recorded before, else configured. ""
         means none, only with `missing_ok`. Raises ProviderProblem, also if the configuration requires another group.
         """
-        owner = _get_owner_id(request)
+        owner = _get_owner_id(request)  # the cluster of a pool
         kind = VM if request.key.type == VM else CLUSTER
         observed_group = extract_resource_group(self._load_index().managed.get((kind, owner), ""))
         recorded_group = get_text(request.private_note, GROUP_KEY)
@@ -352,9 +351,8 @@ class AzureSiteProvider(ObservedSites):
         group = str(current_group or requested_group or self._subscription.default_group)
         if requested_group.lower() not in {"", group.lower()}:
             raise ProviderProblem(
-                f"{owner} is in resource group {current_group}, but its azure block sets "
-                f"{requested_group}. Azure does not move it. Set its current resource group, or remove "
-                "the argument."
+                f"{owner} is in resource group {current_group}, but its azure block sets {requested_group}. Azure does "
+                "not move it. Set its current resource group, or remove the argument."
             )
         if not group and not missing_ok:
             raise ProviderProblem(
@@ -397,7 +395,7 @@ class AzureSiteProvider(ObservedSites):
         arm_id = self._load_index().hint_targets.get(object_id)
         if arm_id is not None:
             return arm_id
-        if object_id in self._created_groups:
+        if object_id in self._created_groups:  # a VM created in this run
             target = ArmTarget(VMS, self._created_groups[object_id], (object_id.rpartition("/")[2],))
             return target.build_path(self._subscription.id)
         raise ProviderProblem(
@@ -407,11 +405,11 @@ class AzureSiteProvider(ObservedSites):
 
     def _read_until_applied(self, request: ChangeRequest, arm: ArmClient, group: str) -> ChangeResult:
         """Read the object until Azure returns the requested values and a machine for each VM. After a while,
-        VMs without machine are accepted. Values that keep differing are returned; apply reports the
-        argument and Azure's value. Raises StepPending.
+        VMs without machine are accepted, and recorded. If the same arguments differ in a row of reads, return
+        Azure's values: apply reports the difference. Raises StepPending after the timeout or a failed read.
         """
         is_overdue = arm.start_deadline(VISIBILITY_TIMEOUT)
-        differing: list[tuple[str, ...]] = []
+        differing: list[tuple[str, ...]] = []  # names of the differing arguments, by read
         while True:
             try:
                 with convert_azure_errors():
@@ -439,12 +437,14 @@ class AzureSiteProvider(ObservedSites):
     def _record_missing_nodes(
         self, answer: ChangeResult, request: ChangeRequest, arm: ArmClient, group: str
     ) -> ChangeResult:
-        """Record missing nodes, as far as requested, in the answer as an unfinished change of their count."""
+        """Record missing nodes in the answer as an unfinished change of their count: those planned on a machine; after
+        a failed change all of them.
+        """
         missing_nodes = _find_missing_nodes(answer.attributes, None if request.unfinished_change else request.planned)
         if not missing_nodes:
             return answer  # all are present, or not required
         nodes = answer.attributes["nodes"]
-        pool = str(nodes[missing_nodes[0]]["pool"])
+        pool = str(nodes[missing_nodes[0]]["pool"])  # of the first one; a record is about one pool
         cluster = _build_cluster_target(request, group)
         target = cluster if pool == CONTROL_PLANE else ArmTarget(POOLS, group, (*cluster.names, pool))
         part = "controlPlaneNodeConfiguration" if target is cluster else "count"
@@ -452,14 +452,14 @@ class AzureSiteProvider(ObservedSites):
         present_text = f"{len(nodes) - len(missing_nodes)} of {format_count(len(nodes), 'node')} of {request.key.id}"
         names = format_first_items(missing_nodes, _MAX_NAMES)
         message = f"Azure shows {present_text}; missing: {names}{f' ({reason})' if reason else ''}."
-        change = ArmChange(ArmOperation.UPDATE, target, {"properties": {part: None}}, {part: None})
+        change = ArmChange(ArmOperation.UPDATE, target, body={"properties": {part: None}}, expected={part: None})
         record = build_failure_record(target.build_path(self._subscription.id), NODES_MISSING, message, change, request)
         return replace(answer, unfinished_change=record)
 
     def _read_single_object(
         self, request: ChangeRequest, arm: ArmClient, group: str
     ) -> ObservedObjectComparison | None:
-        """Compare one object with its current bodies, without reading the whole site; None if it does not exist."""
+        """Compare one object with its current bodies, read like an export of only these; None if it does not exist."""
         from nexusform.domains.azure.importers.az_import import build_imported_sites, extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes
 
@@ -474,7 +474,7 @@ class AzureSiteProvider(ObservedSites):
         vms = (properties, *list_mappings(properties, "nodes"))
         ids = {normalize_id(get_text(vm, "bareMetalMachineId")) for vm in vms} - {""}
         machine_bodies = self._load_index().machines
-        if not ids <= machine_bodies.keys():  # a machine added since
+        if not ids <= machine_bodies.keys():  # a machine added since the whole site was read
             machine_bodies |= {normalize_id(str(row.get("id"))): row for row in self._subscription.list_machines()}
         documents = {
             target.kind: [body],
@@ -483,9 +483,10 @@ class AzureSiteProvider(ObservedSites):
         }
         if not is_vm:
             documents[POOLS] = self._subscription.list_pools(group, target.names[0])
-        if request.key.type == POOL:
+        if request.key.type == POOL:  # the pool becomes an object, not a part of its cluster
             self._record_separate_pools([request.key])
         sites, _ = self._subscription.parse_sites(documents)
+        # So few bodies may not name the site as state does.
         named_sites = [replace(site, name=_extract_site_name(request)) for site in sites]
         imported_sites = build_imported_sites(named_sites, collect_recorded_nodes([request.planned_attributes]))
         separate_pools = self._list_separate_pools()
@@ -522,7 +523,7 @@ def _extract_site_name(request: ChangeRequest) -> str:
 
 
 def _find_missing_nodes(observed: Values, planned: Values | None = None) -> list[str]:
-    """Find the nodes without a platform name, limited to those planned on a machine if `planned` is given."""
+    """Find the nodes without a platform name (not in Azure); with `planned` only those planned on a machine."""
     planned_nodes = get_mapping(planned, "nodes") if planned is not None else None
     return [
         name

@@ -108,8 +108,8 @@ class AzureSubscription:
 
             client, documents = self._get_client(), {}
             for kind in _LISTED_KINDS:
-                pages = _read_pages(getattr(client, kind).list_by_subscription)
-                if self.default_group and kind in _WORKLOAD_KINDS:  # nothing was requested yet
+                pages = _read_pages(getattr(client, kind).list_by_subscription)  # lazy: requests nothing yet
+                if self.default_group and kind in _WORKLOAD_KINDS:  # the others may be in other groups
                     pages = _read_pages(getattr(client, kind).list_by_resource_group, self.default_group)
                 documents[kind] = self._select_bodies_at_location(pages)
             # Networks, storage and versions are read as far as permitted.
@@ -118,15 +118,13 @@ class AzureSubscription:
                     pages = _read_pages(getattr(client, kind).list_by_subscription)
                     documents[kind] = self._select_bodies_at_location(pages)
                 except ClientAuthenticationError:
-                    raise
+                    raise  # nothing can be read before a sign-in
                 except HttpResponseError:
                     continue  # unknown: not permitted, or not served
-            owners = [
-                (extract_resource_group(str(cluster.get("id"))), str(cluster.get("name")))
-                for cluster in documents[CLUSTERS]
-            ]
-            with ThreadPoolExecutor(MAX_PARALLEL) as executor:  # pools need one request per cluster
-                pools = executor.map(lambda owner: self.list_pools(*owner), owners)
+            # Group and name of each cluster: pools need one request per cluster.
+            clusters = [(extract_resource_group(str(c.get("id"))), str(c.get("name"))) for c in documents[CLUSTERS]]
+            with ThreadPoolExecutor(MAX_PARALLEL) as executor:
+                pools = executor.map(lambda cluster: self.list_pools(*cluster), clusters)
                 documents[POOLS] = list(chain.from_iterable(pools))
             self.documents = documents
         return _encode_documents(self.documents)
@@ -154,10 +152,10 @@ class AzureSubscription:
             return self._connected_client
 
     def _select_bodies_at_location(self, items: Iterable[Any]) -> list[dict[str, Any]]:
-        """Select the bodies at the configured extended location, by id or name, and those without any location."""
+        """Select the bodies at the configured extended location (id or name), and those without any location."""
         bodies = [item.as_dict() for item in items]
         if not self._location:
-            return bodies  # all locations are read
+            return bodies  # none is configured: all locations are read
         selected, requested = [], normalize_id(self._location)
         for body in bodies:
             properties = get_mapping(body, "properties")
@@ -251,7 +249,7 @@ def _build_retry_policy() -> Any:
             """Count a retry, but not after a throttled read. Return whether to try again."""
             answer = getattr(response, "http_response", None)
             if answer is not None and answer.status_code == _THROTTLED and response.http_request.method == "GET":
-                settings["total"] += 1
+                settings["total"] += 1  # retries left; the call below counts them down
                 settings["status"] += 1
             return bool(super().increment(settings, response, error))
 

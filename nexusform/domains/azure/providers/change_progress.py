@@ -38,22 +38,24 @@ class ChangeProgress(Struct, frozen=True):
 def determine_progress(
     request: ReadRequest, observed: Mapping[str, Any], bodies: Sequence[Body], subscription_id: str
 ) -> ChangeProgress:
-    """Determine the progress of an earlier apply's changes of an object. `bodies`: its own and those of its parts."""
+    """Determine the progress of an earlier apply's changes of an object, with the update of its record in state.
+    `observed`: its attributes; `bodies`: its own in Azure and those of its pools.
+    """
     missing_counts = _describe_incomplete_pools(request.key.type, observed)
-    busy = [body for body in bodies if read_provisioning_state(body) not in FINAL_STATES]
+    busy = [body for body in bodies if read_provisioning_state(body) not in FINAL_STATES]  # with a change in progress
     if request.planned is None and not request.is_being_deleted:  # no interrupted step, only a recorded change
         record_update = _update_record(get_mapping(request.unfinished_change), bodies, busy, missing_counts)
         return ChangeProgress(is_settled=not busy, note=record_update)
     changes = _build_begun_changes(request, bodies, subscription_id)
     if busy:
-        # Build the record of a change in progress.
+        # Record a change in progress, if possible one of the interrupted step.
         body = next((candidate for candidate in busy if normalize_id(str(candidate.get("id"))) in changes), busy[0])
         arm_id = str(body.get("id"))
         change = changes.get(normalize_id(arm_id))
         verb = "delete" if request.is_being_deleted else "make" if not request.attributes else "change"
         status = f"{'/'.join(_extract_names_from_id(arm_id))} is {read_provisioning_state(body)}"
         message = f"An earlier apply started to {verb} it; the change is in progress: {status}."
-        record = {"id": arm_id, "parts": [], "body": False, "code": "", "times": 1}
+        record = {"id": arm_id, "parts": [], "body": False, "code": "", "times": 1}  # without a known change
         if change is not None:
             record = build_failure_record(arm_id, code="", message="", change=change, step=_rebuild_step(request))
         extra_fields = {"going": True} if request.is_being_deleted else {}
@@ -63,7 +65,7 @@ def determine_progress(
         )
     failure = _find_failure_record(request, bodies, changes, missing_counts)
     if failure is None:
-        return ChangeProgress()
+        return ChangeProgress()  # all done
     # With missing nodes the step is done; after another failure it is repeated.
     return ChangeProgress(is_settled=failure["code"] == NODES_MISSING, note={UNFINISHED_KEY: failure})
 
@@ -71,14 +73,17 @@ def determine_progress(
 def _update_record(
     record: Mapping[str, Any], bodies: Sequence[Body], busy: Sequence[Body], missing_counts: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    """Return the update of a recorded change: {} if the record stays, None under its key to remove the record."""
+    """Return the update of a recorded change: {} if the record stays, None under its key to remove the record, else a
+    record of its failure. `busy`: the bodies with a change in progress.
+    """
     arm_id = str(record.get("id"))
     body = next((body for body in bodies if normalize_id(str(body.get("id"))) == normalize_id(arm_id)), None)
     if busy and record.get("in_progress"):
         return {}  # still in progress
+    was_in_progress = bool(record.get("in_progress"))
     if body is None:  # a deleted pool is removed; a missing new pool is visible as drift
-        return {UNFINISHED_KEY: None} if record.get("in_progress") else {}
-    was_in_progress, failure = bool(record.get("in_progress")), _explain_failure(body, missing_counts)
+        return {UNFINISHED_KEY: None} if was_in_progress else {}
+    failure = _explain_failure(body, missing_counts)
     if not failure or record.get("going"):  # done by any manager; or a failed deletion, visible by the object itself
         return {UNFINISHED_KEY: None}
     if not was_in_progress:
@@ -89,7 +94,9 @@ def _update_record(
 
 
 def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return code and message of a failed change, None if it succeeded."""
+    """Return code and message of a failed change, or of one with missing nodes (`missing_counts`: texts by pool); None
+    if it succeeded.
+    """
     state, names = read_provisioning_state(body), _extract_names_from_id(str(body.get("id")))
     subject = f"A change from an earlier apply of {'/'.join(names)}"
     if state in FAILED_STATES:
@@ -123,7 +130,7 @@ def _build_begun_changes(request: ReadRequest, bodies: Sequence[Body], subscript
     step = _rebuild_step(request)
     if request.is_being_deleted or not bodies:
         return {}
-    # Bodies of creations are not compared, so ids of hints do not matter.
+    # Bodies of creations are not compared later, so common fields and ids of placement hints do not matter.
     group = extract_resource_group(str(bodies[0].get("id")))
     context = SiteContext(group, common_fields={}, find_arm_id=lambda object_id: object_id)
     try:
@@ -147,15 +154,14 @@ def _rebuild_step(request: ReadRequest) -> ChangeRequest:
 def _find_failure_record(
     request: ReadRequest, bodies: Sequence[Body], changes: Mapping[str, ArmChange], missing_counts: Mapping[str, str]
 ) -> dict[str, Any] | None:
-    """Find the record of a change that failed or lacks nodes. None for invisible changes: they are drift."""
+    """Find the record of a failed change or one with missing nodes; None without one, or with other values (drift)."""
     for body in bodies:
         arm_id, failure = str(body.get("id")), _explain_failure(body, missing_counts)
         change = changes.get(normalize_id(arm_id))
         if failure is None or change is None or change.verb is ArmOperation.DELETE:
             continue  # nothing to record
-        if change.verb is ArmOperation.CREATE or has_requested_values(
-            body.get("properties"), get_mapping(change.expected)
-        ):
+        expected = get_mapping(change.expected)
+        if change.verb is ArmOperation.CREATE or has_requested_values(body.get("properties"), expected):
             return {**build_failure_record(arm_id, *failure, change, _rebuild_step(request)), "looked_up": True}
     return None
 

@@ -23,7 +23,7 @@ class CordonAction(StrEnum):
 
     CORDON = "cordon"
     UNCORDON = "uncordon"
-    EMPTY = "empty"  # its VMs move away and it is not cordoned
+    EMPTY = "empty"  # its VMs move away; its block has `evacuate` without `cordoned`
     KEEP = "keep"  # another manager cordoned it
 
 
@@ -40,11 +40,11 @@ class CordonRequest(Struct, frozen=True):
 
 
 def find_cordon_requests(request: ChangeRequest) -> Iterator[CordonRequest]:
-    """Find the cordon requests of a step, by its changed arguments. A cordon by another manager is not ended."""
+    """Find the cordon requests of changed arguments; KEEP for a machine to uncordon but cordoned by another manager."""
     states_before = _read_states(request.key.id, request.prior_attributes)
     states_after = _read_states(request.key.id, request.planned_attributes)
     for machine in dict.fromkeys([*states_before, *states_after]):
-        before = states_before.get(machine, _IN_SERVICE)
+        before = states_before.get(machine, _IN_SERVICE)  # without arguments about it
         after = states_after.get(machine, _IN_SERVICE)
         if after.is_cordoned and not before.is_cordoned:
             yield CordonRequest(machine, CordonAction.CORDON)

@@ -82,12 +82,12 @@ def find_recreated_nodes(request: ChangeRequest, changes: Sequence[ArmChange]) -
 def _find_kept_nodes(
     request: ChangeRequest, final: Mapping[str, Any], changes: Sequence[ArmChange]
 ) -> dict[str, Mapping[str, Any]]:
-    """Find the existing nodes kept by the changes of a step, by nexusform name. `final`: the
-    attributes after all steps. For another Kubernetes version the platform re-creates every node, in its own batches.
+    """Find the existing nodes of pools kept by the changes of a step, by nexusform name. `final`: attributes after
+    all steps. {} for another Kubernetes version: the platform re-creates every node, in its own batches.
     """
     prior = request.prior_attributes
     if prior.get("kubernetes_version") != final.get("kubernetes_version"):
-        return {}  # Azure re-creates all
+        return {}
     deleted_pools = {change.target.names[-1] for change in changes if change.verb is ArmOperation.DELETE}
     nodes = get_mapping(prior, "nodes").items()
     return {name: node for name, node in nodes if node.get("platform_name") and node["pool"] not in deleted_pools}
@@ -114,11 +114,11 @@ def recreate_nodes(
     step: ChangeRequest,
     trust: KubeconfigTrust = TRUSTED,
 ) -> None:
-    """Recreate nodes batch by batch and wait for each. Raises ProviderProblem, and StepPending if an operator
-    is needed and none is present.
+    """Delete nodes batch by batch, and wait until Azure has re-created each batch. Raises ProviderProblem, and
+    StepPending if an operator is needed and none is present.
     """
     for recreation in recreations:
-        requested: frozenset[str] = frozenset()  # the last batch
+        requested: frozenset[str] = frozenset()  # the last batch: its nodes may still be listed
         while True:
             existing = _read_pool_nodes(arm, cluster, recreation.pool)
             names = {str(node.get("name")) for node in existing}
@@ -126,7 +126,7 @@ def recreate_nodes(
             if not remaining:
                 break
             placed_names = {str(node.get("name")) for node in existing if node.get("bareMetalMachineId")}
-            other_count = len(placed_names.difference(remaining))
+            other_count = len(placed_names.difference(remaining))  # nodes on machines, not to be re-created anymore
             batch = remaining[: recreation.batch_size]
             # Once the replacements of earlier batches have machines, request the next batch.
             if other_count >= recreation.count - len(remaining) and requested.isdisjoint(batch):
@@ -137,16 +137,13 @@ def recreate_nodes(
 
 
 def _read_pool_nodes(arm: ArmClient, cluster: ArmTarget, pool: str) -> list[Mapping[str, Any]]:
-    """Read the current nodes of a pool."""
+    """Read the current nodes of a pool. Raises ProviderProblem without its cluster."""
     body = arm.get_body(cluster)
     if body is None:
         raise ProviderProblem(f"{cluster.title} was deleted: Azure does not show it.")
     nodes = list_mappings(body, "properties", "nodes")
-    return [node for node in nodes if _extract_pool_name_of_node(node) == pool]
-
-
-def _extract_pool_name_of_node(node: Mapping[str, Any]) -> str:
-    return get_text(node, "agentPoolId").rpartition("/")[2] or CONTROL_PLANE
+    # A node of the control plane has no agentPoolId.
+    return [node for node in nodes if (get_text(node, "agentPoolId").rpartition("/")[2] or CONTROL_PLANE) == pool]
 
 
 def build_unverified_server_warnings(trust: KubeconfigTrust) -> Iterator[Problem]:
@@ -155,8 +152,8 @@ def build_unverified_server_warnings(trust: KubeconfigTrust) -> Iterator[Problem
     for path in sorted(Path(directory).glob("*.yaml")) if directory else ():
         try:
             detail = read_account([path], trust=trust).explain_unverified_server()
-        except KubeconfigProblem:  # an error of its step
-            continue
+        except KubeconfigProblem:
+            continue  # the step with this kubeconfig reports it
         if detail:
             yield Problem((), "unverified-server", f"{path.name}: {detail}", Severity.WARNING, brief=path.name)
 

@@ -104,10 +104,10 @@ class ObservedSites(FixedIdentity):
         self._recorded = tuple(objects)
         self._managed.update(managed)
         pools = [str(known["id"]) for known in self._recorded if "kubernetes_cluster_id" in known]
-        self._record_separate_pools(ObjectKey(_POOL, pool, 0) for pool in pools)
+        self._record_separate_pools(ObjectKey(_POOL, pool, creation=0) for pool in pools)
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
-        """Read the objects; nodes keep their numbers. Verify the absence of missing ones. Raises ProviderProblem."""
+        """Read the objects; nodes keep their numbers in state. Raises ProviderProblem, also if a missing one exists."""
         self._record_separate_pools(request.key for request in requests)
         objects = self._build_objects([request.known_attributes for request in requests])
         machine_names = _collect_machines_by_rack(objects.values())
@@ -128,22 +128,22 @@ class ObservedSites(FixedIdentity):
         return self._verify_change_is_visible(request, "changed")
 
     def delete(self, request: ChangeRequest) -> None:
-        """Verify that the object was deleted. Raises ProviderProblem while it exists."""
+        """Verify the deletion of an object, made by an operator. Raises ManualStepPending while it may exist."""
         key = request.key
         self._record_separate_pools([key])
         if key.type in _STATE_ONLY_TYPES:
             return  # Azure has no such object
         exists = (key.type, key.id) in self._build_objects([request.prior_attributes])
-        if exists or not self._has_complete_list_for_object(key):  # in an incomplete list it may be missing
+        if exists or not self._has_complete_list_for_object(key):  # an incomplete list may lack an existing object
             raise ManualStepPending(self._describe_not_done(request, "removed"))
         self._verify_absence([ReadRequest(key, request.prior_attributes, private_note=request.private_note)])
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """Find an object by type and id; it is managed from now on. None if no site lists it."""
-        self._record_separate_pools([ObjectKey(resource_type, object_id, 0)])
+        self._record_separate_pools([ObjectKey(resource_type, object_id, creation=0)])
         self._managed.add((resource_type, object_id))
         item = self._build_objects([]).get((resource_type, object_id))
-        return None if item is None else (ObjectKey(resource_type, object_id, 0), item.attributes)
+        return None if item is None else (ObjectKey(resource_type, object_id, creation=0), item.attributes)
 
     def _build_objects(
         self, recorded: Sequence[Mapping[str, Any]], pools: Sequence[Mapping[str, Any]] | None = None
@@ -197,10 +197,10 @@ class ObservedSites(FixedIdentity):
         return ReadResult(attributes, is_observed=True, note=note)
 
     def _read_state_only_object(self, request: ReadRequest) -> ReadResult:
-        """Read an object from state; a site gets its observed supplies, and its update strategy if configured."""
+        """Read an object known only to state; a site gets observed supplies, and its update strategy if configured."""
         recorded = request.attributes
         site = self._find_site(request.key, _SITE)
-        if site is None or not recorded:  # another type, a new object, or a site keeping its recorded note
+        if site is None or not recorded:  # another type, a new object, or a site missing in the source
             return ReadResult(recorded or None)
         strategy = site.inventory.update_strategy
         if recorded.get(_STRATEGY) and strategy is not None:
@@ -210,16 +210,16 @@ class ObservedSites(FixedIdentity):
     def _build_machine_facts_note(
         self, key: ObjectKey, attributes: Mapping[str, Any], recorded_note: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Build the note of the observed facts of a rack's machines or a machine."""
+        """Build the note of the observed facts of a rack's machines or a machine; {} for other objects."""
         site = self._find_site(key, RACK, MACHINE)
         if site is None:
-            return {}  # no hardware, or of an unlisted site
+            return {}  # or of an unlisted site
         if site.name not in self._machines:
             self._machines[site.name] = {machine.name: machine for machine in site.inventory.machines}
         from nexusform.domains.azure.importers.az_import import build_observed_facts_note
 
         exported_at = site.inventory.exported_at if site.inventory.is_age_certain else None
-        time = exported_at if self._is_captured else read_clock()
+        time = exported_at if self._is_captured else read_clock()  # of the read: of the export, or now
         return build_observed_facts_note(attributes, self._machines[site.name], recorded_note, time)
 
     def _is_node_list_missing(self, key: ObjectKey) -> bool:
@@ -342,7 +342,7 @@ class ObservedSites(FixedIdentity):
         return replace(answer, note=self._build_machine_facts_note(key, observed, request.private_note))
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
-        """Report new machine actions with the index of their request, unless the provider runs them."""
+        """Return an error for each new machine action with the index of its request, unless the provider runs them."""
         if self._runs_actions:
             return []  # they are valid
         return [
@@ -406,8 +406,7 @@ def build_observed_object(
         item = remove_pools(item, item.attributes["agent_pool"].keys() - own_pools)  # others are own resources
     machine_names = _collect_machines_by_rack(objects.values())
     attributes = _remove_generated_machines(_merge_observed(planned, item), item, machine_names)
-    compared = _COMPARED_ATTRIBUTES.get(key.type, ())
-    differing = tuple(name for name in compared if attributes[name] != planned.get(name))
+    differing = tuple(name for name in _COMPARED_ATTRIBUTES.get(key.type, ()) if attributes[name] != planned.get(name))
     paths: list[Path] = []
     for name in _OBSERVED_ATTRIBUTES.get(key.type, ()):
         paths += [("nodes", node) for node in attributes["nodes"]] if name == "nodes" else [(name,)]
@@ -477,7 +476,7 @@ def _remove_missing_nodes(attributes: dict[str, Any], kept: Collection[str]) -> 
 
 
 def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a cluster or pool with its recorded nodes, if the site reports only their count."""
+    """Return a cluster or pool with its recorded nodes: the source has no list of nodes, only their count."""
     before = recorded.get("nodes")
     if before == {}:  # its creation failed, and no node is known to exist since
         return _replace_nodes(attributes, {})
@@ -488,7 +487,9 @@ def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, A
 def _build_unmanaged_vms_note(
     key: ObjectKey, attributes: Mapping[str, Any], unmanaged_rows: Mapping[tuple[str, str], Mapping[str, _UnmanagedRow]]
 ) -> Mapping[str, Any]:
-    """Build the note of a rack or machine: unmanaged VMs except those in its occupied blocks."""
+    """Build the note of a rack or machine: unmanaged VMs except those in its occupied blocks; {} for other objects.
+    `unmanaged_rows`: rows by VM name, by site and machine.
+    """
     if key.type not in {RACK, MACHINE}:
         return {}  # no hardware
     site = key.id.partition("/")[0]
@@ -520,7 +521,7 @@ def _merge_observed(attributes: Mapping[str, Any], item: ImportedSiteObject) -> 
 
 
 def _remove_hugepages_of_azure_block(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return pools without hugepages requested by their azure block; they are not arguments."""
+    """Return the observed pools without hugepages requested by their azure block, so not by their arguments."""
     pools = dict(observed)
     for label, pool in recorded.items():
         options = get_value_at_path(pool, "azure", "body", "properties", "agentOptions")
@@ -530,8 +531,8 @@ def _remove_hugepages_of_azure_block(recorded: Mapping[str, Any], observed: Mapp
 
 
 def _merge_value(recorded: Any, observed: Any) -> Any:
-    """Merge an observed value over a recorded one. Parts not observed stay recorded, and so do values of equal meaning:
-    absent and empty ones, and lists of texts in another order.
+    """Merge an observed value over a recorded one (in state). Members of objects not observed stay as recorded, and so
+    do values of equal meaning: absent and empty ones, and lists of texts in another order.
     """
     if not recorded and not observed:
         return recorded  # both are empty

@@ -53,7 +53,7 @@ class SiteWarningBuilder:
         self.managed = managed
 
     def build_warnings(self) -> list[Problem]:
-        """Build all warnings, failures first. Details of a site are described only if state has objects of it."""
+        """Build all warnings, failed resources first; of a site without objects in state only about unmanaged VMs."""
         managed_sites = {object_id.partition("/")[0] for _, object_id in self.managed}
         details = [*self._describe_missing_sites(), *self._describe_uncaptured_managed_kinds()]
         pool_details: list[str] = []
@@ -84,13 +84,12 @@ class SiteWarningBuilder:
         for site, count in sorted(counts.items()):
             yield (
                 f'{self.source[0].upper()}{self.source[1:]} does not contain the site "{site}", but '
-                f"{present_sites}. {format_count(count, 'object')} of it "
-                f"{select_word_form(count, 'is', 'are')} planned as recorded in the state; current data is "
-                "unknown."
+                f"{present_sites}. {format_count(count, 'object')} of it {select_word_form(count, 'is', 'are')} "
+                "planned as recorded in the state; current data is unknown."
             )
 
     def _describe_uncaptured_managed_kinds(self) -> Iterator[str]:
-        """Describe objects of kinds that were not captured."""
+        """Describe objects in state of kinds without a complete list in the source."""
         for (site, type_name), ids in sorted(self.unobserved.items()):
             if site not in self.sites:
                 continue  # described as missing
@@ -99,9 +98,8 @@ class SiteWarningBuilder:
             verb = select_word_form(len(ids), "was", "were")
             yield (
                 f"{format_count(len(ids), display_name)} of {site} {verb} not captured and "
-                f"{select_word_form(len(ids), 'is', 'are')} planned as recorded in the state ({names}): "
-                f"{self.source} has no complete list of {display_name}s. Capture it with: "
-                f"{build_capture_command(kind)}"
+                f"{select_word_form(len(ids), 'is', 'are')} planned as recorded in the state ({names}): {self.source} "
+                f"has no complete list of {display_name}s. Capture it with: {build_capture_command(kind)}"
             )
 
     def _describe_uncaptured_unmanaged_kinds(self, site: AzSite) -> Iterator[str]:
@@ -112,13 +110,12 @@ class SiteWarningBuilder:
             is_contradicted = kind == "kubernetes_clusters" and site.inventory.unlisted_clusters
             if kind not in site.inventory.listed_kinds and kind not in recorded_kinds and not is_contradicted:
                 yield (
-                    f"{self.source[0].upper()}{self.source[1:]} has no complete list of {plural}: "
-                    f"{consequence}. Capture it with: {build_capture_command(kind)} (where there are "
-                    "none, that is an empty list)."
+                    f"{self.source[0].upper()}{self.source[1:]} has no complete list of {plural}: {consequence}. "
+                    f"Capture it with: {build_capture_command(kind)} (where there are none, that is an empty list)."
                 )
 
     def _describe_clusters_without_pool_list(self, site: AzSite) -> Iterator[str]:
-        """Describe clusters without a list of their pools."""
+        """Describe clusters in state without a list of their pools in the source."""
         clusters = [c for c in site.inventory.clusters if not c.has_pool_list and self._is_managed(c, site)]
         if clusters:
             names = format_first_items([cluster.name for cluster in clusters], _MAX_NAMES)
@@ -129,7 +126,7 @@ class SiteWarningBuilder:
             )
 
     def _describe_unlisted_nodes(self, site: AzSite) -> Iterator[str]:
-        """Describe clusters without a list of their nodes."""
+        """Describe clusters without a list of their nodes, first those in state, then the others."""
         unlisted = [cluster for cluster in site.inventory.clusters if not cluster.has_node_list]
         consequences = {True: "They are planned as recorded in the state.", False: "Their capacity counts as free."}
         for is_managed, consequence in consequences.items():
@@ -153,8 +150,7 @@ class SiteWarningBuilder:
             [f"{name}: {number:,}" for name, number in sorted(owners.items())], _MAX_NAMES
         )
         yield (
-            f"{format_count(count, 'VM')} on {site.name} {select_word_form(count, 'belongs', 'belong')} to "
-            f"no resource ({owner_counts}). {select_word_form(count, 'Its', 'Their')} capacity counts as "
-            "used. `nexusform import -from=... -generate-config-out=FILE` imports "
-            f"{select_word_form(count, 'it', 'them')}."
+            f"{format_count(count, 'VM')} on {site.name} {select_word_form(count, 'belongs', 'belong')} to no resource "
+            f"({owner_counts}). {select_word_form(count, 'Its', 'Their')} capacity counts as used. `nexusform import "
+            f"-from=... -generate-config-out=FILE` imports {select_word_form(count, 'it', 'them')}."
         )

@@ -108,11 +108,11 @@ class _SiteReplayer:
         self.scheduler = RackScheduler(machines, spread)
         self.machine_names = {machine.name for machine in machines}
         self.numbers: Counter[tuple[str, str]] = Counter()  # placed VMs by cluster and pool
-        self.hits = 0
-        self.sure = 0
-        self.chance = 0.0
+        self.hits = 0  # VMs on a machine preferred by the rule
+        self.sure = 0  # of these: for every possible NUMA use
+        self.chance = 0.0  # expected hits of a random choice
         self.misses: list[MisplacedVm] = []
-        self.unjudged: Counter[str] = Counter()
+        self.unjudged: Counter[str] = Counter()  # VMs placed without a score, by reason
 
     def run(self, batches: Iterable[VmCreationBatch]) -> SiteReplay:
         """Score and place the batches in order; place a skipped one without a score."""
@@ -277,8 +277,8 @@ def _find_relocation_cause(machine: str, observed: AzMachine | None) -> str:
 
 
 def run_replays(site: AzSite, removed: Collection[str], spreads: Iterable[RackSpread]) -> list[SiteReplay]:
-    """Run the replay of a site under each `rack_spread`. `removed`: clusters with recorded VMs no longer listed; after
-    such a cluster the free capacity is unknown.
+    """Run the replay (place all VMs anew in order of creation) of a site under each `rack_spread`. `removed`: clusters
+    with recorded VMs not listed anymore; after such a cluster the free capacity is unknown.
     """
     inventory = site.inventory
     zones = {rack.name: rack.availability_zone or rack.name for rack in inventory.racks}
@@ -294,7 +294,7 @@ def run_replays(site: AzSite, removed: Collection[str], spreads: Iterable[RackSp
                 facts,
                 name=machine.name,
                 rack=machine.rack,
-                availability_zone=zones.get(machine.rack, machine.rack),
+                availability_zone=zones.get(machine.rack, machine.rack),  # a rack without a zone is one of its own
                 slot=machine.slot,
             )
             machines.append(replayed_machine)
@@ -348,10 +348,10 @@ def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) ->
 
 
 def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str] | None:
-    """Find the period of unknown free capacity: from the first pool with a node created on a later day,
-    possibly a replacement, to the last such node.
+    """Find the period of unknown free capacity: from the first pool with a node created on a later day (possibly the
+    replacement of one elsewhere) to the last such node; None without such nodes.
     """
-    spans = []
+    spans = []  # times of creation of pool and node
     for cluster in inventory.clusters:
         pools_made = {pool.name: pool.created_at for pool in cluster.pools}
         for node in cluster.nodes:
@@ -360,7 +360,7 @@ def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str] |
             if pool_made and is_later_day:
                 spans.append((pool_made, node.created_at))
     if not spans:
-        return None  # free capacity is always known
+        return None
     starts, ends = zip(*spans, strict=True)
     return min(starts), max(ends)
 

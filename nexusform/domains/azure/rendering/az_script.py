@@ -76,17 +76,20 @@ _ATTACHMENT: Final = "cloudServicesNetworkAttachment"
 
 
 def convert_to_cli_arguments(value: Any) -> Any:
-    """Convert a part of a body to CLI arguments: names and keys of administrators move up, keys become plain text."""
+    """Convert a part of a body to CLI arguments: name and SSH keys of the administrator move up to the members around
+    them, and the keys become plain text.
+    """
     if isinstance(value, list):
         return list(map(convert_to_cli_arguments, value))
     if not isinstance(value, Mapping):
-        return value  # a scalar, or an input
+        return value  # a scalar, or an input of the user
     arguments: dict[str, Any] = {}
     for name, part in value.items():
         if name == _ADMINISTRATOR and isinstance(part, Mapping):
             arguments |= convert_to_cli_arguments(part)
-        elif name == _KEYS:
-            arguments["sshKeyValues"] = _extract_keys(part)
+        elif name == _KEYS:  # a list of {"keyData": TEXT} or inputs, or one input for all keys
+            keys = [get_value_at_path(key, "keyData") or key for key in part] if isinstance(part, list) else part
+            arguments["sshKeyValues"] = keys
         elif name == _ATTACHMENT and isinstance(part, Mapping):
             # Dynamic is the command's default and has no argument.
             arguments[name] = {key: element for key, element in part.items() if (key, element) != _DYNAMIC}
@@ -96,13 +99,6 @@ def convert_to_cli_arguments(value: Any) -> Any:
 
 
 _DYNAMIC: Final = ("ipAllocationMethod", "Dynamic")
-
-
-def _extract_keys(part: Any) -> Any:
-    """Extract the texts from a list of SSH keys ({"keyData": TEXT}); other elements, such as inputs, stay."""
-    if not isinstance(part, list):
-        return part  # an input for all keys
-    return [get_value_at_path(element, "keyData") or element for element in part]
 
 
 def find_unsupported_arguments(kind: str, verb: str, flags: Mapping[str, Any]) -> Iterator[str]:
@@ -145,7 +141,7 @@ set -euo pipefail
 
 
 def render_az_script(objects: PlannedAzureResources) -> tuple[str, tuple[str, ...]]:
-    """Render the script; return it with descriptions of values without a command argument."""
+    """Render the script; return it with descriptions of values without a command argument: these are not in it."""
     writer = _ScriptWriter(objects)
     steps = [*map(writer.render_deletion, objects.deleted), *map(writer.render_cordon, objects.cordons)]
     for resource in objects.applied:
@@ -163,7 +159,7 @@ class _ScriptWriter:
         self.unsupported: list[str] = []
 
     def render_variables(self) -> Iterator[str]:
-        """Render the checks of environment variables to set."""
+        """Render the checks of environment variables to set: the script ends with their meaning if one is missing."""
         for inputs in group_inputs_by_name(self.inputs).values():
             for variable in inputs:
                 entry_suffix = f" ({variable.entry})" if variable.entry else ""  # in place of the full stop
@@ -196,7 +192,7 @@ class _ScriptWriter:
         sites = {step.site for step in self.objects.cordons}
         group = UserInput(
             _MACHINES_GROUP,
-            entry=cordon.site if len(sites) > 1 else "",
+            entry=cordon.site if len(sites) > 1 else "",  # of several sites, each has its own group
             meaning="Name of the resource group of machines.",
         )
         verb, *options = _CORDON_COMMANDS[cordon.verb]
@@ -210,18 +206,16 @@ class _ScriptWriter:
         names = [f"--name {shlex.quote(resource.names[-1])}", f"--resource-group {group}"]
         if resource.type == POOL:
             names.insert(0, f"--kubernetes-cluster-name {shlex.quote(resource.names[0])}")
-        lines = [f"{_COMMANDS[resource.type]} {verb}", *names, *flags]
-        return " \\\n  ".join(lines) + "\n"
+        return " \\\n  ".join([f"{_COMMANDS[resource.type]} {verb}", *names, *flags]) + "\n"
 
     def _render_flags(
         self, resource: AzureResource, verb: str, body: Mapping[str, Any], tags: Mapping[str, Any]
     ) -> list[str]:
-        """Render a body and tags as flags; record values without an argument."""
+        """Render a body and tags as flags; record values without an argument of the command as unsupported."""
         arguments = convert_to_cli_arguments(body)
         flags = {_format_flag(name): part for name, part in arguments.items()}
-        self.unsupported += [
-            f"{resource.title}: {name}" for name in find_unsupported_arguments(resource.type, verb, flags)
-        ]
+        unsupported = find_unsupported_arguments(resource.type, verb, flags)
+        self.unsupported += [f"{resource.title}: {name}" for name in unsupported]
         tag_arguments = {_TAGS: tags} if tags else {}
         return [self._render_flag(name, part) for name, part in (*arguments.items(), *tag_arguments.items())]
 
@@ -263,7 +257,9 @@ def _quote_shell_word(text: str) -> str:
 
 
 def _render_shorthand(value: Any, *, is_top_level: bool = False) -> Iterator[str | UserInput]:
-    """Render a value in the shorthand of `az`: `{a:[1,'b c']}`. At the top level strings need no quotes."""
+    """Yield the pieces of a value in the shorthand of `az`: `{a:[1,'b c']}`; a UserInput (filled in by the user) is a
+    piece of its own. At the top level most strings need no quotes.
+    """
     if isinstance(value, UserInput):
         yield value
     elif isinstance(value, Mapping):
@@ -275,8 +271,7 @@ def _render_shorthand(value: Any, *, is_top_level: bool = False) -> Iterator[str
     elif isinstance(value, list):
         yield "["
         for number, inner in enumerate(value):
-            if number:
-                yield ","
+            yield "," if number else ""
             yield from _render_shorthand(inner)
         yield "]"
     else:
@@ -284,7 +279,8 @@ def _render_shorthand(value: Any, *, is_top_level: bool = False) -> Iterator[str
         if isinstance(value, int) or (is_top_level and text and text not in _SPECIAL_VALUES and text[0] != "'"):
             yield text
         else:
-            yield _quote_shorthand(text, None if is_top_level or _needs_az_shorthand_quotes(text) else _PLAIN_TEXT)
+            unquoted_form = None if is_top_level or _needs_az_shorthand_quotes(text) else _PLAIN_TEXT
+            yield _quote_shorthand(text, unquoted_form)
 
 
 def _quote_shorthand(text: str, plain_pattern: re.Pattern[str] | None) -> str:

@@ -157,7 +157,7 @@ class PlannedAzureResources(Struct, frozen=True):
 
 
 def collect_azure_objects(plan: Plan) -> PlannedAzureResources:
-    """Collect the Azure resources of a plan."""
+    """Collect the Azure resources of a plan: applied ones in its order, deleted ones by age of their objects."""
     clusters = {change.id: change for change in plan.changes if _TYPES.get(change.address.type) == CLUSTER}
     changed = [change for change in plan.changes if change.action in _RESOURCE_ACTIONS]
     changes_by_age = sorted(changed, key=lambda change: (change.creation or change.prior_creation, str(change.address)))
@@ -185,7 +185,7 @@ def _get_attributes(change: Change) -> Mapping[str, Any]:
 
 
 def _find_requested_cordons(change: Change) -> Iterator[MachineCordon]:
-    """Find the machines of a rack or machine block to cordon, evacuate or uncordon."""
+    """Find the machines of a rack or machine block with another state after the change: cordon, evacuate, uncordon."""
     if change.after is None:
         return  # a removed machine stays as it is
     kind = change.address.type
@@ -225,7 +225,7 @@ _RESOURCE_ACTIONS: Final = {
 
 
 def _build_resources(change: Change) -> Iterator[AzureResource]:
-    """Build the resources of one change; the pools of a cluster are separate resources."""
+    """Build the resources of one change; an update of a cluster has separate resources for its changed pools."""
     action = _RESOURCE_ACTIONS[change.action]
     if action is ResourceAction.REPLACE and get_mapping(change.before).get("id") != get_mapping(change.after).get("id"):
         # A new name means a new resource: the old one is deleted, the new one created.
@@ -234,7 +234,7 @@ def _build_resources(change: Change) -> Iterator[AzureResource]:
         return
     kind, address = _TYPES[change.address.type], str(change.address)
     attributes = _replace_secrets_by_inputs(_get_attributes(change), change)
-    before = _replace_unchanged_secrets(change)
+    before = _replace_unchanged_secrets(change)  # {} unless an update
     if kind == POOL:
         site, _, cluster_name = str(attributes["kubernetes_cluster_id"]).rpartition("/")
         names = (cluster_name, str(attributes["name"]))
@@ -282,15 +282,13 @@ def _build_cluster_update(
     if updated.update_properties or updated.update_tags:
         yield updated
     pool = replace(cluster, type=POOL, unknown_properties=())
-    pools_before, pools_after = dict(list_pools(before)), dict(list_pools(after))
-    for name, arguments in pools_after.items():
+    pools_before, pools_after = dict(list_pools(before)), dict(list_pools(after))  # arguments by name
+    removed = {name: arguments for name, arguments in pools_before.items() if name not in pools_after}
+    for name, arguments in {**pools_after, **removed}.items():
         action = ResourceAction.UPDATE if name in pools_before else ResourceAction.CREATE
+        action = ResourceAction.DELETE if name in removed else action
         pool_object = replace(pool, names=(*cluster.names, name), action=action)
         yield from _build_pool_change(pool_object, pools_before.get(name, {}), arguments, is_observed=is_observed)
-    for name, arguments in pools_before.items():
-        if name not in pools_after:
-            pool_object = replace(pool, names=(*cluster.names, name), action=ResourceAction.DELETE)
-            yield from _build_pool_change(pool_object, arguments, arguments, is_observed=is_observed)
 
 
 def _build_pool_change(

@@ -50,7 +50,7 @@ def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
 
 
 def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    """Export a script of `az networkcloud` commands, "" after errors or without commands."""
+    """Export a script of `az networkcloud` commands, "" after errors or without commands, with diagnostics."""
     objects = collect_azure_objects(plan)
     errors = list(_check_properties_of_recreations(objects))
     script, unsupported = render_az_script(objects)
@@ -67,7 +67,7 @@ def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
 
 
 def _check_properties_of_recreations(objects: PlannedAzureResources) -> Iterator[Diagnostic]:
-    """Reject the re-creation of existing resources with unknown properties, since those would be lost."""
+    """Yield an error about resources to re-create with properties absent in the plan: these would be lost."""
     incomplete = [item for item in objects.applied if item.action is ResourceAction.REPLACE and item.unknown_properties]
     if not incomplete:
         return  # nothing is lost
@@ -144,13 +144,13 @@ class _DocumentWriter:
     def __init__(self, objects: PlannedAzureResources) -> None:
         self.objects = objects
         self.inputs: list[UserInput] = []
-        self.labels: dict[str, AzureResource] = {}
+        self.labels: dict[str, AzureResource] = {}  # created resources by label of their block
         for resource in objects.created:
             self.labels[_choose_free_label(resource, self.labels)] = resource
-        self.clusters = {
+        self.clusters = {  # labels by name of the cluster
             resource.names[0]: label for label, resource in self.labels.items() if resource.type == CLUSTER
         }
-        self.previous = ""
+        self.previous = ""  # address of the previous block
 
     def build_resource(self, label: str, resource: AzureResource) -> dict[str, Any]:
         """Build a created resource, dependent on the previous one."""
@@ -195,7 +195,7 @@ class _DocumentWriter:
         if resource.type != POOL:
             return self._build_group(resource)
         cluster_name = resource.names[0]
-        if cluster_name in self.clusters:
+        if cluster_name in self.clusters:  # created by the same document
             return f"${{azapi_resource.{self.clusters[cluster_name]}.id}}"
         return f"{self._build_group(resource)}/providers/{CLUSTER}/{_escape_literal(cluster_name)}"
 
@@ -203,8 +203,7 @@ class _DocumentWriter:
         """Build the id of a resource group: the one of the azure block, else a variable."""
         if not resource.group:
             return self._build_reference(RESOURCE_GROUP)
-        subscription = self._build_reference(SUBSCRIPTION)
-        return f"/subscriptions/{subscription}/resourceGroups/{_escape_literal(resource.group)}"
+        return f"/subscriptions/{self._build_reference(SUBSCRIPTION)}/resourceGroups/{_escape_literal(resource.group)}"
 
     def _build_reference(self, variable: UserInput) -> str:
         """Build a reference to a variable and record it."""
@@ -213,7 +212,7 @@ class _DocumentWriter:
         return f"${{var.{variable.snake_case}{entry}}}"
 
     def _convert_value(self, value: Any) -> Any:
-        """Convert a value: inputs to references, other strings escaped."""
+        """Convert a value to Terraform JSON: inputs of the user to references, other strings escaped."""
         if isinstance(value, UserInput):
             return self._build_reference(value)
         if isinstance(value, Mapping):

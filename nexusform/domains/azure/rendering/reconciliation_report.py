@@ -40,20 +40,20 @@ _UNKNOWN_CAUSE: Final = "no reason in the export"
 
 
 def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
-    """Build the report: locations, unobserved objects, unfinished changes, rules, replays and predictions."""
+    """Build the report; a section without content is left out. `origin`: the compared source, such as a directory."""
     checks, predictions = result.checks, result.predictions
-    misses = sum(len(check.misses) for check in checks)
+    misses = sum(len(check.misses) for check in checks)  # VMs at another location than recorded
     sections = [_build_location_accuracy_section(checks)] if checks else []
     if misses:
         sections.append(_build_wrong_locations_section(checks))
-    lists = {
+    findings_by_title = {
         "Not in the export (state kept)": result.absent,
         "Not captured (state kept)": result.uncaptured,
         "Applies in progress": result.unfinished,
     }
-    for title, items in lists.items():
-        if items:
-            sections.append(Section(title, tuple(f"- {item}" for item in items), is_finding=True))
+    for title, findings in findings_by_title.items():
+        if findings:
+            sections.append(Section(title, tuple(f"- {finding}" for finding in findings), is_finding=True))
     if result.warnings:
         sections.append(Section("Sources read", tuple(f"- {warning}" for warning in result.warnings)))
     if result.rules:
@@ -66,10 +66,9 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
             lines.append(_WRONG_CERTAIN)
             lines += [f"- {wrong_prediction}" for wrong_prediction in predictions.wrong_certain[:_MAX_ROWS]]
         sections.append(Section("Verified now", tuple(lines), is_finding=bool(predictions.wrong_certain)))
-    has_findings = bool(misses or result.violated_rules or any(lists.values()) or predictions.wrong_certain)
-    return Report(
-        f"Reconciliation with {origin}", _build_summary(result, misses), has_findings, sections=tuple(sections)
-    )
+    has_findings = bool(misses or result.violated_rules or any(findings_by_title.values()) or predictions.wrong_certain)
+    summary = _build_summary(result, misses)
+    return Report(f"Reconciliation with {origin}", summary, has_findings, sections=tuple(sections))
 
 
 def _build_summary(result: ReconcileResult, wrong_count: int) -> str:
@@ -114,8 +113,7 @@ def _build_wrong_locations_section(checks: Sequence[ClusterLocationCheck]) -> Se
         rows.append(Row((vm.name, vm.recorded.machine, machine, cause), is_finding=True))
         causes[cause.split(": ", 1)[-1]] += 1  # without the name of the machine
     lines = tuple(f"{number:,}: {cause}" for cause, number in causes.most_common())
-    table = Table(("VM", "Recorded", "Is", "Cause"), tuple(rows))
-    return Section("Elsewhere", lines, table=table, is_finding=True)
+    return Section("Elsewhere", lines, table=Table(("VM", "Recorded", "Is", "Cause"), tuple(rows)), is_finding=True)
 
 
 def _build_rules_section(rules: Sequence[SeparationVerdict]) -> Section:
@@ -154,8 +152,7 @@ def _build_replay_section(replay: SiteReplay) -> Section:
     if len(rows) > _MAX_ROWS:
         lines.append(f"the first {_MAX_ROWS} of {len(rows):,} that are not (-format=json has all):")
     table = Table(("VM", "Is", "Best by rule"), tuple(rows[:_MAX_ROWS])) if rows else None
-    title = f'Replay of {replay.site}, rack_spread = "{replay.spread.value}"'
-    return Section(title, tuple(lines), table=table)
+    return Section(f'Replay of {replay.site}, rack_spread = "{replay.spread.value}"', tuple(lines), table=table)
 
 
 def _build_predictions_section(site: str, record: PredictionRecord) -> Section:
@@ -232,9 +229,7 @@ _MAX_NAMES = 8
 
 def build_inventory_report(origin: str, sites: Sequence[CapturedSite], findings: Sequence[Diagnostic]) -> Report:
     """Build the report: figures of each site, then findings."""
-    sections: list[Section] = []
-    for site in sites:
-        sections += _build_sections(site)
+    sections = list(chain.from_iterable(map(_build_sections, sites)))
     if findings:
         lines = tuple(f"- {finding.summary}: {finding.detail}" for finding in findings)
         sections.append(Section("Findings", lines, is_finding=True))
@@ -244,7 +239,7 @@ def build_inventory_report(origin: str, sites: Sequence[CapturedSite], findings:
 
 
 def _build_sections(site: CapturedSite) -> Iterator[Section]:
-    """Build the sections of a site: counts and age, hardware, unschedulable machines."""
+    """Build the sections of a site: counts and age, hardware, and, if any, machines closed to new VMs."""
     age = "of unknown age"
     if site.exported_at:
         age = f"{'made' if site.is_age_certain else 'newest change'} {site.exported_at}"
@@ -262,7 +257,7 @@ def _build_sections(site: CapturedSite) -> Iterator[Section]:
         f"Hardware of {site.name}", table=Table(("machineSkuId", "Catalogue", "Machines"), rows, figures=frozenset({2}))
     )
     if site.closed:
-        closed = tuple(Row(pair, is_finding=True) for pair in site.closed)
+        closed = tuple(Row(machine_and_reason, is_finding=True) for machine_and_reason in site.closed)
         yield Section(
             f"Machines closed to new VMs on {site.name}", table=Table(("Machine", "Reason"), closed), is_finding=True
         )

@@ -290,7 +290,7 @@ def _check_source_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
-    """Read the files and return the site as maps by name."""
+    """Read the files and return the site as maps by name; no attributes after an error."""
     export = _read_files(attributes, context.files)
     if export.problems:
         return DataResult({}, export.problems)
@@ -300,7 +300,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     inventory, findings = read_inventory(
         export.documents, attributes.get("machine_sku_by_id"), site=attributes.get("site")
     )
-    argument = ("directory",) if attributes.get("directory") is not None else ()
+    argument = ("directory",) if attributes.get("directory") is not None else ()  # it names the files
     problems = []
     for finding in findings:
         path = argument if finding.file else finding.path  # a path in a file is no argument

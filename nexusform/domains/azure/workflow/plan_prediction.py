@@ -103,7 +103,7 @@ class _SiteComparison(Struct, frozen=True):
 def open_plan_prediction(
     location: CommandContext, inventory: str, path: str, read_changes: ReadChanges, scheduler: SchedulerSettings
 ) -> Iterator[PlanPredictionInput]:
-    """Yield the prediction of another tool's plan on an inventory; it is valid inside the block."""
+    """Yield the prediction of another tool's plan on an inventory, valid inside the block; after errors none."""
     changes, problems = _read_external_plan_changes(path, read_changes, location.confinement)
     site = None
     if not has_errors(problems):
@@ -125,7 +125,9 @@ class _SiteInventory(Struct, frozen=True):
 
 
 def _read_inventory(location: CommandContext, inventory: str) -> tuple[_SiteInventory | None, list[Diagnostic]]:
-    """Read an exported directory, or `azure`: the subscription of its provider block or of the environment."""
+    """Read an exported directory, or for `azure` the subscription of its provider block or of the environment; None
+    with errors.
+    """
     if not is_azure_source(inventory):
         export = read_files(inventory, location.confinement.get_operator_confinement(inventory))
         problems = list(map(convert_problem, export.problems))
@@ -154,7 +156,7 @@ def _read_stdin() -> bytes:
 def _read_external_plan_changes(
     path: str, read_changes: ReadChanges, confinement: Confinement
 ) -> tuple[tuple[ToolChange, ...], list[Diagnostic]]:
-    """Read the changes of another tool's plan, with diagnostics."""
+    """Read the changes of another tool's plan at a path ("-": stdin), with diagnostics."""
     try:
         content = (
             _read_stdin() if path == "-" else read_file(path, _MAX_BYTES, confinement.get_operator_confinement(path))
@@ -208,8 +210,9 @@ def _compare_sites(
             after[reference] = item
         elif reference in changed:
             after[reference] = changed[reference]
-    by_arm_id = _index_references_by_arm_id(changed_sites)
+    by_arm_id = _index_references_by_arm_id(changed_sites)  # type and id of each object, by lower-case ARM id
     after |= {key: item for key, item in changed.items() if key not in after and item.type == "nexus_vm_sku"}
+    # The names of new objects in the other tool.
     new_names = {by_arm_id[key]: name for key, name in changed_items.addresses.items() if key in by_arm_id}
     after |= {reference: changed[reference] for reference in new_names if reference in changed}
     for pool in changed_items.pools:
@@ -241,7 +244,7 @@ def _list_objects(sites: Sequence[AzSite]) -> Iterator[ImportedSiteObject]:
 
 
 def _convert_for_simulation(item: ImportedSiteObject, scheduler: SchedulerSettings) -> ImportedSiteObject:
-    """Return the object for the simulated provider: scheduler settings, and cordons as arguments."""
+    """Return the object with scheduler settings for a site, and an observed cordon as the argument `cordoned`."""
     if item.type == "nexus_site":
         return replace(item, attributes={**item.attributes, "scheduler": scheduler.attributes})
     if item.attributes.get("cordon_status") == CORDONED_STATUS:
@@ -268,7 +271,7 @@ def _build_project(
     location: CommandContext, comparison: _SiteComparison, inventory: str
 ) -> tuple[Project | None, list[Diagnostic]]:
     """Build the project: configuration after the changes, state before them in memory."""
-    Path(location.directory, _FIRST_FILE).touch()
+    Path(location.directory, _FIRST_FILE).touch()  # a configuration needs a file; the rendered ones are in memory
     configuration, problems = load_project_configuration(location, _render_configuration_files(comparison, inventory))
     if has_errors(problems):
         return None, problems
@@ -299,22 +302,23 @@ def _build_project(
 
 
 def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> list[SourceFile]:
-    """Render existing objects as one file, and each new object as a file under its name in the other tool.
-    Changes depend on one another in execution order; changed VMs are first.
+    """Render existing objects as one file (`inventory`), and each new one as a file under its name in the other tool.
+    `depends_on` keeps the execution order: changed VMs first, then each new object and changed cluster after the one
+    before.
     """
     types = build_registries().resource_types
-    changing = [
+    changing = [  # existing objects with other values or references after the changes
         address
         for address, item in comparison.before.items()
         if address not in comparison.tool_names and comparison.after.get(address, item) != item
     ]
     clusters = {address for address in changing if address.type == CLUSTER}
-    previous = [address for address in changing if address not in clusters]
+    predecessors = [address for address in changing if address not in clusters]  # first the changed VMs
     dependencies: dict[Address, list[Address]] = {}
     for address in comparison.order:
-        if address in comparison.tool_names or address in clusters:
-            dependencies[address] = previous
-            previous = [address]
+        if address in comparison.tool_names or address in clusters:  # a new object, or a changed cluster
+            dependencies[address] = predecessors
+            predecessors = [address]
     existing_blocks: list[str] = []
     new_files: dict[Address, SourceFile] = {}
     for address, item in comparison.after.items():

@@ -101,7 +101,9 @@ class SiteImportPlan(Struct, frozen=True):
 
 
 def _read_source_site_objects(source: Source, state: State) -> tuple[tuple[ImportedSite, ...], list[Diagnostic]]:
-    """Read the sites of a source as objects, with diagnostics."""
+    """Read the sites of a source as objects, with diagnostics; no sites after an error. Names and node numbers in state
+    are kept.
+    """
     try:
         sites, problems = source.read()
     except ProviderProblem as problem:
@@ -123,7 +125,7 @@ def _list_attributes(state: State, provider: str = "") -> Iterator[Mapping[str, 
 
 
 def plan_site_import(source: Source, state: State) -> SiteImportPlan:
-    """Plan the import of a source and its configuration. Objects in state stay unchanged."""
+    """Plan the import of the objects of a source missing in state, with their configuration as text."""
     existing = _index_addresses_by_identity(state)
     sites, diagnostics = _read_source_site_objects(source, state)
     objects = [item for site in sites for item in site.objects]
@@ -159,9 +161,8 @@ def _find_machines_of_renamed_sites(
         machine_id = str(current.attributes.get("id"))
         site, _, name = machine_id.partition("/")
         if address.type == _MACHINE and machine_id not in listed_ids:
-            machine = _UnlistedMachine(site, str(address), current.provider == provider)
-            unlisted.setdefault(name, []).append(machine)
-    duplicates: dict[tuple[str, str, bool], list[str]] = {}
+            unlisted.setdefault(name, []).append(_UnlistedMachine(site, str(address), current.provider == provider))
+    duplicates: dict[tuple[str, str, bool], list[str]] = {}  # addresses by site, site in state, and is_certain
     for site, _, name in (item.id.partition("/") for item in new_objects.values() if item.type == _MACHINE):
         for machine in unlisted.get(name, ()):
             duplicates.setdefault((site, machine.site, machine.is_certain), []).append(machine.address)
@@ -170,7 +171,7 @@ def _find_machines_of_renamed_sites(
 
 
 def _build_site_renamed_warning(site: str, old_site: str, addresses: Sequence[str], *, is_certain: bool) -> Diagnostic:
-    """Report machines in state at a site of another name."""
+    """Report machines in state at a site of another name: an error if `is_certain`, else a warning."""
     machines = format_count(len(addresses), "machine")
     detail = (
         f'{machines} of the site "{site}" have the rack and name of machines of the site "{old_site}" '
@@ -202,8 +203,8 @@ def _index_addresses_by_identity(state: State) -> dict[Reference, Address]:
 def assign_import_addresses(
     objects: Iterable[ImportedSiteObject], existing: Mapping[Reference, Address], state: State
 ) -> dict[Reference, Address]:
-    """Assign an address to each object: the one in `existing`, or one from its name. Objects of one type and
-    name get the site as prefix.
+    """Assign an address to each object, by its type and id: the one in `existing`, or a new one from its name; from
+    its id, starting with the site, if objects of its type share the name.
     """
     object_list = list(objects)
     label_counts = Counter((item.type, _build_address_label(item.attributes["name"])) for item in object_list)
@@ -236,10 +237,10 @@ def _build_address_label(name: str) -> str:
 def _render_configuration(
     objects: Mapping[Address, ImportedSiteObject], addresses: Mapping[Reference, Address], source: Source
 ) -> str:
-    """Render the configuration of imported objects, block by block."""
+    """Render the blocks of imported objects, with a provider block if the source needs one."""
     types = build_registries().resource_types
     blocks: list[str] = []
-    if source.settings is not None:
+    if source.settings is not None:  # the provider needs a block
         settings = {**({"alias": source.alias} if source.alias else {}), **source.settings}
         width = max(map(len, settings))
         lines = [f"  {name:{width}} = {quote_string(value)}\n" for name, value in settings.items()]
@@ -295,7 +296,7 @@ def import_site(
 
 
 def _format_site_counts(site: ImportedSite) -> str:
-    """Format the counts of a site: `lon1: 8 racks, 128 machines, 15 clusters; 900 VMs imported, 0 occupied`."""
+    """Format the counts of a site: its racks, machines and clusters; VMs imported, without a machine, and occupied."""
     types = [item.type for item in site.objects]
     parts = [
         format_count(types.count("nexus_rack"), "rack"),
@@ -307,14 +308,15 @@ def _format_site_counts(site: ImportedSite) -> str:
 
 
 def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list[Diagnostic]:
-    """Write the objects to the state by a plan without changes. Report an error if configuration and objects differ."""
+    """Write the objects to state by a plan without changes; return its diagnostics. Nothing is written if one of the
+    objects is in state already, or if the plan would change an object: both are errors.
+    """
     state = run.stored.state
     existing = _index_addresses_by_identity(state)
     if any((item.type, item.id) in existing for item in site_import.objects.values()):
-        return [
-            build_error("state-changed-during-import", "Another process imported meanwhile. Run the command again.")
-        ]
-    start = Position(1, 1, 0)
+        detail = "Another process imported meanwhile. Run the command again."
+        return [build_error("state-changed-during-import", detail)]
+    start = Position(1, 1, 0)  # the objects have no place in a file yet
     types = run.project.registries.resource_types
     attributes = {
         address: normalize_imported_attributes(types[address.type].schema, item.attributes, item.id)
@@ -322,21 +324,20 @@ def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list
     }
     computed = add_computed_attributes(attributes, run.project.registries)
     imports: dict[Address, ImportedObject] = {}
+    # Number the objects after those in state: the creation order decides placement.
     for creation, (address, item) in enumerate(site_import.objects.items(), state.last_creation + 1):
-        private = {
-            **get_mapping(item.note),
-            **({GROUP_KEY: item.resource_group} if item.resource_group else {}),
-        } or None
+        group = {GROUP_KEY: item.resource_group} if item.resource_group else {}
+        private = {**get_mapping(item.note), **group} or None  # the private note in state
         current = ObjectState(computed[address], creation, provider=site_import.provider, private=private)
         imports[address] = ImportedObject(item.id, current, Span("", start, start))
-    options = PlanOptions(refresh=False, samples=0, targets=tuple(map(str, imports)), imports=imports)
-    plan = run.plan(options).plan
+    plan = run.plan(PlanOptions(refresh=False, samples=0, targets=tuple(map(str, imports)), imports=imports)).plan
+    # Targeting is no choice of the user, so its warning is left out.
     problems = [problem for problem in plan.diagnostics if problem.id != "resource-targeting-is-in-effect"]
     if has_errors(problems):
         return problems
-    differing = [c for c in plan.changes if c.address in imports and c.action is not Action.NO_OP]
+    differing = [str(c.address) for c in plan.changes if c.address in imports and c.action is not Action.NO_OP]
     if differing:
-        names = format_first_items([str(change.address) for change in differing], 5)
+        names = format_first_items(differing, 5)
         detail = (
             f"An import must not change anything, but the configuration written for {names} would. Nothing was "
             "imported. Please report this with the export."
@@ -357,7 +358,7 @@ def _check_target_file(path: str, root: str) -> Diagnostic | None:
 
 
 def find_site_source(location: CommandContext, source_name: str) -> tuple[Source | None, list[Diagnostic]]:
-    """Find the source named by `-from`: an exported directory, or `azure`."""
+    """Find the source named by `-from`: an exported directory, or `azure` (None with errors)."""
     configuration, _ = load_project_configuration(location)
     blocks = configuration.root.providers
     if is_azure_source(source_name):
@@ -365,7 +366,7 @@ def find_site_source(location: CommandContext, source_name: str) -> tuple[Source
         if problems:
             return None, problems
         subscription = azure.resolve_subscription(settings)
-        new_settings = {"subscription_id": subscription} if azure.KIND not in blocks else None
+        new_settings = {"subscription_id": subscription} if azure.KIND not in blocks else None  # of a block to add
         return Source(
             name=f"subscription {subscription}",
             read=lambda: azure.read_azure(settings),
@@ -377,7 +378,9 @@ def find_site_source(location: CommandContext, source_name: str) -> tuple[Source
 
 
 def _build_directory_source(location: CommandContext, directory: str, blocks: Mapping[str, ProviderBlock]) -> Source:
-    """Build the source of an exported directory, with its configured provider or a new one; far away as full path."""
+    """Build the source of an exported directory: with the provider configured for it, else with a new provider block,
+    under an alias next to others. A directory more than two levels above is written as full path.
+    """
     relative = os.path.relpath(directory, location.directory).replace(os.sep, "/")
     configured_path = Path(directory).resolve().as_posix() if relative.startswith("../../..") else relative
 
@@ -400,7 +403,9 @@ def _build_directory_source(location: CommandContext, directory: str, blocks: Ma
 def find_azure_settings(
     location: CommandContext, blocks: Mapping[str, ProviderBlock]
 ) -> tuple[Mapping[str, Any], list[Diagnostic]]:
-    """Return the settings of the provider block azure ({} without one); diagnostics without a trusted subscription."""
+    """Return the settings of the provider block azure ({} without one), and errors if its subscription is no trusted
+    one, or unknown.
+    """
     block = blocks.get(azure.KIND)
     settings = _read_provider_settings(block, azure.SETTINGS) if block is not None else {}
     try:

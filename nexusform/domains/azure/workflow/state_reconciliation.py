@@ -65,7 +65,9 @@ _CAPACITY_ERRORS: Final = frozenset({DOES_NOT_FIT, PINNED_DOES_NOT_FIT})
 def reconcile_site(
     location: CommandContext, directory: str, locking: LockOptions, notices: RunCallbacks, *, replays: bool
 ) -> ReconcileResult:
-    """Compare state with a site, check the separation rules on observed VMs, and write the observations to state."""
+    """Compare state with a site, check the separation rules on observed VMs, and write the observations to state.
+    After an error the result has only diagnostics.
+    """
     observed, read_errors = _read_sites_and_build_provider(location, directory)
     if observed is None:
         return ReconcileResult(diagnostics=tuple(read_errors))
@@ -153,9 +155,8 @@ class _Reconciler:
                 problems.append(build_error("unwritable-state", str(problem)))
         # Collect the records of verified predictions by site name.
         records: dict[str, PredictionRecord] = {}
-        for address, current in sorted(
-            new_state.list_current_objects(), key=lambda item: compute_address_order(item[0])
-        ):
+        ordered_objects = sorted(new_state.list_current_objects(), key=lambda item: compute_address_order(item[0]))
+        for address, current in ordered_objects:
             if address.type == "nexus_site" and (record := parse_record(current.private)):
                 records[str(current.attributes.get("name"))] = record
         verified = list(chain.from_iterable(prediction_results.verified.values()))
@@ -175,7 +176,7 @@ class _Reconciler:
         )
 
     def run_replays(self) -> ReconcileResult:
-        """Run the replays of the sites in state. Raises ProviderProblem."""
+        """Run the replays (all observed VMs placed anew, to compare) of the sites in state. Raises ProviderProblem."""
         observed, _, uncaptured = self._read_observed_vm_objects()
         checks = tuple(self._compare_recorded_vm_locations(observed, uncaptured))
         names = {
@@ -194,8 +195,9 @@ class _Reconciler:
                 yield address, self.recorded_objects[address], kind
 
     def _read_observed_vm_objects(self) -> tuple[dict[Address, ObjectState], list[Address], list[Address]]:
-        """Read the objects with VMs; return observed, absent and uncaptured ones. Racks and machines are read as well:
-        a VM on one without read permission appears to have no machine. Raises ProviderProblem.
+        """Read the objects with VMs; return observed ones, absent ones, and others not covered by the source. Racks and
+        machines are read as well: a VM on one without read permission appears to have no machine. Raises
+        ProviderProblem.
         """
         objects = list(self._list_vm_objects())
         requests = [_build_read_request(address, current) for address, current, _ in objects]
@@ -217,6 +219,7 @@ class _Reconciler:
                 continue
             observed_values = {name: answer.attributes[name] for name in _OBSERVED if name in answer.attributes}
             answered = {**current.attributes, **observed_values}
+            # Equal values keep their recorded form.
             agreement = compare_answer(str(address), kind.schema, current.attributes, answered, observed=())
             observed[address] = replace(current, attributes=agreement.attributes)
         return observed, absent, uncaptured
@@ -239,7 +242,7 @@ class _Reconciler:
     def _compare_recorded_vm_locations(
         self, observed: Mapping[Address, ObjectState], uncaptured: Sequence[Address]
     ) -> Iterator[ClusterLocationCheck]:
-        """Compare observed and recorded locations of the VMs of every object; an absent object has no VMs."""
+        """Compare observed and recorded locations of the VMs of every object; one absent on the site has no VMs."""
         observed_machines = index_machines(self.sites)
         uncaptured_set = frozenset(uncaptured)
         for address, current, kind in self._list_vm_objects():
@@ -250,10 +253,10 @@ class _Reconciler:
             yield compare_cluster_vms(
                 str(address),
                 str(current.attributes.get("id")),
-                kind.vms.list_existing_vms(current.attributes),
-                kind.vms.list_existing_vms(attributes),
-                kind.vms.list_unplaced_vms(attributes),
-                observed_machines,
+                recorded=kind.vms.list_existing_vms(current.attributes),
+                observed=kind.vms.list_existing_vms(attributes),
+                unplaced=kind.vms.list_unplaced_vms(attributes),
+                observed_machines=observed_machines,
             )
 
     def _run_replays(self, checks: Sequence[ClusterLocationCheck]) -> Iterator[SiteReplay]:
@@ -299,7 +302,7 @@ class _Reconciler:
     def _build_new_state(
         self, observed: Mapping[Address, ObjectState], replays: Sequence[SiteReplay], verification: PredictionResults
     ) -> State:
-        """Build the state with observations, verified predictions and replay scores."""
+        """Build the state with observations, verified predictions and replay scores; the old one if it is equal."""
         instances = dict(self.state.instances)
         for address, observed_object in observed.items():
             instances[address] = replace(instances[address], current=observed_object)

@@ -79,7 +79,7 @@ class ApiError(Exception):
         message = (body.get("message") or body.get("reason")) if isinstance(body, Mapping) else str(body).strip()
         self.message = str(message or "it does not say why")
         causes = [_read_cause(item) for item in list_mappings(body, "details", "causes")]
-        self.causes = [cause for cause in causes if _UNCHECKED_RULES not in cause.text]
+        self.causes = [cause for cause in causes if _UNCHECKED_RULES not in cause.text]  # no cause, a consequence
         self.kind = _determine_kind(status, body, self.message, self.causes)
         super().__init__(f"{status}: {self.message}")
 
@@ -137,6 +137,7 @@ def _determine_kind(status: int, body: Any, message: str, causes: Sequence[ApiEr
         404: (isinstance(body, Mapping), ApiErrorKind.NOT_FOUND, ApiErrorKind.UNKNOWN_KIND),
         409: (any(cause.manager for cause in causes), ApiErrorKind.OTHER_MANAGER, ApiErrorKind.CONFLICT),
     }
+    # Invalid fields of a server-side apply have other statuses than 400, too.
     has_schema_error = status == 422 or (status != 409 and _TYPED_PATCH_ERROR.search(message) is not None)
     choice = choices.get(400 if has_schema_error else status)
     if choice is not None:

@@ -54,7 +54,9 @@ class CollectionCache:
             return list(self._by_placement.get(placement, {}).values())
 
     def _run_watch(self) -> None:
-        """List, then watch; restart after a failure, until several in a row or a missing permission."""
+        """List the collection, then watch it; restart after a failure, until several in a row or a missing permission.
+        While `is_active` is False, callers read from the hub.
+        """
         failures = 0
         while failures < _MAX_FAILURES and not self._hub.is_closed:
             try:
@@ -91,7 +93,7 @@ class CollectionCache:
                 if kind == "DELETED":
                     self._bodies.pop(name, None)
                     self._by_placement.get(get_parent_placement(body), {}).pop(name, None)
-                elif kind != "BOOKMARK":
+                elif kind != "BOOKMARK":  # else only a newer version
                     self._cache_object(body)
                 self._change_counts[name] = self._change_counts.get(name, 0) + 1
                 self._update_resource_version(version)
@@ -123,7 +125,7 @@ class HubCache:
         return self.find_collection_cache(collection, name), name
 
     def find_collection_cache(self, collection: str, name: ObjectName) -> CollectionCache | None:
-        """Return the active cache of a collection, if any; `name` is the requested object."""
+        """Return the active cache of a collection, if any; start it after enough requested names (`name` is one)."""
         with self._lock:
             requested = self._requested.setdefault(collection, set())
             if len(requested) < CACHE_THRESHOLD:  # later names are not needed

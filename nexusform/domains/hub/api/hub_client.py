@@ -123,6 +123,7 @@ class HubClient:
     """Client of one API server; safe for use by several threads."""
 
     def __init__(self, location: HubLocation, timing: ClientClock = _SYSTEM_CLOCK) -> None:
+        """Read the account of the kubeconfigs, or of the pod. Raises HubProblem."""
         self._location = location
         self._timing = timing
         account, self._client = _open_account(location)
@@ -233,8 +234,8 @@ class HubClient:
         return self.list_at_version(path, **query).items
 
     def list_at_version(self, path: str, version: str = "", **query: str) -> ObjectList:
-        """Return all objects of a collection with their version: the latest, or `version`, which may be
-        expired. Raises ApiError and HubProblem.
+        """Return all objects of a collection with their version: the latest ("", also if it expires during the list:
+        another attempt), or `version`. Raises ApiError and HubProblem.
         """
         if version:
             return self._list_pages(path, query, {"resourceVersion": version, "resourceVersionMatch": "Exact"})
@@ -242,17 +243,19 @@ class HubClient:
             try:
                 return self._list_pages(path, query, {})
             except ApiError as api_error:
-                if api_error.kind is not ApiErrorKind.EXPIRED:  # else start again, at a newer version
+                if api_error.kind is not ApiErrorKind.EXPIRED:
                     raise
         return self._list_pages(path, query, {})  # the last attempt raises any error
 
     def _list_pages(self, path: str, query: Mapping[str, str], first_query: Mapping[str, str]) -> ObjectList:
-        """Return all pages; `first_query` is added to the first request, since later pages continue its version."""
+        """Return the objects of all pages, with the version of the list. `first_query` is added to the first request,
+        since later pages continue its version. Raises HubProblem for another response, or above PageLimits.
+        """
         items: list[dict[str, Any]] = []
         continue_token, budget = "", PageLimits()
         while True:
-            position = {"continue": continue_token} if continue_token else first_query
-            answer, response = self._request("GET", path, {**query, "limit": str(_PAGE_SIZE), **position})
+            page_query = {"continue": continue_token} if continue_token else first_query
+            answer, response = self._request("GET", path, {**query, "limit": str(_PAGE_SIZE), **page_query})
             page = response.get("items")
             if not isinstance(page, list) or not all(_is_kubernetes_object(item) for item in page):
                 raise HubProblem(f"{self.server} answers {path} with something that is no list of objects.")
@@ -282,7 +285,7 @@ class HubClient:
         try:
             for line in self._client.stream_lines(request, _WATCH_SECONDS + _WATCH_MARGIN):
                 if not line.strip():
-                    continue
+                    continue  # no event
                 event = _parse_json_or_text(line)
                 body, kind = get_part(event, ("object",)), get_text(event, "type")
                 if not _is_kubernetes_object(body) or kind not in _EVENT_TYPES:
@@ -477,7 +480,7 @@ def _omit_empty(part: Any) -> Any:
 
 
 def _is_kubernetes_object(document: Any) -> bool:
-    """Return whether a document is an object of Kubernetes, in as far as its parts have the right types."""
+    """Return True if a document can be an object of Kubernetes: its members have the right types, or are absent."""
     if not isinstance(document, dict):
         return False
     try:
@@ -518,7 +521,7 @@ def _open_account(location: HubLocation) -> tuple[KubernetesAccount, ApiClient]:
 
 
 def _find_kubeconfigs(location: HubLocation) -> list[Path]:
-    """Return the kubeconfigs in kubectl's order; none for the service account of a pod. Raises HubProblem."""
+    """Return the kubeconfigs in kubectl's order; [] for the service account of a pod. Raises HubProblem without any."""
     if location.kubeconfig:
         path = Path(location.kubeconfig).expanduser()
         if not path.is_file():

@@ -105,13 +105,13 @@ class _ListForbidden(Exception):
 
 
 def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> list[dict[str, Any]]:
-    """Return all objects, at one version with `is_fixed`; all missing permissions are one problem. Namespaced
-    kinds suffice for a tenant with placements in a few namespaces only. Raises _ResourceVersionExpired,
-    ExternalQueryProblem and HubProblem.
+    """Return the objects of all kinds, at one resource version with `is_fixed`; all missing permissions are one
+    problem. A tenant (`scope.namespaces`) without permission for a whole kind reads it by namespace. Raises
+    _ResourceVersionExpired, ExternalQueryProblem and HubProblem.
     """
     items: list[dict[str, Any]] = []
-    forbidden: list[str] = []
-    fixed_version = ""
+    forbidden: list[str] = []  # messages about missing permissions
+    fixed_version = ""  # version of the first list, "" for the latest one
     for kind in READ_KINDS:
         try:
             objects, list_version = _list_kind(hub, kind, fixed_version)
@@ -214,7 +214,7 @@ def _group_by_collection(
 
 
 def _list_namespaced_collections(hub: HubClient, namespace: str) -> Iterator[str]:
-    """Yield the paths of a namespace's collections."""
+    """Yield the paths of a namespace's collections of objects selectable by placements."""
     for version in ("v1", *hub.list_group_versions()):
         if version.partition("/")[0].endswith(_FLEET_SUFFIX):
             continue  # a hub never distributes its own objects
@@ -229,7 +229,7 @@ def _build_collection_path(version: str, plural: str, namespace: str) -> str:
 
 
 def _list_objects(hub: HubClient, collection: str, selected: SelectedObjects) -> list[dict[str, Any]]:
-    """List a collection; a missing permission is recorded, and kinds without lists are empty."""
+    """List a collection; return [] without permission (recorded in `selected`), and for kinds without lists."""
     try:
         return hub.list_objects(collection)
     except ApiError as api_error:

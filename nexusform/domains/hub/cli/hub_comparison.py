@@ -45,9 +45,8 @@ def _build_report(result: HubReconciliation) -> Report:
             f"{scope}: {format_count(difference_count, 'binding')} "
             f"{select_word_form(difference_count, 'is', 'are')} not as state had it"
         )
-    pending_count = len(result.pending)
-    if pending_count:
-        verdict += f"; the hub is not done with {format_count(pending_count, 'placement')}"
+    if result.pending:
+        verdict += f"; the hub is not done with {format_count(len(result.pending), 'placement')}"
     broken_count = len(result.broken_rules)
     if broken_count:
         verdict += (
@@ -64,9 +63,9 @@ def _list_sections(result: HubReconciliation) -> Iterator[Section]:
         for check in checks:
             observed_text = "gone" if check.observed is None else f"{len(check.observed):,}"
             cells = (check.address, f"{len(check.recorded):,}", observed_text, f"{len(check.differences):,}")
-            rows.append(Row(cells, bool(check.differences) or check.observed is None))
+            rows.append(Row(cells, is_finding=bool(check.differences) or check.observed is None))
         heads = ("Placement", "Clusters in state", "On the hub", "Otherwise")
-        yield Section("Placements", table=Table(heads, tuple(rows), frozenset({1, 2, 3})))
+        yield Section("Placements", table=Table(heads, tuple(rows), figures=frozenset({1, 2, 3})))
     rows = [Row((check.name, *difference), is_finding=True) for check in checks for difference in check.differences]
     if rows:
         table = Table(("Placement", "Cluster", "State had", "The hub shows"), tuple(rows))

@@ -79,14 +79,14 @@ class ContentVerifier:
         return "the hub has not taken a snapshot of all changes yet"
 
     def verify_placement(self, verification: VerificationResult, final: PlacementProgress) -> VerificationResult:
-        """Return the result with the clusters at a resource snapshot with other objects than planned, and with other
-        objects after overrides. Staged runs have checks of their own. The snapshots of a new placement are not read.
+        """Return `verification`, together with the clusters with other objects than planned: at a resource snapshot, or
+        after overrides. Staged runs have checks of their own. The snapshots of a new placement are not read.
         """
-        resources, index = self._get_planned_resources(), final.latest_snapshot
+        resources, latest_index = self._get_planned_resources(), final.latest_snapshot
         is_rolled_out = not final.message and not self._is_run_managed
         has_overrides = any(rendered.digest for rendered in resources.on_cluster.values())
-        if is_rolled_out and index is not None and has_overrides:
-            verification = self._verify_works(verification, resources, index)
+        if is_rolled_out and latest_index is not None and has_overrides:
+            verification = self._verify_works(verification, resources, latest_index)
         index = self._find_index_to_verify(final)
         if index is None:
             return verification  # nothing to verify
@@ -94,12 +94,12 @@ class ContentVerifier:
         if difference is None:  # no permission
             unread = "; ".join(filter(None, (verification.not_verified, NO_SNAPSHOTS)))
             return replace(verification, not_verified=unread)
-        wrong_clusters = _list_clusters_at(final, index) if difference else ()
+        wrong_clusters = _list_clusters_at(final, index) if difference else ()  # "": as planned
         return verification.add_wrong_content(wrong_clusters, index, difference)
 
     def report_renumbered_snapshots(self, final: PlacementProgress) -> tuple[Path, ...]:
-        """Report several snapshots of the changes of a plan, and return the paths of the snapshot numbers of clusters
-        with the planned objects.
+        """Report if the hub took several snapshots of the changes of a plan, predicted to be one. Return the paths of
+        the snapshot numbers to accept then: those of clusters with the planned objects under a higher number.
         """
         index = self._find_index_to_verify(final)
         if index is None or self._find_snapshot_difference(index) != "":
@@ -110,12 +110,11 @@ class ContentVerifier:
             return ()
         message = f"the hub has taken {added_count + 1} resource snapshots of the changes; the last one is {index}"
         self._step.report_progress(StepProgress(message=message))
-        paths: list[Path] = []
-        for cluster in _list_clusters_at(final, index):
-            predicted = get_mapping(self._planned, "bindings", cluster)
-            if predicted.get("resource_snapshot") == predicted_index:
-                paths.append(("bindings", cluster, "resource_snapshot"))
-        return tuple(paths)
+        return tuple(
+            ("bindings", cluster, "resource_snapshot")
+            for cluster in _list_clusters_at(final, index)
+            if get_mapping(self._planned, "bindings", cluster).get("resource_snapshot") == predicted_index
+        )
 
     @property
     def _is_run_managed(self) -> bool:
@@ -140,7 +139,7 @@ class ContentVerifier:
         if len(snapshots) < 2:
             return 0  # no previous one
         before, after = ({(item.title, compute_body_hash(item)) for item in each.objects} for each in snapshots)
-        return len({title for title, _ in before ^ after})
+        return len({title for title, _ in before ^ after})  # pairs of title and hash
 
     def _find_snapshot_difference(self, index: int) -> str | None:
         """Return how a resource snapshot differs from the plan: "" for not at all, None without permission."""
@@ -161,7 +160,7 @@ class ContentVerifier:
     def verify_run(
         self, verification: VerificationResult, snapshots: Bodies, namespace: str, placement: str
     ) -> VerificationResult:
-        """Add the clusters of a completed run with other objects than planned after overrides."""
+        """Return `verification`, together with the clusters with other objects than planned after overrides."""
         note = self._step.planned_note
         if not note.get("picked"):
             return verification  # no overrides are planned
@@ -232,14 +231,14 @@ def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> Applie
 
 
 def find_wrong_works(planned: AppliedResources, works: Bodies) -> Iterator[tuple[str, str]]:
-    """Yield the clusters with other objects in their Works than planned, and the difference. Left out are clusters
-    without Works or with a predicted failure, and objects with another owner on the cluster.
+    """Yield the clusters with other objects in their Works (sent by the hub to a cluster) than planned, and the
+    difference. Left out are clusters without Works or with a predicted failure, and objects with another owner there.
     """
     objects_by_cluster = _read_objects(works)
     for cluster, rendered in sorted(planned.on_cluster.items()):
         objects = objects_by_cluster.get(cluster, {})
         if not objects or rendered.failure:
-            continue
+            continue  # nothing to compare
         expected = {manifest.title: manifest for manifest in expand_envelopes(rendered.manifests)}
         common = expected.keys() & objects.keys()
         changed = {title for title in common if is_different(expected[title].body, objects[title].body)}
@@ -266,7 +265,7 @@ def _read_objects(works: Bodies) -> dict[str, dict[str, Manifest]]:
     objects_by_cluster: dict[str, dict[str, Manifest]] = {}
     for work in works:
         if is_deleting(work):
-            continue
+            continue  # its objects are removed
         cluster = get_text(work, "metadata", "namespace").removeprefix(MEMBER_NAMESPACE)
         manifests = build_manifests(list_mappings(work, "spec", "workload", "manifests"))
         objects_by_cluster.setdefault(cluster, {}).update({manifest.title: manifest for manifest in manifests})
@@ -321,7 +320,9 @@ def find_wrong_objects(
         names = format_first_items(sorted(differing_titles), _MAX_NAMES)
         return f"its resource snapshot {index} differs from the plan in {names}"
     outdated = [manifest.title for manifest in objects if _is_older_than_applied(manifest, applied)]
-    if outdated and index == max(_list_snapshot_indexes(manifests), default=index):  # older ones have older content
+    labels = (manifest.labels.get("kubernetes-fleet.io/resource-index", "") for manifest in manifests)
+    latest_index = max(map(int, filter(str.isdecimal, labels)), default=index)
+    if outdated and index == latest_index:  # older ones have older content
         return f"its resource snapshot {index} has older content of {format_first_items(outdated, _MAX_NAMES)}"
     return ""
 
@@ -338,8 +339,7 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
     predictions = [_build_prediction(RUN_END_PREDICTION, name, *ends, chance=0.5)]
     stages = []
     for stage in list_mappings(run, "status", "stagesStatus"):
-        clusters = list_mappings(stage, "clusters")
-        times = {str(item.get("clusterName")): _read_update_start(item) for item in clusters}
+        times = {str(item.get("clusterName")): _read_update_start(item) for item in list_mappings(stage, "clusters")}
         stages.append((str(stage.get("stageName")), sorted(times, key=times.__getitem__)))
     planned_places, places = _index_stage_positions(note["stages"]), _index_stage_positions(stages)
     planned_clusters = get_list(note, "done")
@@ -366,7 +366,7 @@ def _read_update_start(cluster: Body) -> str:
 
 
 def _index_stage_positions(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[str, _StagePosition]:
-    """Return the place of each cluster."""
+    """Return the place of each cluster in its stage (name and clusters in order)."""
     return {
         cluster: _StagePosition(stage, number, len(clusters))
         for stage, clusters in stages
@@ -382,11 +382,6 @@ def _build_prediction(subject: str, name: str, predicted: str, observed: str, *,
 def _is_older_than_applied(manifest: Manifest, applied: AppliedObjects) -> bool:
     applied_object = applied.get((manifest.group, manifest.kind, manifest.namespace, manifest.name))
     return applied_object is not None and is_different(applied_object.body, manifest.body)
-
-
-def _list_snapshot_indexes(manifests: Sequence[Manifest]) -> list[int]:
-    labels = (manifest.labels.get("kubernetes-fleet.io/resource-index", "") for manifest in manifests)
-    return list(map(int, filter(str.isdecimal, labels)))
 
 
 def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPrediction, ...]:

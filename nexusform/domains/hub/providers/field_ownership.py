@@ -46,8 +46,8 @@ _IDENTITY_PATHS: Final = frozenset({("apiVersion",), ("kind",), ("metadata", "na
 def remove_ignored_fields(
     sent_body: Body, existing: Body | None, ignored_arguments: Sequence[Path], manager: str
 ) -> dict[str, Any]:
-    """Return a body without the fields of ignore_changes owned by others. Fields without another owner stay: omitting
-    them from an apply would delete them.
+    """Return a body without the fields of ignore_changes owned by others in `existing` (None for a new object).
+    Fields without another owner stay: omitting them from an apply would delete them.
     """
     body = copy.deepcopy(dict(sent_body))
     for argument in ignored_arguments:
@@ -77,8 +77,7 @@ def is_already_applied(sent_body: Body, existing: Body, manager: str) -> bool:
     """Return True if an object contains the sent fields and the manager owns no others, so another apply
     changes nothing. False if list elements have owners: they count as the whole object.
     """
-    applied_fields = list_applied_fields(existing, manager)
-    owned_paths = set(chain.from_iterable(map(_list_managed_field_paths, applied_fields)))
+    owned_paths = set(chain.from_iterable(map(_list_managed_field_paths, list_applied_fields(existing, manager))))
     if not owned_paths:
         return is_identity_only(sent_body)
     if any(get_part(sent_body, path) != get_part(existing, path) for path in owned_paths):
@@ -128,14 +127,14 @@ def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Ite
     if parent and not names:
         yield parent
     for name in names:
-        if not name.startswith("f:"):
+        if not name.startswith("f:"):  # paths do not tell list elements apart
             yield ()
         else:
             yield from _list_managed_field_paths(get_mapping(fields, name), (*parent, name[2:]))
 
 
 def _list_sent_paths(sent: Any, parent: Path = ()) -> Iterator[Path]:
-    """Yield the paths in a body except its identity."""
+    """Yield the paths of values in a body (lists whole), except those of its identity: kind, name and namespace."""
     if isinstance(sent, Mapping) and sent:
         for name, value in sent.items():
             path = (*parent, str(name))
@@ -157,7 +156,7 @@ def find_released_fields(sent_body: Body, existing: Body, manager: str) -> dict[
 
 
 def _find_other_owners(existing: Body | None, path: Path, manager: str) -> tuple[str, ...]:
-    """Return the other owners of a field."""
+    """Return the owners of a field except the server-side applies of `manager`."""
     owners: dict[str, None] = {}
     for entry in list_managed_fields(existing):
         is_own = (entry.get("manager"), entry.get("operation")) == (manager, "Apply")
@@ -167,13 +166,13 @@ def _find_other_owners(existing: Body | None, path: Path, manager: str) -> tuple
 
 
 def _contains_field_path(fields: Body, path: Path) -> bool:
-    """Return True if fields contain a path, by itself or in a whole."""
+    """Return True if managed fields (`f:NAME` keys) contain a path, by itself or in a field owned as a whole."""
     for step in path:
         if f"f:{step}" not in fields:
-            return False  # not owned
+            return False
         fields = get_mapping(fields, f"f:{step}")
         if not fields:
-            return True  # owned as a whole
+            return True
     return True
 
 
@@ -189,8 +188,9 @@ def _remove_field(body: dict[str, Any], path: Path) -> None:
 def build_hub_record(
     type_name: str, existing: Iterable[ExistingObject], manager: str, prior_note: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Build the record of a resource's objects on the hub: uids, and for a placement the foreign fields with
-    their managers. Other members of the prior note are kept, except for a manifest. Empty without a uid.
+    """Build the record for state of a resource's objects on the hub: uids, objects being deleted, and for a placement
+    the foreign fields (applied by others) with their managers. Other members of the prior record are kept, except for
+    a manifest. {} if no object has a uid: none exists.
     """
     identified = [(hub_object, body) for hub_object, body in existing if get_uid(body)]
     if not identified:
@@ -205,9 +205,8 @@ def build_hub_record(
     foreign_paths = find_foreign_fields(body, manager) if type_name in PLACEMENT_TYPES else {}
     foreign_record: dict[str, Any] = {}
     if foreign_paths:
-        parts = _convert_spec_to_arguments(type_name, _select_spec_paths(body, foreign_paths))
         foreign_record = {
-            FOREIGN_FIELDS: parts,
+            FOREIGN_FIELDS: _convert_spec_to_arguments(type_name, _select_spec_paths(body, foreign_paths)),
             OWNERS: {_format_path(path): other_manager for path, other_manager in foreign_paths.items()},
         }
     for observed_member in (FOREIGN_FIELDS, OWNERS, DELETING):
@@ -219,14 +218,14 @@ def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], 
     """Return the fields set by others and never by us, with their managers; "" without any. Labels,
     annotations and defaults are omitted.
     """
-    if type_name == MEMBER_TYPE:  # its agent and the join script own the rest
-        return ""
+    if type_name == MEMBER_TYPE:
+        return ""  # its agent and the join script own the rest
     fields_by_manager: dict[str, list[str]] = {}
     for hub_object, body in existing:
         title = f"{hub_object.title} " if type_name == MANIFEST_TYPE else ""
         own_paths = find_own_fields(body, manager)
         for path, other_manager in find_foreign_fields(body, manager).items():
-            # One path is a prefix of the other.
+            # A field above or below one of ours is ours, too: one path is a prefix of the other.
             is_ours = any(path[: len(own_path)] == own_path[: len(path)] for own_path in own_paths)
             is_foreign = other_manager != _UNKNOWN_MANAGER and not is_ours and get_part(hub_object.body, path) is None
             if is_foreign and _has_non_default_value(type_name, body, path):
@@ -308,9 +307,9 @@ def build_recreation_warning(
     creation_text = f"{get_mapping(body, 'metadata').get('creationTimestamp')}{by_managers}"
     history = f"the {hub_object.title} that nexusform made is gone; the one on the hub was made at {creation_text}"
     summary = f"{request.address}: re-created on the hub at {creation_text}"
-    remedy = "It is imported and updated to this configuration."
     if is_taken_over:
         summary += "; it is imported"
+        remedy = "It is imported and updated to this configuration."
     elif request.key.type == MANIFEST_TYPE:
         summary = f"{request.address}: {hub_object.title} was re-created on the hub at {creation_text}"
         remedy = (

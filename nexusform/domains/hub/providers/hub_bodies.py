@@ -63,16 +63,16 @@ class HubObject(Struct, frozen=True):
 
 
 def build_hub_objects(type_name: str, attributes: Mapping[str, Any]) -> list[HubObject]:
-    """Return the hub objects of a resource in order, with defaults as sent; an approval has only a path."""
+    """Return the hub objects of a resource in order, with defaults as sent. An approval, made by the hub, is a path."""
     if type_name in APPROVAL_TYPES:
         kind = KINDS[KINDS_BY_TYPE[type_name]]
         return [HubObject({}, kind.build_path(str(attributes.get("name")), get_text(attributes, "namespace")))]
     bodies = build_hub_bodies(type_name, RESOURCE_TYPES[type_name].schema, attributes)
-    if type_name == MEMBER_TYPE and not bodies:
+    if type_name == MEMBER_TYPE and not bodies:  # without labels and taints
         bodies = [_build_empty_member(attributes)]
     hub_objects: list[HubObject] = []
     for body in bodies:
-        body.pop("status", None)
+        body.pop("status", None)  # written by controllers
         add_kind_defaults = _DEFAULTERS.get(str(body.get("kind")))
         spec = body.get("spec")
         if add_kind_defaults is not None and isinstance(spec, dict):
@@ -169,7 +169,7 @@ _DEFAULTERS: Final[Mapping[str, Callable[[Body], None]]] = {
 
 
 def select_sent_fields(sent: Any, observed: Any) -> Any:
-    """Return the observed part of a sent value: sent keys of mappings, also in lists of equal length; others whole."""
+    """Return the observed value with only the sent keys of mappings, also in lists of equal length; others whole."""
     if isinstance(sent, Mapping) and isinstance(observed, Mapping):
         return {name: select_sent_fields(value, observed[name]) for name, value in sent.items() if name in observed}
     if type(sent) is type(observed) is list and len(sent) == len(observed):
@@ -178,7 +178,9 @@ def select_sent_fields(sent: Any, observed: Any) -> Any:
 
 
 def find_differences(sent: Any, observed: Any, path: Path = ()) -> Iterator[Path]:
-    """Yield the paths with an observed value different from the sent one, or missing; fields not sent do not count."""
+    """Yield the paths with an observed value different from the sent one, or missing; fields not sent do not count.
+    Lists of another length differ as a whole. `path` is the one of the two values.
+    """
     if isinstance(sent, Mapping) and isinstance(observed, Mapping):
         for name, value in sent.items():
             if name in observed:
@@ -279,7 +281,7 @@ def read_imported_arguments(type_name: str, body: Mapping[str, Any]) -> dict[str
 
 @lru_cache(maxsize=32)
 def get_spec_schema(type_name: str) -> BlockSchema:
-    """Return the schema of a type's spec blocks."""
+    """Return the part of a type's schema in the spec of its objects."""
     schema = RESOURCE_TYPES[type_name].schema
     shape = API_KINDS[KINDS_BY_TYPE[type_name]].spec.fields
     attributes = {name: each for name, each in schema.attributes.items() if convert_to_camel_case(name) in shape}
@@ -310,7 +312,7 @@ _HUB_DEFAULTS: Final = {
 
 
 def _remove_hub_defaults(schema: BlockSchema, values: dict[str, Any]) -> None:
-    """Replace defaults filled in by a hub, and "", with None in place, unless the argument has an own default."""
+    """Set arguments without a default of their own to None (in place) if they are "" or a default of the hub."""
     for name, attribute in schema.attributes.items():
         if attribute.default is None and values.get(name) in (_HUB_DEFAULTS.get(name), ""):
             values[name] = None

@@ -154,11 +154,11 @@ class HubDryRun:
         return reserved, over_limit
 
     def _check_deletions(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
-        """Return findings about objects to delete: applied by another tool, or rejected by the hub's dry run."""
-        deletions = {
+        """Return findings about objects to delete: applied by another tool, or rejected; [] without a usable hub."""
+        deletions = {  # objects by number of the change
             number: build_hub_objects(request.key.type, request.prior_attributes)
             for number, request in enumerate(requests)
-            if request.planned is None and request.key.type not in (*APPROVAL_TYPES, MEMBER_TYPE)
+            if request.planned is None and request.key.type not in (*APPROVAL_TYPES, MEMBER_TYPE)  # these stay there
         }
         if not deletions:
             return []
@@ -167,6 +167,7 @@ class HubDryRun:
             is_allowed = not self._options.is_confined or self._options.allows_dry_run(hub.server)
             is_validated = is_allowed and self._options.validate_changes != "off" and not self._options.is_read_only
             self._existing |= list_existing_object_bodies(hub, chain.from_iterable(deletions.values()))
+            # The other numbers of changes (`over_limit`) are over the limit of dry runs.
             reserved, over_limit = self._reserve_dry_runs(deletions) if is_validated else (deletions, [])
 
             def check_number(number: int) -> list[Finding]:
@@ -260,8 +261,7 @@ class HubDryRun:
                 if hub_object.identity in replaced_objects:  # a dry run would validate an update
                     for problem in self._warn_tool_manager(hub_object, self._read_body(hub, hub_object)):
                         yield number, problem
-                    detail = f"{hub_object.title} (the existing object is deleted first)"
-                    yield number, Problem((), _DEFERRED, detail)
+                    yield number, Problem((), _DEFERRED, f"{hub_object.title} (the existing object is deleted first)")
                     continue
                 for problem in self._validate_object(hub, hub_object, request, prior_objects.get(hub_object.identity)):
                     yield number, problem
@@ -271,15 +271,16 @@ class HubDryRun:
     def _validate_object(
         self, hub: HubClient, hub_object: HubObject, request: ChangeRequest, prior: HubObject | None
     ) -> Iterator[Problem]:
-        """Yield the problems of one object: only the first obstacle to an apply, or else warnings and the problems of a
-        dry run. `prior` is the object in state, None if new. Raises ApiError for a rejection.
+        """Yield the problems of one object: only the first obstacle to an apply (unserved kind, missing member, object
+        in deletion or not in state), or else warnings, followed by a dry run of the apply. `prior`: the object in
+        state, None if new. Raises ApiError for a rejection.
         """
         path = find_object_path(hub, hub_object)
         if not path:
             yield self._build_unserved_kind_problem(hub_object)
             return
         body = self._read_body(hub, hub_object)
-        if request.key.type == MEMBER_TYPE and not body:
+        if request.key.type == MEMBER_TYPE and not body:  # a member joins by other tools, not by an apply
             yield Problem((), MISSING_MEMBER, describe_missing_member(hub_object))
             return
         if is_deleting(body) and request.key.type != MEMBER_TYPE:  # labels of a leaving member can be written
@@ -288,8 +289,8 @@ class HubDryRun:
             yield Problem((), BEING_DELETED, detail)
             return
         if body and prior is None and request.key.type != MEMBER_TYPE:  # a member has always joined before
-            history = self._recreated.get(request.address, {}).get(hub_object.title)
-            detail = history.detail if history else describe_existing_object(hub_object, request.key, request.address)
+            warning = self._recreated.get(request.address, {}).get(hub_object.title)  # if re-created by others
+            detail = warning.detail if warning else describe_existing_object(hub_object, request.key, request.address)
             if manager := find_tool_manager(body):
                 detail += f" {manager} applies it, and would change it back: importing it takes -take-ownership."
             yield Problem((), OBJECT_EXISTS, detail)
@@ -299,8 +300,9 @@ class HubDryRun:
             yield from self._warn_released_fields(hub_object, prior, body)
         sent_body = remove_ignored_fields(hub_object.body, body, request.ignored_paths, self._options.manager)
         if body and is_switching_to_external(hub_object.body, body):
+            # The apply removes the rolling-update settings first by a merge patch. Here this is a dry run only, so
+            # the hub still has the existing strategy: validate the rest without a strategy.
             hub.merge(path, EXTERNAL_PATCH, self._options.manager, dry_run=True)
-            # The merge was a dry run, so the rest is validated with the existing strategy.
             sent_body["spec"].pop("strategy", None)
         try:
             hub.apply(path, sent_body, self._options.manager, dry_run=True)
@@ -333,8 +335,8 @@ class HubDryRun:
     def _warn_released_fields(
         self, hub_object: HubObject, prior: HubObject | None, body: Mapping[str, Any]
     ) -> Iterator[Problem]:
-        """Yield findings about fields no longer applied: kept by another owner, or removed without ever being
-        in this configuration.
+        """Yield one warning about fields not applied anymore and kept by other owners, and one about removed fields
+        never in this configuration (`prior`: the object in state, None if new).
         """
         manager = self._options.manager
         kept_fields: list[str] = []
@@ -364,7 +366,7 @@ class HubDryRun:
         self, hub: HubClient, api_error: ApiError, hub_object: HubObject, request: ChangeRequest
     ) -> Problem:
         """Return the problem of a rejected dry run: validated only during the apply (_DEFERRED), a conflict of field
-        owners, skipped if the hub did not decide (DRY_RUN_SKIPPED), or a refusal.
+        owners, skipped if these credentials cannot validate (DRY_RUN_SKIPPED), or a refusal.
         """
         api_error = hide_sensitive_values(api_error, hub_object, request)
         namespace = get_text(hub_object.body, "metadata", "namespace")
@@ -388,8 +390,8 @@ class HubDryRun:
         if api_error.kind is ApiErrorKind.WEBHOOK:
             message = f"{api_error.server_message}{suggest_azure_command(hub_object)}"
             return Problem((), HUB_REJECTION, f"{rejection}, {message}")
-        causes = [cause.text for cause in api_error.causes if cause.message]
-        message = "; ".join(dict.fromkeys(causes)) or api_error.server_message
+        causes = dict.fromkeys(cause.text for cause in api_error.causes if cause.message)  # without duplicates
+        message = "; ".join(causes) or api_error.server_message
         return Problem((), HUB_REJECTION, f"{rejection}: {message}")
 
 
@@ -430,7 +432,7 @@ def _describe_values(api_error: ApiError, hub_object: HubObject, body: Mapping[s
     for cause in api_error.causes:
         path = tuple(cause.field.strip(".").split("."))
         own_value = get_part(hub_object.body, path)
-        if cause.manager and own_value is not None:
+        if cause.manager and own_value is not None:  # ours is found at the path
             values.append(f"hub: {json.dumps(get_part(body, path))}, configuration: {json.dumps(own_value)}")
     return f" ({format_first_items(values, _MAX_NAMES, separator='; ')})" if values else ""
 
@@ -454,9 +456,7 @@ def _combine_skipped_findings(findings: Sequence[Finding], severity: Severity) -
 
 
 def _format_dry_run_summary(server: str, sent: AbstractSet[int], findings: Sequence[Finding]) -> str:
-    """Return how many of the changes sent to the hub (their numbers) it takes, and those validated only during the
-    apply, in part or completely.
-    """
+    """Return how many of the changes sent to the hub it takes, and those deferred to the apply; "" for neither."""
     skipped: set[int] = set()
     rejected: set[int] = set()
     deferred: set[int] = set()
@@ -469,7 +469,7 @@ def _format_dry_run_summary(server: str, sent: AbstractSet[int], findings: Seque
             skipped.add(number)
         elif problem.severity is Severity.ERROR:
             rejected.add(number)
-    validated = sent - skipped - (deferred - rejected)
+    validated = sent - skipped - (deferred - rejected)  # of a change, one object may be deferred and another rejected
     deferred_text = format_first_items(deferred_texts, _MAX_NAMES)
     deferred_sentence = f" Validated only during apply: {deferred_text}." if deferred_text else ""
     if not validated:
@@ -495,7 +495,7 @@ def find_affected_placements(
     """Yield a warning for each manifest with objects selected by placements outside the plan. `hub_objects` are the
     objects to send by number of their change. Raises HubProblem.
     """
-    changed_objects = {
+    changed_objects = {  # of manifests, by number of the change
         number: _select_changed_objects(objects, requests[number])
         for number, objects in hub_objects.items()
         if requests[number].key.type == MANIFEST_TYPE
@@ -554,7 +554,7 @@ def _list_rolling_placements(hub: HubClient) -> tuple[list[Body], list[str]]:
         rolling_placements += (
             {"kind": kind, **placement}
             for placement in placements
-            if not has_external_rollout(placement) and _list_clusters(placement)
+            if not has_external_rollout(placement) and _list_clusters(placement)  # it distributes to clusters
         )
     return rolling_placements, obstacles
 

@@ -39,8 +39,8 @@ def get_ownership_source(options: HubOptions, request: ChangeRequest) -> str:
 
 
 def reject_tool_managed_object(options: HubOptions, body: Mapping[str, Any], command: str) -> None:
-    """Raise ProviderProblem for an object managed by Flux or Argo CD, unless the operator takes it over. A
-    rejected apply can be resumed.
+    """Raise ProviderProblem for an object managed by Flux or Argo CD, unless the operator takes it over.
+    `command`: apply, destroy or import; a rejected apply can be resumed.
     """
     manager = find_tool_manager(body)
     if manager and not options.takes_ownership:
@@ -108,12 +108,12 @@ def hide_sensitive_values(api_error: ApiError, hub_object: HubObject, request: C
 
 
 def describe_owners(api_error: ApiError) -> str:
-    """Return the conflicting fields with their owners."""
+    """Return the conflicting fields of a server-side apply with their owners, as text."""
     return "; ".join(f"{cause.field} belongs to {cause.manager}" for cause in api_error.causes if cause.manager)
 
 
 def format_request_rejection(api_error: ApiError, hub_object: HubObject) -> str:
-    """Format the rejection of a step's request."""
+    """Format the rejection of a step's request: another owner of fields, missing permission, or any other."""
     title = hub_object.title
     if api_error.kind is ApiErrorKind.OTHER_MANAGER:
         return (

@@ -60,7 +60,7 @@ class FleetHubProvider:
 
     def list_warnings(self) -> list[Problem]:
         """Return warnings about re-created objects, blocked rollouts, placements in progress without a
-        waiting apply, and foreign fields.
+        waiting apply, objects in deletion, fields set by others, and the connection.
         """
         warnings = [
             problem
@@ -93,8 +93,7 @@ class FleetHubProvider:
             namespaces = [_SYSTEM_NAMESPACE, *get_mapping(recorded, "uids"), *islice(names_in_objects, 1)]
             uids = {name: uid for name in dict.fromkeys(namespaces) if (uid := _read_namespace_uid(hub, name))}
             tag = _TAG.search(read_hub_version(hub))
-            version = tag[1] if tag is not None else ""
-            return {"uids": uids, "url": hub.server, "version": version}
+            return {"uids": uids, "url": hub.server, "version": tag[1] if tag is not None else ""}
 
     def compare_identity(self, recorded: Values, observed: Values) -> IdentityComparison:
         """Compare the uids of kube-system, else of another namespace in both; without one, name the obstacle."""

@@ -164,7 +164,7 @@ def _read_object(
 def _add_deletion_and_pending_work_findings(
     findings: HubReadFindings, request: ReadRequest, managed: Sequence[tuple[HubObject, dict[str, Any]]], message: str
 ) -> None:
-    """Add the objects in deletion, else the pending work of a placement without a waiting apply."""
+    """Add to `findings` the objects in deletion, else the pending work (`message`, "" for none) of a placement."""
     deleting = [
         f"{hub_object.title} is being deleted{describe_deletion_blockers(body)}"
         for hub_object, body in managed
@@ -192,6 +192,7 @@ def _select_managed_objects(
         body = reader.read_body(hub_object)
         if body is None:
             continue  # missing
+        # An object of another uid is no longer ours.
         is_other_object = not options.is_read_only and is_recreated(type_name, hub_object, body, request.private_note)
         if is_other_object and type_name not in RECORD_TYPES:
             problem = build_recreation_warning(request, hub_object, body, is_taken_over=options.takes_ownership)
@@ -223,8 +224,7 @@ def _build_missing_object_result(hub: HubClient, options: HubOptions, request: R
         message = OverrideRollout(hub, type_name, recorded, is_deleted=True).check_progress()[1]
     if not message:
         return ReadResult(None, is_observed=True)
-    note = build_unfinished_note(request, title, message)
-    return ReadResult(recorded, is_observed=True, is_settled=False, note=note)
+    return ReadResult(recorded, is_observed=True, is_settled=False, note=build_unfinished_note(request, title, message))
 
 
 def find_object(
@@ -252,7 +252,7 @@ def find_object(
         placement = read_created_objects(hub, body, kind, namespace, name)
         attributes |= _build_placement_attributes(placement, object_id, hub.list_objects(_EVICTION_COLLECTION))
         attributes["bindings"] = build_observed_bindings(placement)
-    return ObjectKey(resource_type, object_id, 0), attributes
+    return ObjectKey(resource_type, object_id, creation=0), attributes
 
 
 def find_manifest(
@@ -286,17 +286,18 @@ def find_manifest(
     if _has_differences(zip(hub_objects, existing, strict=True)):
         attributes = build_observed_attributes(resource_type, attributes, hub_objects, existing)
     object_id = RESOURCE_TYPES[resource_type].build_id(arguments)
-    return ObjectKey(resource_type, object_id, 0), {**attributes, "id": object_id}
+    return ObjectKey(resource_type, object_id, creation=0), {**attributes, "id": object_id}
 
 
 class _HubObjectReader:
     """Reader of hub objects, once each: many of one kind by a list, few one by one."""
 
     def __init__(self, hub: HubClient, requests: Sequence[ReadRequest]) -> None:
+        """List the objects of manifests, and of kinds with many requests; the others are read one by one, on demand."""
         self.hub = hub
-        self._bodies: dict[str, dict[str, Any] | None] = {}
+        self._bodies: dict[str, dict[str, Any] | None] = {}  # by path, None if missing
         self._namespaces: dict[str, set[str]] = {}  # of the objects of kinds read by a list
-        self._by_placement: dict[str, dict[tuple[str, str], list[dict[str, Any]]]] = {}
+        self._by_placement: dict[str, dict[tuple[str, str], list[dict[str, Any]]]] = {}  # by kind and placement
         requests_by_type: dict[str, list[ReadRequest]] = {}
         manifest_objects: list[HubObject] = []
         for request in requests:
@@ -307,7 +308,7 @@ class _HubObjectReader:
         self._bodies.update(list_existing_object_bodies(self.hub, manifest_objects))
         for type_name, type_requests in requests_by_type.items():
             if len(type_requests) < CACHE_THRESHOLD:
-                continue  # read one by one, on demand
+                continue  # a list is not worth it
             kind = KINDS[KINDS_BY_TYPE[type_name]]
             namespaces: set[str] = set()
             for request in type_requests:
@@ -315,7 +316,7 @@ class _HubObjectReader:
                 self._bodies.update((hub_object.path, None) for hub_object in hub_objects)  # missing, unless listed
                 _, namespace, _ = get_identity(type_name, request.known_attributes)
                 namespaces.add(namespace)
-            namespaces.discard("")
+            namespaces.discard("")  # of cluster-scoped kinds
             self._namespaces[kind.kind] = namespaces
             for body in list_in_namespaces(self.hub, kind, namespaces):
                 namespace, name = get_namespaced_name(body)
@@ -327,12 +328,12 @@ class _HubObjectReader:
         return self.hub.list_objects(_EVICTION_COLLECTION)
 
     def read_created_objects(self, body: Values, kind: str, namespace: str, name: str) -> ObservedPlacementObjects:
-        """Return a placement with its hub-created objects."""
+        """Return a placement with its hub-created objects, listed once for all placements if these are many."""
         if kind not in self._namespaces:  # few placements
             return read_created_objects(self.hub, body, kind, namespace, name)
         if not has_been_scheduled(body):
             return ObservedPlacementObjects(body, ())
-        created = []
+        created = []  # lists of bindings, policies and snapshots
         for created_kind in list_created_kinds(kind):
             if created_kind not in self._by_placement:
                 by_placement = list_objects_by_placement(self.hub, created_kind, self._namespaces[kind])
@@ -350,7 +351,7 @@ class _HubObjectReader:
 
 
 def find_pending_rollout(placement_objects: ObservedPlacementObjects) -> str | BlockedRollout:
-    """Return the pending work of a placement, "" if done; or its blocked rollout."""
+    """Return the blocked rollout of a placement, else its pending work, "" if done."""
     is_run_managed = has_external_rollout(placement_objects.placement)
     progress = check_placement_progress(placement_objects, {}, is_external=is_run_managed)
     if progress.is_done:
@@ -364,9 +365,8 @@ def describe_pending_work(type_name: str, body: Values) -> str:
     if type_name in RUN_TYPES:
         progress = check_run_progress(body, ())
         return "" if progress.has_ended else progress.message
-    if type_name == EVICTION_TYPE:
-        return "" if read_eviction_result(body)[0] else "the hub has not processed it yet"
-    return ""
+    is_pending = type_name == EVICTION_TYPE and not read_eviction_result(body)[0]
+    return "the hub has not processed it yet" if is_pending else ""
 
 
 def is_deletion_in_progress(request: ReadRequest) -> bool:
@@ -387,7 +387,7 @@ def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dic
         return {}
     if not message:
         return {UNFINISHED_KEY: None}
-    action, addition = _UNFINISHED_ACTIONS[is_deletion_in_progress(request)]
+    action, addition = _UNFINISHED_ACTIONS[is_deletion_in_progress(request)]  # verb for messages, members of the record
     sentence = f"An earlier apply began {action}, and the hub is not done with {title} yet: {message}."
     note = {"words": sentence, "brief": f"{title} waits: {message}", "in_progress": True}
     return {UNFINISHED_KEY: {**note, **addition}}
@@ -407,21 +407,18 @@ def _build_observed_placement(
     observed = {name: value for name, value in hub_attributes.items() if name not in PREDICTED_ATTRIBUTES}
     statuses, recorded_statuses = (
         sorted(map(format_canonical_json, get_list(values, _STATUSES))) for values in (observed, attributes)
-    )
+    )  # statuses per cluster
     if statuses == recorded_statuses and _STATUSES in attributes:
         observed[_STATUSES] = attributes[_STATUSES]  # another order is no change
     merged: dict[str, Any] = {}
     for cluster, binding in build_observed_bindings(placement_objects).items():
-        recorded_binding = get_mapping(attributes, "bindings", cluster)
-        is_unchanged = all(
-            recorded_binding.get(name) == value for name, value in binding.items() if name != "provenance"
-        )
-        merged[cluster] = recorded_binding if is_unchanged else binding  # its provenance may be "predicted"
+        recorded = get_mapping(attributes, "bindings", cluster)
+        is_unchanged = all(recorded.get(name) == value for name, value in binding.items() if name != "provenance")
+        merged[cluster] = recorded if is_unchanged else binding  # the recorded provenance may be "predicted"
     return {**observed, "bindings": merged}
 
 
 def _build_placement_attributes(
     placement_objects: ObservedPlacementObjects, key: str, evictions: Sequence[Values]
 ) -> dict[str, Any]:
-    manifests = [*build_placement_manifests(placement_objects), *build_manifests(evictions)]
-    return build_placement_attributes(manifests, key)
+    return build_placement_attributes([*build_placement_manifests(placement_objects), *build_manifests(evictions)], key)

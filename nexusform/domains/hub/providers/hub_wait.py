@@ -81,7 +81,8 @@ class HubWaiter(Struct, frozen=True):
         """Check until `check` returns done, at growing intervals. If `count_changes` returns a number (the object is
         watched), check again as soon as it changes. Raises StepPending after the timeout, or if the run is to end.
         """
-        start_time, interval, reported = self.timing.read_time(), _FIRST_INTERVAL, ""
+        start_time, interval = self.timing.read_time(), _FIRST_INTERVAL
+        reported = ""  # the last message, to report each once
         while True:
             change_count = count_changes()  # before the check: later changes trigger another one
             elapsed = self.timing.read_time() - start_time
@@ -101,7 +102,7 @@ class HubWaiter(Struct, frozen=True):
                     raise StepPending(f"{subject}: {message}. {_RESUME_HINT}")
                 remaining = deadline - self.timing.read_time()
                 if remaining <= 0 or (change_count is not None and count_changes() != change_count):
-                    break
+                    break  # check again
                 self.timing.sleep(min(remaining, _SLICE))
             interval = min(interval * 1.5, _MAX_INTERVAL)
 
@@ -116,16 +117,17 @@ class HubWaiter(Struct, frozen=True):
         sent: Values,
         describe_outdated: Callable[[PlacementProgress], str],
     ) -> tuple[PlacementProgress, PlacementProgress]:
-        """Wait until a placement is rolled out, or scheduled if runs roll it out; return its progress at the
-        decision and at the end. `predicted` are its planned attributes, `sent` the object as sent.
-        `describe_outdated` returns a message about a resource snapshot of older objects.
+        """Wait until a placement is rolled out (only scheduled, if staged update runs roll it out); return its progress
+        at the first scheduling decision and at the end. `predicted`: planned attributes, `sent`: the object as sent
+        ({} if nothing was). `describe_outdated`: message about a resource snapshot of older objects, "" for none.
         """
         planned, failing = get_mapping(predicted, "bindings"), list_predicted_failures(predicted)
         path = KINDS[kind].build_path(name, namespace)
-        decision = final = PlacementProgress(is_done=False)
-        lag_start: float | None = None  # start of the cache lag of the bindings
+        decision = final = PlacementProgress(is_done=False)  # of the first decision, and of the latest check
+        lag_start: float | None = None  # time since when the cached bindings are older than the placement
 
         def check_progress(elapsed: float) -> tuple[bool, str]:
+            """Return (done, pending work), also in `final`, and keep the first scheduling decision in `decision`."""
             nonlocal final, decision, lag_start
             placement = self._read_placement(path, sent)
             if placement is None:
@@ -135,22 +137,22 @@ class HubWaiter(Struct, frozen=True):
             if is_lagging:
                 lag_start = elapsed if lag_start is None else lag_start
                 if elapsed - lag_start < _CACHE_LAG:
-                    return False, final.message
+                    return False, final.message  # the cache may catch up
             lag_start = None
+            # Without usable cache read from the hub. A blocked rollout counts as done, since it does not continue.
             placement_objects = placement_objects or _read_needed_objects(self.hub, placement, planned)
-            # A blocked rollout counts as done, since it does not continue.
             is_run_managed = has_external_rollout(placement_objects.placement)
             progress = check_placement_progress(placement_objects, planned, is_external=is_run_managed, failing=failing)
             is_started = progress.is_decided and not progress.is_done
             blocked = find_blocked_rollout(placement_objects) if is_started else None
             final = replace(progress, is_done=True, message=blocked.message) if blocked is not None else progress
-            if not decision.is_decided:  # the first decision is kept
+            if not decision.is_decided:
                 decision = final
             if not final.is_done:
                 return False, final.message
             unobserved = _describe_unobserved_change(placement, predicted, final, elapsed, describe_outdated)
             if unobserved:
-                return False, unobserved
+                return False, unobserved  # the hub is done with an older change only
             final = replace(final, message=final.message or _describe_empty_selection(placement, predicted))
             return True, final.message
 
@@ -165,8 +167,8 @@ class HubWaiter(Struct, frozen=True):
     def _read_cached_placement(
         self, placement: Values, planned: Values
     ) -> tuple[ObservedPlacementObjects | None, bool]:
-        """Return a placement with its cached bindings (None if the cache is not usable), and whether the cache is older
-        than the placement.
+        """Return a placement with its cached bindings (None if these do not suffice, or the cache is not usable), and
+        whether the cache is older than the placement.
         """
         if not _is_status_sufficient(placement, planned):
             return None, False
@@ -187,9 +189,8 @@ class HubWaiter(Struct, frozen=True):
             return cached
         if cached is None:  # deleted, or not received yet
             return self.hub.get(path) if change_count else sent
-        if get_uid(cached) != get_uid(sent):  # deleted and created again, before or after the request
-            return self.hub.get(path)
-        return max(cached, sent, key=get_generation)
+        # Another uid: deleted and created again, before or after the request.
+        return self.hub.get(path) if get_uid(cached) != get_uid(sent) else max(cached, sent, key=get_generation)
 
     def wait_for_scheduling(self, kind: str, namespace: str, name: str) -> None:
         """Wait until the placement of a run or an eviction exists and is scheduled: an early run fails permanently."""
@@ -211,6 +212,7 @@ class HubWaiter(Struct, frozen=True):
         is_present = True
 
         def check_removal(_elapsed: float) -> tuple[bool, str]:
+            """Return whether placement, bindings and Works are deleted, and else the remaining ones."""
             nonlocal is_present
             body = self.cache.get(path) if is_present else None
             is_present = get_uid(body) == uid != ""  # another uid: created again by others
@@ -219,10 +221,8 @@ class HubWaiter(Struct, frozen=True):
             binding_kind, _, _ = list_created_kinds(kind)
             cache = self.cache.find_collection_cache(KINDS[binding_kind].collection, (namespace, name))
             bindings = cache.list_placement_objects((namespace, name), since="0") if cache is not None else []
-            if bindings:  # without any, the Works are read from the hub: the cache has none
-                blockers = _describe_bindings(bindings)
-            else:
-                blockers = list_remaining_objects(self.hub, kind, namespace, name)
+            # Without bindings, the Works are read from the hub: the cache has none.
+            blockers = _describe_bindings(bindings or []) or list_remaining_objects(self.hub, kind, namespace, name)
             return not blockers, format_first_items(blockers, _MAX_NAMES)
 
         def count_changes() -> int | None:
@@ -243,6 +243,7 @@ class HubWaiter(Struct, frozen=True):
         requests_kind = KINDS[get_scoped_kind("ApprovalRequest", namespace)]
 
         def check_run(_elapsed: float) -> tuple[bool, str]:
+            """Return whether the run has ended, and pending work; set `progress`. Grant an approval of this step."""
             nonlocal progress, pending_approval
             body = self.hub.get(KINDS[kind].build_path(name, namespace))
             if body is None:
@@ -251,7 +252,7 @@ class HubWaiter(Struct, frozen=True):
             selector = f"kubernetes-fleet.io/targetUpdateRun={name}"
             requests = self.hub.list_objects(requests_kind.build_collection(namespace), labelSelector=selector)
             progress = check_run_progress(body, requests)
-            if progress.approval in granted:
+            if progress.approval in granted:  # "" if no approval is pending
                 approve_request(self.hub, requests_kind.build_path(progress.approval, namespace), self.step)
                 return False, progress.message
             if progress.approval:
@@ -269,24 +270,24 @@ class HubWaiter(Struct, frozen=True):
         return progress
 
     def wait_for_rescheduling(self, name: str, former_count: int) -> None:
-        """Wait until a placement is rolled out again after an eviction, with the former number of clusters if
-        the hub picks them soon.
+        """Wait until a placement is rolled out again after an eviction (or its rollout is blocked), with the former
+        number of clusters if the hub picks them soon. Return as well after a timeout.
         """
         kind = "ClusterResourcePlacement"
 
         def check_replacement(elapsed: float) -> tuple[bool, str]:
+            """Return whether the placement is rolled out again, and pending work."""
             placement_objects = read_placement_objects(self.hub, kind, "", name)
             if placement_objects is None or elapsed > _REPLACEMENT_TIMEOUT:
                 return True, ""  # deleted, or no cluster takes over in time
             _reject_object_in_deletion(kind, placement_objects.placement)
             is_run_managed = has_external_rollout(placement_objects.placement)
             progress = check_placement_progress(placement_objects, {}, is_external=is_run_managed)
+            # After a while, a smaller number of clusters is the hub's final choice.
             is_picked = len(progress.bindings) >= former_count or elapsed > _RESCHEDULE_SECONDS
             message = progress.message or "the hub has not picked a cluster in its place yet"
-            has_ended = progress.is_done or (
-                progress.is_decided and find_blocked_rollout(placement_objects) is not None
-            )
-            return has_ended and is_picked, f"{name}: {message}"
+            is_blocked = progress.is_decided and find_blocked_rollout(placement_objects) is not None
+            return (progress.is_done or is_blocked) and is_picked, f"{name}: {message}"
 
         self.wait_until(check_replacement, f"{kind} {name}")
 
@@ -439,7 +440,7 @@ def list_remaining_objects(hub: HubClient, kind: str, namespace: str, name: str)
 
 
 def list_works(hub: HubClient, namespace: str, name: str) -> list[dict[str, Any]] | None:
-    """Return the Works of a placement; None without permission."""
+    """Return the Works of a placement (its objects by cluster, as sent there); None without permission."""
     namespace_selector = f"{PARENT_NAMESPACE_LABEL}={namespace}" if namespace else f"!{PARENT_NAMESPACE_LABEL}"
     selector = f"{PARENT_LABEL}={name},{namespace_selector}"
     return list_objects_if_permitted(partial(hub.list_objects, WORK.collection, labelSelector=selector))
@@ -495,7 +496,7 @@ class ApplyCoordination(Struct):
 
     @contextmanager
     def track_run(self, run: str) -> Iterator[None]:
-        """Record the end of a run's step."""
+        """Record the end of a run's step (done or failed): steps of its approvals wait no longer."""
         self.ended_runs.discard(run)
         try:
             yield

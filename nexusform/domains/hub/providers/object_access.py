@@ -116,7 +116,7 @@ def list_finalizers(body: Body) -> list[str]:
 
 
 def describe_deletion_blockers(body: Body) -> str:
-    """Return the blockers of a deletion: finalizers, or the content of a namespace."""
+    """Return the blockers of a deletion as the end of a sentence: finalizers, content of a namespace; "" for none."""
     finalizers = list_finalizers(body)
     blockers = f", held by {', '.join(finalizers)}" if finalizers else ""
     for condition in list_conditions(body):

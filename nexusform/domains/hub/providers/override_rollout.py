@@ -83,8 +83,7 @@ class OverrideRollout:
         if blocked is not None:
             self.blocked_message = blocked.message
             return True, ""  # it cannot continue
-        messages = [f"{cluster}{message}" for cluster, message in pending.items()]
-        return False, format_first_items(messages, _MAX_NAMES)
+        return False, format_first_items([f"{cluster}{message}" for cluster, message in pending.items()], _MAX_NAMES)
 
     def _find_latest_snapshot(self) -> str:
         """Return the name of the snapshot of the current override, "" if it does not exist yet."""
@@ -101,12 +100,12 @@ class OverrideRollout:
         return ""  # still to be created
 
     def _find_pending_clusters(self, placement_objects: ObservedPlacementObjects) -> Iterator[tuple[str, str]]:
-        """Yield the clusters still to get or lose the override, with messages."""
+        """Yield the clusters still to get or lose the override, each with a message to append to its name."""
         placement = read_placement_export(placement_objects)
         if placement is None:
             return  # in deletion, or malformed
         objects: ObjectsByIndex = {item.index: item.objects for item in placement.snapshots}
-        own_pattern = re.compile(rf"{re.escape(self._override.key)}-\d+")
+        own_pattern = re.compile(rf"{re.escape(self._override.key)}-\d+")  # names of its snapshots
         for binding in filter(is_bound, placement_objects.bindings):
             cluster = get_target_cluster(binding)
             index = getattr(placement.bindings.get(cluster), "resource_snapshot", None)

@@ -93,7 +93,7 @@ class VerificationResult(Struct, frozen=True):
         )
 
     def build_note(self) -> dict[str, Any]:
-        """Return the wrong predictions as recorded in a placement's note."""
+        """Return the wrong predictions as recorded in a placement's note in state; {} without any."""
         names = ("about", "cluster", "predicted", "observed", "kind")
         records = [
             {**{name: getattr(item, name) for name in names}, "changed": list(item.changes[:_MAX_NAMES])}
@@ -113,8 +113,7 @@ def read_figures(members: Iterable[Mapping[str, Any]], observed_at: datetime | N
         for name, entry in get_mapping(status, "properties").items():
             figures[f"property {name}"] = get_mapping(entry).get("value")
         for kind, amounts in get_mapping(status, "resourceUsage").items():
-            for name, amount in get_mapping(amounts).items():
-                figures[f"{kind} {name}"] = amount
+            figures |= {f"{kind} {name}": amount for name, amount in get_mapping(amounts).items()}
         figures["joined"] = find_condition(member, "Joined").get("status", "Unknown")
         figures["health"] = str(read_member_health(member, observed_at))
         figures_by_member[get_name(member)] = figures
@@ -149,8 +148,7 @@ def _find_changes(old_figures: Figures, new_figures: Figures) -> Iterator[tuple[
             old_member, new_member = old_figures[name], new_figures[name]
             for figure in sorted({*old_member, *new_member}):
                 if old_member.get(figure) != new_member.get(figure):
-                    old_value = old_member.get(figure, "none")
-                    yield name, f"{name}: {figure} {old_value} -> {new_member.get(figure, 'none')}"
+                    yield name, f"{name}: {figure} {old_member.get(figure, 'none')} -> {new_member.get(figure, 'none')}"
 
 
 class PredictionVerifier(Struct, frozen=True):
@@ -175,7 +173,7 @@ class PredictionVerifier(Struct, frozen=True):
         wrong_predictions: list[WrongClusterPrediction] = []
         predicted, observed = list_picked_clusters(predicted_bindings), list_picked_clusters(observed_bindings)
         compared_clusters = set(predicted)
-        changes: list[tuple[str, str]] = []
+        changes: list[tuple[str, str]] = []  # member, and its change since the plan as text
         is_certain = False
         if self.plan_figures is not None:  # else only the picks are predicted
             compared_clusters |= {*self.current_figures, *observed}
@@ -218,8 +216,8 @@ class PredictionVerifier(Struct, frozen=True):
         if self.plan_figures is None:
             return WrongClusterPrediction(about, cluster, *states, UNKNOWN_CAUSE)
         if changes:
-            other_changes = [text for member, text in changes if member != cluster]
-            texts = (*(text for member, text in changes if member == cluster), *other_changes)
+            # The changes of the cluster come first; those of each member keep their order.
+            texts = tuple(text for _, text in sorted(changes, key=lambda change: change[0] != cluster))
             return WrongClusterPrediction(about, cluster, *states, CHANGED_FIGURES, texts)
         if self.version:
             return WrongClusterPrediction(about, cluster, *states, DIFFERENT_VERSION, (self.version,))

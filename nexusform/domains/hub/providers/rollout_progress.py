@@ -89,7 +89,7 @@ def get_labels(body: Body) -> Mapping[str, Any]:
 
 
 def find_condition(body: Body, kind: str) -> Mapping[str, Any]:
-    """Return a condition of an object's current generation; an empty one if it is missing."""
+    """Return the condition `kind` of an object's current generation; {} if it is missing, or of an older one."""
     for item in list_conditions(body):
         if item.get("type") == kind and int(item.get("observedGeneration") or 0) >= get_generation(body):
             return item
@@ -118,7 +118,7 @@ def read_placement_export(placement_objects: ObservedPlacementObjects) -> Observ
 
 
 def build_observed_bindings(placement_objects: ObservedPlacementObjects) -> dict[str, dict[str, Any]]:
-    """Return the bindings as attributes of a placement."""
+    """Return the bindings as attributes of a placement, by cluster, without those in deletion."""
     placement = read_placement_export(placement_objects)
     if placement is None:
         return {}  # in deletion, or malformed
@@ -146,21 +146,21 @@ def check_placement_progress(
     is_external: bool,
     failing: AbstractSet[tuple[str, str]] = frozenset(),
 ) -> PlacementProgress:
-    """Return the progress of a placement. `planned` are the predicted bindings, `failing` the predicted failures."""
+    """Return the progress of a placement; clusters with a predicted failure are not waited for. `planned` are the
+    predicted bindings, `failing` the predicted failures (list_predicted_failures).
+    """
     body = placement_objects.placement
-    kind = str(body.get("kind"))
-    scheduled_condition = find_condition(body, f"{kind}Scheduled")
+    scheduled_condition = find_condition(body, f"{body.get('kind')}Scheduled")
     bindings = build_observed_bindings(placement_objects)
     if scheduled_condition.get("status", "Unknown") == "Unknown":
         return PlacementProgress(is_done=False, message="the hub has not picked clusters yet", bindings=bindings)
     if scheduled_condition.get("reason") == "InvalidResourceSelectors":  # the hub does no more
         message = str(scheduled_condition.get("message") or "its selectors are invalid")
         return PlacementProgress(is_done=True, message=message, bindings=bindings, is_decided=True)
-    if not (placement_objects.is_partial or _is_policy_observed(placement_objects)):
-        message = "the hub has not observed the policy yet"
-        return PlacementProgress(is_done=False, message=message, bindings=bindings)
+    if not (placement_objects.is_partial or _is_policy_observed(placement_objects)):  # a partial read has no policies
+        return PlacementProgress(is_done=False, message="the hub has not observed the policy yet", bindings=bindings)
     latest_snapshot = _get_latest_index(placement_objects)
-    if is_external:  # a staged run distributes the rest
+    if is_external:  # a staged run rolls it out, so it is done once scheduled
         return PlacementProgress(is_done=True, bindings=bindings, is_decided=True, latest_snapshot=latest_snapshot)
     pending, expected_failures = _find_pending_clusters(placement_objects, planned, latest_snapshot, failing)
     message = format_first_items(pending, _MAX_NAMES)
@@ -231,7 +231,7 @@ def _find_pending_clusters(
         predicted = get_mapping(planned, cluster)
         match = _SNAPSHOT_NAME.fullmatch(name)
         index = int(match[1]) if match is not None else None  # of the resource snapshot
-        if is_bound(binding) and latest is not None and index != latest:
+        if is_bound(binding) and latest is not None and index != latest:  # the rollout has not reached it yet
             message = f"{cluster} still has {name}" if name else f"{cluster} has no snapshot yet"
             is_predicted = index is not None and predicted.get("resource_snapshot") == index
         else:
@@ -272,7 +272,7 @@ def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> 
 
 
 def explain_unready_cluster(binding: Body) -> tuple[str, str]:
-    """Return the failed condition ("" for none) and the reason a bound cluster is not ready ("" if ready)."""
+    """Return the failed condition with its reason, ("", "not available yet") without one, ("", "") if ready."""
     if any(find_condition(binding, kind).get("status") == "True" for kind in ("Available", "DiffReported")):
         return "", ""
     for kind in ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "DiffReported", "Available"):
@@ -304,7 +304,7 @@ def _find_latest(snapshots: Sequence[Body]) -> Body | None:
 
 
 def _get_latest_index(placement_objects: ObservedPlacementObjects) -> int | None:
-    """Return the index of the latest resource snapshot, by its label or else by the status of the placement."""
+    """Return the index of the latest resource snapshot, of a partial read by the status; None without one."""
     if placement_objects.is_partial:
         return get_observed_index(placement_objects.placement)
     latest = _find_latest(placement_objects.snapshots)
@@ -351,7 +351,7 @@ def is_approved(request: Body) -> bool:
 
 
 def _describe_current_stage(run: Body) -> str:
-    """Return the current stage: `stage canary: 1 of 2 clusters (ams1 Started)`."""
+    """Return the current stage: `stage canary: 1 of 2 clusters done (ams1 to come)`; "it begins" before the first."""
     status = get_mapping(run, "status")
     for stage in (*list_mappings(status, "stagesStatus"), get_mapping(status, "deletionStageStatus")):
         if not stage.get("stageName") or _has_succeeded(stage):

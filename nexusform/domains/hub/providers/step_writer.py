@@ -139,6 +139,7 @@ class HubStepWriter(Struct, frozen=True):
                 self.hub.apply(hub_objects[0].path, build_released_member(hub_objects[0]).body, self.options.manager)
             return
         if self.options.is_read_only:
+            # The remaining objects are for another tool to delete.
             self._raise_until_changed_externally(list(filter(self._read_existing, hub_objects)), "delete")
             return
         for hub_object in reversed(hub_objects):
@@ -150,7 +151,7 @@ class HubStepWriter(Struct, frozen=True):
             self._wait_for_override(prior, is_removed=True)
 
     def _delete_object(self, hub_object: HubObject) -> None:
-        """Delete an object and wait for its removal; one re-created by others is kept. Raises ProviderProblem."""
+        """Delete an object and wait for its removal; one re-created by others stays. Raises ProviderProblem."""
         body = self._read_existing(hub_object)
         if body is None:
             if self.options.keeps_missing:  # an operator's choice: missing objects may still exist
@@ -172,7 +173,7 @@ class HubStepWriter(Struct, frozen=True):
 
         def check_removal(_elapsed: float) -> tuple[bool, str]:
             existing = self.cache.get(path)
-            is_removed = existing is None or get_uid(existing) != get_uid(body)
+            is_removed = existing is None or get_uid(existing) != get_uid(body)  # another one was created since
             return is_removed, f"{hub_object.title} still goes{describe_deletion_blockers(get_mapping(existing))}"
 
         subject = f"The deletion of {hub_object.title}"
@@ -192,7 +193,7 @@ class HubStepWriter(Struct, frozen=True):
             return self._approve_request()
         if self._type_name in RUN_TYPES:
             _, namespace, name = get_identity(self._type_name, self._planned)
-            with self.coordination.track_run(_build_run_path(namespace, name)):
+            with self.coordination.track_run(_build_run_path(namespace, name)):  # its approvals learn its end
                 return self._write_resource()
         return self._write_resource()
 
@@ -232,15 +233,15 @@ class HubStepWriter(Struct, frozen=True):
         name = _get_placement(hub_object)
         if self._type_name == EVICTION_TYPE and self.hub.get(KINDS[kind].build_path(name, namespace)) is None:
             return  # the plan predicts an invalid eviction
-        if self.request.resumed_operation is None or self._read_existing(hub_object) is None:  # not yet sent
+        if self.request.resumed_operation is None or self._read_existing(hub_object) is None:  # it is not sent yet
             self._waiter.wait_for_scheduling(kind, namespace, name)
 
     def _write_objects(self, hub_objects: Sequence[HubObject]) -> list[ExistingObject]:
-        """Write the objects of a step in order; return each with its resulting body."""
+        """Write the objects of a step in order; return each with its resulting body. Raises ProviderProblem."""
         prior = self.request.prior
         results: list[ExistingObject] = []
         prior_objects = index_hub_objects(self._type_name, prior)
-        new_namespaces: set[str] = set()  # new namespaces, without objects yet
+        new_namespaces: set[str] = set()  # namespaces created by this step: they have no other objects yet
         for hub_object in hub_objects:
             metadata = get_mapping(hub_object.body, "metadata")
             try:
@@ -248,7 +249,7 @@ class HubStepWriter(Struct, frozen=True):
                 self._ensure_object_is_writable(hub_object, body, is_managed=hub_object.identity in prior_objects)
                 result = self._write_object(hub_object, body)
             except ProviderProblem as problem:
-                problem.is_partial = prior is None and bool(results)  # of a creation, some objects exist
+                problem.is_partial = prior is None and bool(results)  # a creation has made some of its objects
                 raise
             self.coordination.applied_objects[hub_object.identity] = hub_object
             results.append((hub_object, result))
@@ -261,7 +262,7 @@ class HubStepWriter(Struct, frozen=True):
         if body is None:
             if self._type_name == MEMBER_TYPE:
                 raise ProviderProblem(describe_missing_member(hub_object))
-            return
+            return  # it is new
         reject_tool_managed_object(self.options, body, "apply")
         if self._type_name == MEMBER_TYPE:
             return  # others create and delete it
@@ -290,19 +291,20 @@ class HubStepWriter(Struct, frozen=True):
         return self.request.resumed_operation in operations[operations.index(_format_operation(hub_object)) :]
 
     def _write_object(self, hub_object: HubObject, body: Values | None) -> dict[str, Any]:
-        """Apply an object; return the result. `body` is the previous one, None if new. Raises ProviderProblem."""
+        """Apply an object; return its new body. `body` is the existing one, None if new. Raises ProviderProblem."""
         path, manager = require_object_path(self.hub, hub_object), self.options.manager
         if body is not None and is_switching_to_external(hub_object.body, body):
             message = f"{hub_object.title} is left to staged runs"
             self.request.report_progress(StepProgress(operation="external", message=message))
-            self.hub.merge(path, EXTERNAL_PATCH, manager)
+            self.hub.merge(path, EXTERNAL_PATCH, manager)  # removes the settings of a rolling update first
         body_to_send = remove_ignored_fields(hub_object.body, body, self.request.ignored_paths, manager)
         is_resumed = self.request.resumed_operation is not None
         if is_resumed and body is not None and is_already_applied(body_to_send, body, manager):
             return dict(body)  # sent by an earlier run
         self.request.report_progress(StepProgress(operation=_format_operation(hub_object)))
         try:
-            force = body is not None and bool(get_ownership_source(self.options, self.request))  # new: no owners
+            # A new object has no fields owned by others.
+            force = body is not None and bool(get_ownership_source(self.options, self.request))
             return self.hub.apply(path, body_to_send, manager, force=force)
         except ApiError as api_error:
             api_error = hide_sensitive_values(api_error, hub_object, self.request)
@@ -311,8 +313,8 @@ class HubStepWriter(Struct, frozen=True):
     # --- waiting -------------------------------------------------------------------------------
 
     def _wait_for_result(self, written: Sequence[ExistingObject]) -> ChangeResult:
-        """Wait until the hub has completed the change; return the result. `written` are the sent objects with the
-        hub's responses, () with read_only.
+        """Wait until the hub has completed the change; return the result with the verified predictions. `written`: the
+        sent objects with the hub's responses, () with read_only.
         """
         planned = self._planned
         note = build_hub_record(self._type_name, written, self.options.manager)
@@ -325,7 +327,7 @@ class HubStepWriter(Struct, frozen=True):
             renumbered = content.report_renumbered_snapshots(final)
             self._report_wrong_predictions(verification)
             if note:  # something was written
-                note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}
+                note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}  # None: removed
             is_run_managed = has_external_rollout(build_hub_objects(self._type_name, planned)[0].body)
             result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
             return replace(
@@ -377,7 +379,9 @@ class HubStepWriter(Struct, frozen=True):
         return verifier.verify_bindings(name, planned, best_progress.bindings)
 
     def _wait_for_override(self, attributes: Values, *, is_removed: bool) -> None:
-        """Wait until the clusters of an override's placement have it, or have lost it."""
+        """Wait until the clusters of an override's placement have it, or have lost it; report a blocked rollout, and do
+        not wait without permission to read it.
+        """
         try:
             rollout = OverrideRollout(self.hub, self._type_name, attributes, is_deleted=is_removed)
             self._waiter.wait_until(rollout.check_progress, f"The rollout of {attributes.get('name')}")
@@ -390,7 +394,7 @@ class HubStepWriter(Struct, frozen=True):
             self.request.report_progress(StepProgress(message=message))
 
     def _wait_for_run(self) -> VerificationResult:
-        """Wait for a run; return its verified predictions. Raises ProviderProblem if it failed."""
+        """Wait for a run; return its verified predictions, if it is started. Raises ProviderProblem if it fails."""
         planned = self._planned
         granted, identity = frozenset(list_texts(planned, "approvals")), get_identity(self._type_name, planned)
         progress = self._waiter.wait_for_run(*identity, granted, self.coordination.granted_requests)
@@ -400,10 +404,10 @@ class HubStepWriter(Struct, frozen=True):
                 "make another run."
             )
             raise ProviderProblem(detail, object_exists=True, attributes=planned)
-        return self._verify_run() if planned.get("state") == "Run" else VerificationResult()  # else no result
+        return self._verify_run() if planned.get("state") == "Run" else VerificationResult()
 
     def _verify_run(self) -> VerificationResult:
-        """Compare a completed run with the planned one. Raises ProviderProblem for other resources."""
+        """Compare a completed run with the planned one. Raises ProviderProblem if it distributed other objects."""
         kind, namespace, name = get_identity(self._type_name, self._planned)
         run = self.hub.get(KINDS[kind].build_path(name, namespace)) or {}
         snapshot_kind = get_scoped_kind("ResourceSnapshot", namespace)
@@ -428,7 +432,9 @@ class HubStepWriter(Struct, frozen=True):
             self.request.report_progress(StepProgress(message=wrong_prediction.message))
 
     def _approve_request(self) -> ChangeResult:
-        """Approve a request once its run has made it, unless `approved` is False; with read_only require approval."""
+        """Approve a request once its run has made it, unless `approved` is False; with read_only require approval by
+        others. Raises StepPending if the run ends without the request, and ManualStepPending.
+        """
         planned = self._planned
         if planned.get("approved") is False:
             return ChangeResult(planned)  # nothing to send
@@ -475,7 +481,7 @@ def is_switching_to_external(sent_body: Values, existing: Values) -> bool:
 
 
 def _add_bindings(planned: Values, progress: PlacementProgress, note: Values, *, is_run_managed: bool) -> ChangeResult:
-    """Return the planned attributes with the bindings decided by the hub, as observed paths."""
+    """Return the planned attributes with the bindings decided by the hub, and their paths as observed ones."""
     predicted = get_mapping(planned, "bindings")
     bindings: dict[str, Any] = {}
     for cluster, observed in progress.bindings.items():

@@ -65,13 +65,13 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 
 
 def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
-    """Read the hub; its response is parsed like an export."""
+    """Read the hub; its response is parsed like an export. Return problems without attributes if it is unreadable."""
     import json
 
     arguments = {name: attributes.get(name) for name in ("kubeconfig", "context")}
     if selectors := _list_selectors(context):
         arguments["selectors"] = selectors
-    if namespaces := _list_tenant_namespaces(context):
+    if namespaces := _list_tenant_namespaces(context):  # a tenant reads no cluster-scoped kinds, such as members
         arguments["namespaces"] = namespaces
     elif optional := _list_optional_kinds(context):
         arguments["optional"] = optional

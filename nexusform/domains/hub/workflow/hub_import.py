@@ -99,7 +99,9 @@ def import_hub(
             problems.append(build_error("unreadable-hub", str(problem)))
             return ImportResult(diagnostics=tuple(problems), sources=sources)
     problems += skipped
-    lines = [f"{server}: {_format_imported_counts(imported)}"]
+    counts = Counter(address.type.removeprefix("fleet_").replace("_", " ") for address in imported)  # by type
+    imported_text = ", ".join(format_count(number, name) for name, number in counts.items()) or "nothing new"
+    lines = [f"{server}: {imported_text}"]
     if has_errors(problems) or not imported:
         return ImportResult(tuple(lines), 0, tuple(problems), sources)
     problems += write_new_file(path, _render_configuration(server, imported, configuration))
@@ -174,7 +176,7 @@ def _build_object_id(block: ResourceBlock) -> str:
 
 
 def _list_user_objects(hub: HubClient, configuration: Configuration) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield type, id and body of user-created objects; those of `_BLOCK_TYPES` only if a block has the type."""
+    """Yield type, id and body of user-created objects to import; of `_BLOCK_TYPES` only if a block has the type."""
     configured_types = {block.type for block in configuration.root.resources.values()}
     further_types = {name: kind for name, kind in _BLOCK_TYPES.items() if name in configured_types}
     for type_name, kind in {**_IMPORTED_TYPES, **further_types}.items():
@@ -194,14 +196,8 @@ def _build_skipped_objects_warning(skipped: list[str]) -> Iterator[Diagnostic]:
         yield build_warning("unmanaged-object", detail)
 
 
-def _format_imported_counts(imported: ImportedObjects) -> str:
-    """Format the counts: `2 placements, 1 override`."""
-    types = Counter(address.type.removeprefix("fleet_").replace("_", " ") for address in imported)
-    return ", ".join(format_count(number, name) for name, number in types.items()) or "nothing new"
-
-
 def _render_configuration(server: str, imported: ImportedObjects, configuration: Configuration) -> str:
-    """Render the configuration of the imported objects, block by block."""
+    """Render the blocks of imported objects, the provider and the hub, each unless the configuration has it."""
     types = build_registries().resource_types
     existing = configuration.root.resources.values()
     blocks: list[str] = []
@@ -219,8 +215,8 @@ def _render_configuration(server: str, imported: ImportedObjects, configuration:
 
 
 def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
-    """Write the objects to the state by a plan without changes; rejected for another hub, or if configuration and
-    objects differ.
+    """Write the objects to state by a plan without changes; return its diagnostics. Nothing is written for another
+    hub, or if configuration and objects differ even with predicted attributes; both are errors.
     """
     identity_problems = run.check_identities()
     if has_errors(identity_problems):
@@ -236,11 +232,12 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
     imports |= _find_configured_manifest_objects(run, last_creation + len(imports))
     plan = _plan_imported_objects(run, imports)
     differing = [change for change in _list_changes(plan) if change.address in imports]
-    if differing:  # a hub reports an empty selection before the first staged run
+    if differing:  # a hub reports an empty selection before the first staged run: the predicted one is imported
         for change in differing:
             imports[change.address] = _add_predicted_attributes(imports[change.address], get_mapping(change.after))
         plan = _plan_imported_objects(run, imports)
     problems = [*identity_problems]
+    # Targeting is no choice of the user, so its warning is left out.
     problems += [problem for problem in plan.diagnostics if problem.id != "resource-targeting-is-in-effect"]
     if has_errors(problems):
         return problems
@@ -272,7 +269,7 @@ def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Addr
         is_candidate = (block.type, block.count, block.for_each, provider) == (MANIFEST_TYPE, None, None, PROVIDER)
         if not is_candidate or address in run.stored.state.instances:
             continue  # not for a hub, or in state
-        target = ImportTarget(address, "", block.provider, block.header_span, block)
+        target = ImportTarget(address, "", block.provider, block.header_span, block)  # "": the block identifies them
         found = find_imported_object(target, request, run.providers, [])
         if found is not None:
             numbered = replace(found, creation=last_creation + len(imports) + 1)

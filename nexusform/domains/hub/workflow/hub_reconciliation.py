@@ -124,7 +124,7 @@ def _reconcile_hub_placements(run: Run) -> HubReconciliation:
 def _read_placements(
     run: Run, key: str, provider: FleetHubProvider
 ) -> Iterator[tuple[Address, ObjectState, Mapping[str, object] | None]]:
-    """Yield a provider's placements in state, each with its observed attributes, None if missing."""
+    """Yield the placements of the provider `key` in state, each with observed attributes, None if the hub has none."""
     objects = [item for item in list_objects(run.stored.state, key) if item[0].type in PLACEMENT_TYPES]
     objects.sort(key=lambda item: compute_address_order(item[0]))
     requests = [
