@@ -63,10 +63,10 @@ class CsiLimits(Struct, frozen=True):
 
 def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
     """Return the facts of CSI drivers among the objects of a cluster."""
-    maximums: dict[tuple[str, str], int] = {}
-    attachments: list[tuple[str, str, str]] = []
-    checked_drivers: set[str] = set()
-    capacities: dict[str, list[CsiStorageCapacity]] = {}
+    maximums: dict[tuple[str, str], int] = {}  # volumes by node and driver
+    attachments: list[tuple[str, str, str]] = []  # node, driver, volume
+    checked_drivers: set[str] = set()  # kube-scheduler checks their free storage
+    capacities: dict[str, list[CsiStorageCapacity]] = {}  # by StorageClass
     for manifest in manifests:
         if manifest.group != "storage.k8s.io":
             continue
@@ -96,8 +96,8 @@ def _list_attach_limits(body: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def _parse_storage_capacity(manifest: Manifest) -> CsiStorageCapacity | None:
-    """Return the largest possible volume by a CSIStorageCapacity, by default its capacity; None without nodes or
-    without an amount.
+    """Return the size of the largest possible volume by a CSIStorageCapacity (by default its whole capacity) and its
+    nodes (term None: all); None without a valid selector or amount.
     """
     fields = Fields(manifest, [], manifest.body)
     selector = parse_selector(fields, "nodeTopology")

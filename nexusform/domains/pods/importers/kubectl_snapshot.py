@@ -213,7 +213,7 @@ def parse_kubectl_files(files: Iterable[tuple[str, bytes]]) -> KubectlOutput:
             metadata = body["metadata"]
             if body.get("kind") == "Node":
                 node, node_name = _keep_needed_node_fields(body), str(metadata["name"])
-                if reading.nodes.get(node_name, node) != node:
+                if reading.nodes.get(node_name, node) != node:  # listed before with different contents
                     reading.duplicate_nodes.append(node_name)
                 reading.nodes[node_name] = node
             elif body.get("kind") == "Pod":
@@ -247,7 +247,7 @@ def _list_objects(name: str, content: bytes, findings: list[Problem]) -> Iterato
 
 
 def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list[Any]:
-    """Return the documents of a file, of JSON if it begins with `{`, else of YAML; none, and a finding, if invalid."""
+    """Return the documents of a file: JSON if it begins with `{`, else YAML. Of invalid JSON none, with a finding."""
     if content.lstrip()[:1] != b"{":
         stream = parse_yaml(name, content)
         findings += stream.findings
@@ -263,15 +263,15 @@ def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list
         return [msgspec.json.decode(content)]
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
         if "truncated" in str(problem):
-            detail = "this file is truncated: create it again."
-            findings.append(build_problem(name, None, "truncated-file", detail))
-            return []
-        findings.append(build_problem(name, None, INVALID, f"this is not JSON: {problem}."))
+            error_id, detail = "truncated-file", "this file is truncated: create it again."
+        else:
+            error_id, detail = INVALID, f"this is not JSON: {problem}."
+        findings.append(build_problem(name, None, error_id, detail))
         return []
 
 
 def _keep_needed_node_fields(body: _Object) -> _Object:
-    """Return the fields of a node read by `_build_node`."""
+    """Return the fields of a node required later (by `_build_node`), its images as their sizes by name."""
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
     # The size in bytes of each image of a node by all its names.
     images = status.get("images")
@@ -306,8 +306,8 @@ def _keep_needed_object_fields(body: _Object) -> _Object:
 
 
 def _reduce_pod(body: _Object) -> _Object:
-    """Return the required parts of a pod as plain data. `promised`: it has no node, or only a nominated one; `resized`:
-    its resources were changed in place.
+    """Return the required parts of a pod as plain data. `promised`: it has no node, or only a nominated one (put into
+    its spec here); `resized`: its resources were changed in place.
     """
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
     containers: dict[str, list[_Object]] = {}
@@ -427,12 +427,12 @@ def _build_spread_selector(kind: str, labels: Mapping[str, str]) -> LabelSelecto
 def _build_pod(
     title: str, body: _Object, *, storage: Storage, devices: DeviceObjects, is_complete: bool
 ) -> ObservedPod:
-    """Return the record of a stored pod, its spec parsed like a manifest's."""
+    """Return the record of a pod stored in a snapshot (`title`: namespace/name), its spec parsed like a manifest's."""
     namespace, _, name = title.partition("/")
     kind, owner = _find_controller(name, body)
     spec = dict(body["spec"])
     node = str(spec.pop("nodeName", ""))
-    if kind == "DaemonSet":
+    if kind == "DaemonSet":  # its controller adds an affinity to the node of the pod
         spec["affinity"] = _remove_node_pinning(get_mapping(spec, "affinity"))
     labels = body["labels"]
     manifest = Manifest(
@@ -458,6 +458,7 @@ def _build_pod(
         device_claims=() if device_claims.problems else device_claims.claims,
         has_unknown_rules=pod_spec.has_unknown_rules or bool(device_claims.problems),
     )
+    # A terminating pod counts for no controller.
     workload = "" if is_terminating else f"{namespace}/{kind}/{owner}"
     return ObservedPod(
         workload=workload,

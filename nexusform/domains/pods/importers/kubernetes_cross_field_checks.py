@@ -73,7 +73,9 @@ def _check_always_restarting_pod(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_selector(spec: Node) -> Iterator[CheckFailure]:
-    """Check that the selector of a workload is not empty and selects the labels of its template."""
+    """Yield a failure if the selector of a workload is empty or does not select the labels of its template. Missing or
+    invalid fields are reported by other checks.
+    """
     selector = spec.get_node("selector")
     labels, expressions = selector.get_node("matchLabels"), selector.get_node("matchExpressions")
     if not isinstance(selector.data, dict) or spec.get_node("template").is_absent:
@@ -89,11 +91,13 @@ def _check_selector(spec: Node) -> Iterator[CheckFailure]:
         )
         for expression in expressions.list_items()
     ]
-    pairs = {key: value.data for key, value in labels.list_fields()}
+    match_labels = {key: value.data for key, value in labels.list_fields()}
     template_labels = {key: value.data for key, value in spec.get_node("template", "metadata", "labels").list_fields()}
-    has_only_texts = all(isinstance(value, str) for value in (*pairs.values(), *template_labels.values()))
+    has_only_texts = all(isinstance(value, str) for value in (*match_labels.values(), *template_labels.values()))
     is_valid = not any([*_check_requirement(expression)] for expression in expressions.list_items())
-    if has_only_texts and is_valid and not is_selected(build_label_selector(pairs, requirements), template_labels):
+    if not has_only_texts or not is_valid:
+        return  # reported as invalid
+    if not is_selected(build_label_selector(match_labels, requirements), template_labels):
         yield selector, ".selector", "does not match the labels of the template."
 
 
@@ -121,9 +125,11 @@ def _check_template_mounts(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_volume_mounts(pod: Node, claims: set[str]) -> Iterator[CheckFailure]:
-    """Check that the pod, or a claim template of its workload, has the mounted volumes."""
+    """Yield a failure for each mounted volume missing among those of the pod, and among the names of the claim
+    templates of its workload (`claims`).
+    """
     if not isinstance(pod.data, dict) or pod.get_node("volumes").text:
-        return  # of the wrong type
+        return  # the pod or its volumes are of the wrong type, reported elsewhere
     volumes = claims | {volume.get_node("name").text for volume in pod.get_node("volumes").list_items()}
     for key in _CONTAINERS:
         for container, path in _list_items_with_path(pod, key):

@@ -128,7 +128,7 @@ def compute_template_hash(template: Mapping[str, Any]) -> str:
 
 def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: Priorities) -> PodSpec:
     """Return the scheduler's pod spec of a template's `metadata` and `spec`, and report invalid or unpredicted fields.
-    Volumes and devices are added later.
+    Volumes and devices are added by the caller.
     """
     labels = {**metadata.get_text_mapping("labels"), **owner.added_labels}
     if not spec.data.get("containers"):
@@ -149,7 +149,7 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         namespace=owner.namespace,
         labels=tuple(sorted(labels.items())),
         requests=_compute_requests(spec, {}),
-        scored_requests=_compute_requests(spec, _SCORE_DEFAULTS),
+        scored_requests=_compute_requests(spec, _SCORE_DEFAULTS),  # not 0 for containers without requests
         node_name=spec.get_text("nodeName"),
         has_unknown_rules=scheduler != "default-scheduler" or bool(group_key),
         node_selector=tuple(sorted(spec.get_text_mapping("nodeSelector").items())),
@@ -171,7 +171,7 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         can_preempt=spec.get_text("preemptionPolicy") != NEVER
         and spec.get_text("priorityClassName") not in priorities.non_preempting,
         images=_list_images(spec),
-        # The scored requests of the containers alone, if the pod has requests of its own.
+        # Those of the containers alone, if the pod has requests of its own, else None.
         container_scored_requests=_compute_requests(spec, _SCORE_DEFAULTS, has_pod_level=False)
         if spec.get_mapping("resources").data
         else None,
@@ -267,7 +267,7 @@ def _list_host_ports(spec: Fields) -> tuple[HostPort, ...]:
         for port in container.list_mappings("ports"):
             number = port.get_integer("hostPort", 0) or (port.get_integer("containerPort", 0) if shares_network else 0)
             if number:
-                address = port.get_text("hostIP") or HostPort(0).address
+                address = port.get_text("hostIP") or HostPort(0).address  # by default every address
                 ports.append(HostPort(number, port.get_text("protocol", "TCP"), address))
     return tuple(dict.fromkeys(ports))
 
@@ -331,9 +331,8 @@ def _sum_container_requests(spec: Fields, read_amounts: Callable[[Fields], Amoun
             _add_amounts(amounts, sidecar_total)
         for name, amount in amounts.items():
             init_maximum[name] = max(init_maximum.get(name, 0), amount)
-    return {
-        name: max(running_total.get(name, 0), init_maximum.get(name, 0)) for name in (*running_total, *init_maximum)
-    }
+    names = (*running_total, *init_maximum)
+    return {name: max(running_total.get(name, 0), init_maximum.get(name, 0)) for name in names}
 
 
 def _get_effective_requests(container: Fields, is_reported: bool) -> Amounts:
@@ -401,14 +400,14 @@ def _parse_node_affinity(
 
 
 def parse_node_term(fields: Fields) -> NodeSelectorTerm:
-    """Return one nodeSelectorTerm, and report its invalid requirements."""
+    """Return one nodeSelectorTerm, and report its invalid requirements (kept in the term)."""
     labels = tuple(_parse_requirement(item) for item in fields.list_mappings("matchExpressions"))
     names = tuple(_parse_requirement(item) for item in fields.list_mappings("matchFields"))
     for requirement in labels:
         if requirement.operator in (GREATER, LESS):  # only node selectors have these operators
             if len(requirement.values) != 1:
                 fields.report("matchExpressions", f"needs exactly one value for {requirement.operator}.")
-            continue
+            continue  # the check of label selectors below rejects both operators
         for problem in validate_selector_requirement(requirement):
             fields.report("matchExpressions", problem + ".")
     for requirement in names:
@@ -502,9 +501,8 @@ def _parse_tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
         key = fields.get_text("key")
         if not key and operator != EXISTS:
             fields.report("operator", "must be Exists when key is empty.")
-        effect = fields.get_choice("effect", _EFFECTS, "")
-        # Any integer is valid: a negative one means no time at all.
-        seconds = fields.data.get("tolerationSeconds")
+        effect = fields.get_choice("effect", _EFFECTS, "")  # "" is every effect
+        seconds = fields.data.get("tolerationSeconds")  # any integer is valid: a negative one means no time at all
         duration = seconds if isinstance(seconds, int) else None
         tolerations.append(Toleration(key, operator, fields.get_text("value"), effect, duration))
     if kind != "DaemonSet":

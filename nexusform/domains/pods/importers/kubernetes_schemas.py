@@ -113,7 +113,7 @@ class _SchemaValidator:
         self._unknown_key_count = 0  # number of unknown keys so far
 
     def check_value(self, node: Node, shape: FieldShape, path: str) -> Iterator[Problem]:
-        """Check a value against its shape; null counts as absent."""
+        """Yield the problems of a value by its shape; none for null (absent), or for any value of a free shape."""
         data = node.data
         if data is None or shape.kind is FieldKind.ANY:
             return
@@ -126,7 +126,7 @@ class _SchemaValidator:
             count_before = self._unknown_key_count
             yield from self._check_fields(node, shape.type, path)
             check = CHECKS.get(shape.type)
-            # Skip the check if keys below are unknown.
+            # Skip the check between fields if keys below are unknown: it would report their right names as missing.
             if check is not None and self._unknown_key_count == count_before:
                 for part, path_end, detail in check(node):
                     build_problem = self._build_missing_field_warning if part.is_absent else self._build_problem
@@ -161,9 +161,9 @@ class _SchemaValidator:
             yield self._build_problem(node, detail)
 
     def _check_fields(self, node: Node, type_name: str, path: str) -> Iterator[Problem]:
-        """Check for unknown fields, wrong values, and missing fields."""
+        """Yield a problem for each unknown, wrong and missing field; an empty value counts as missing."""
         fields = _get_fields(type_name)
-        set_keys: set[str] = set()
+        set_keys: set[str] = set()  # keys not reported as missing
         for key, field_node in node.list_fields():
             inner_path = join_texts((path, key), ".")
             if key not in fields:
@@ -427,7 +427,7 @@ _MAX_CRON_JOB_NAME: Final = 52
 
 
 def check_name(kind: str, name: str) -> str:
-    """Return why an object of this kind cannot have the name, as a clause; "" if it can."""
+    """Return why an object of this kind cannot have the name, as a clause; "" if it can, or any name is allowed."""
     form = _NAMES.get(kind, "subdomain")
     if form == "segment":
         return 'a name has no "/" or "%", and is not . or ..' if re.search(r"[/%]|^\.\.?$", name) else ""

@@ -394,15 +394,15 @@ def _has_existing_volume(claim: Manifest, storage: Storage) -> bool:
 
 
 def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
-    """Return why pods with this claim get no node, in the scheduler's words; "" if they do. A claim on a
-    missing volume, or on one of another claim, waits; a claim with a deleted volume has lost it, once the
-    volume controller has checked. Without an observed claim the existing volumes are unknown.
+    """Return why pods with this claim get no node, in the scheduler's words; "" if they may get one. A claim waits
+    (UNBOUND) for a missing or too small volume, or for one of another claim. A claim of a manifest, not yet observed
+    by kubectl, gets "" without a volume: it may exist unseen.
     """
     metadata, name = _get_silent_fields(claim, "metadata"), claim.name
     spec, phase = _get_silent_fields(claim, "spec"), _get_silent_fields(claim, "status").get_text("phase")
     volume_name = spec.get_text("volumeName")
     is_observed = storage.is_complete and bool(phase)
-    if phase == _LOST:
+    if phase == _LOST:  # the volume controller found its volume deleted
         return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume_name}"'
     if "deletionTimestamp" in metadata:
         return f'persistentvolumeclaim "{name}" is being deleted'
@@ -416,12 +416,12 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
     volume_spec = _get_silent_fields(volume, "spec")
     reference = volume_spec.get_mapping("claimRef")
     if reference.data:  # reserved for this claim, or another one
-        has_name = (reference.get_text("namespace"), reference.get_text("name")) == (claim.namespace, name)
-        is_owner = has_name and _is_same_claim(reference, claim, is_complete=storage.is_complete)
+        names_claim = (reference.get_text("namespace"), reference.get_text("name")) == (claim.namespace, name)
+        is_owner = names_claim and _is_same_claim(reference, claim, is_complete=storage.is_complete)
         return "" if is_owner else UNBOUND
     requested_bytes = parse_amount(spec.get_mapping("resources").get_mapping("requests").data.get("storage"))
     capacity = parse_amount(volume_spec.get_mapping("capacity").data.get("storage"))
-    return UNBOUND if capacity < requested_bytes else ""
+    return UNBOUND if capacity < requested_bytes else ""  # an unreserved volume is bound if it is large enough
 
 
 def _compute_bound_volume_nodes(claim: Manifest, reference: _FieldReference, storage: Storage) -> VolumeNeed | None:

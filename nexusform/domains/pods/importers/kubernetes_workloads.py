@@ -258,7 +258,9 @@ class _WorkloadReader(Struct):
     def _build_spread_selector(
         self, manifest: Manifest, selector: LabelSelector | None, labels: Mapping[str, str]
     ) -> LabelSelector | None:
-        """Return the selector of pods for kube-scheduler's default spreading: by Services and set; None without any."""
+        """Return the selector of pods for kube-scheduler's default spreading: by the Services of the pod and by its
+        controller, except for DaemonSets; None without any.
+        """
         pairs: dict[str, str] = {}
         for service_selector in self.services.get(manifest.namespace, ()):
             if all(labels.get(key) == value for key, value in service_selector.items()):
@@ -274,8 +276,8 @@ class _WorkloadReader(Struct):
         return None if spread_selector.is_empty else spread_selector
 
     def _apply_autoscaler(self, manifest: Manifest, workload: Workload) -> Workload:
-        """Return a workload with the replicas set by its autoscaler before the first measurement, if it has one, and
-        report the bounds.
+        """Return a workload with the replicas set by its autoscaler before the first measurement (none with 0 replicas:
+        it is disabled), and report the bounds; unchanged without an autoscaler.
         """
         scaler = self.autoscalers.get((manifest.namespace, manifest.kind, manifest.name))
         if scaler is None:
@@ -296,9 +298,8 @@ class _WorkloadReader(Struct):
             f"{maximum} replicas; {outcome}."
         )
         summary = f"{manifest.title}: {replicas} replicas; its autoscaler allows {minimum} to {maximum}"
-        self.findings.append(
-            build_problem(manifest.file, manifest.find_position("spec"), AUTOSCALED, detail, Severity.WARNING, summary)
-        )
+        position = manifest.find_position("spec")
+        self.findings.append(build_problem(manifest.file, position, AUTOSCALED, detail, Severity.WARNING, summary))
         return replace(workload, replicas=replicas, configured_replicas=configured_replicas)
 
 
@@ -353,7 +354,7 @@ def _limit_pods(spec: Fields, key: str, pods: int) -> int:
 
 
 def _apply_deployment_strategy(workload: Workload, spec: Fields) -> Workload:
-    """Return a Deployment with its update strategy and pause, and report invalid fields."""
+    """Return a Deployment with its update strategy and whether it is paused, and report invalid fields."""
     strategy = spec.get_mapping("strategy")
     kind = strategy.get_choice("type", ("RollingUpdate", "Recreate"), "RollingUpdate")
     rolling_update = strategy.get_mapping("rollingUpdate")
@@ -365,8 +366,7 @@ def _apply_deployment_strategy(workload: Workload, spec: Fields) -> Workload:
         strategy.report("rollingUpdate", "must not be set when type is Recreate.")
     _check_rollout_limits(rolling_update, surge_text, unavailable_text)
     if surge == 0 and unavailable == 0:
-        # Kubernetes allows one unavailable pod if both values round to 0.
-        unavailable = 1
+        unavailable = 1  # as Kubernetes, if both values round to 0
     return replace(
         workload,
         strategy=Strategy(kind),
@@ -482,7 +482,9 @@ _OLD_VERSIONS: Final[Mapping[tuple[str, str], Mapping[str, Mapping[str, Any]]]] 
 
 
 def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Manifest:
-    """Convert an old version with its defaults, and the selector of a ReplicationController; others are unchanged."""
+    """Return a workload of an old API version as one of apps/v1, with the defaults of the old version, and a
+    ReplicationController with a label selector. Other objects are returned unchanged; an old version is reported.
+    """
     spec = manifest.body.get("spec")
     version = (manifest.group, manifest.version)
     is_replication_controller = manifest.kind == "ReplicationController"

@@ -97,7 +97,7 @@ def get_controller_reference(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _count_remaining_pods(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:
-    """Return the number of pods left to run by a Job, None if unlimited."""
+    """Return the number of pods left to run by a Job: 0 once it has ended, None if unlimited."""
     conditions = {(get_text(item, "type"), get_text(item, "status")) for item in list_mappings(status, "conditions")}
     if conditions & {("Complete", "True"), ("Failed", "True")}:
         return 0
@@ -212,9 +212,9 @@ def _list_owned_field_values(tree: Mapping[str, Any], value: Any, path: FieldPat
     for key, subtree in tree.items():
         kind, _, name = key.partition(":")
         step: str | tuple[tuple[str, Any], ...] = name
-        if kind == "f":
+        if kind == "f":  # a field by its name
             inner_value = get_value_at_path(value, name)
-        elif kind == "k":
+        elif kind == "k":  # an item of a list, by the fields of its identity as JSON
             identity = tuple(sorted(json.loads(name).items()))
             inner_value, step = _find_list_item(value, identity), identity
         else:

@@ -254,7 +254,9 @@ class _ManifestReader:
             self.manifests.append(manifest)
 
     def _build_manifest(self, body: dict[str, Any], document: YamlDocument) -> Manifest | None:
-        """Return an object with its labels; None, and a finding, without version, kind, name or readable metadata."""
+        """Return an object with its labels; report and return None without version, kind, name or a metadata mapping.
+        Other invalid metadata is reported, too.
+        """
         if not isinstance(body.get("metadata"), dict | None):
             self._report(document.find_position("metadata"), "metadata is a mapping.")
             return None
@@ -272,14 +274,14 @@ class _ManifestReader:
                 text += " generateName creates a name in the cluster; set metadata.name instead."
             self._report(document.position, text)
             return None
-        group, _, short = str(version).rpartition("/")
+        group, _, short_version = str(version).rpartition("/")  # "" is the core group
         namespace = metadata.get("namespace")
         if not isinstance(namespace, str | None):
             self._report(document.find_position("metadata", "namespace"), "metadata.namespace is a text; quote it.")
             namespace = str(namespace)
         return Manifest(
             group=group,
-            version=short,
+            version=short_version,
             kind=str(kind),
             namespace=_resolve_namespace(group, str(kind), namespace),
             name=str(name),

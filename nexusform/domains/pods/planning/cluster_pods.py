@@ -56,29 +56,24 @@ class PodsByCluster:
         self._object_pods: dict[ObjectKey, ObjectPods] = {}
         self._object_pods_by_cluster: dict[str, dict[ObjectKey, ObjectPods]] = {}  # the same, by cluster id
         self._clusters_by_address: dict[str, set[str]] = {}  # by object address
-        self._existing_pods: dict[str, dict[PodKey, ExistingPod]] = {}
+        self._existing_pods: dict[str, dict[PodKey, ExistingPod]] = {}  # by cluster id, as predicted so far
         # By cluster id, all pods before their first prediction, and the lost ones among them.
         self._base_pods: dict[str, dict[PodKey, ExistingPod]] = {}
         self._base_lost_pods: dict[str, frozenset[PodKey]] = {}
         # By cluster id, pods of state on nodes created in this plan, until they are placed again.
         self._lost_pods: dict[str, frozenset[PodKey]] = {}
-        # Objects with pods evicted for others since their last prediction.
-        self._disturbed_keys: set[ObjectKey] = set()
+        self._disturbed_keys: set[ObjectKey] = set()  # objects with pods evicted since their last prediction
         self._forgotten_addresses: set[str] = set()  # addresses of forgotten objects, their pods keep running
-        # By cluster id, the namespaces of existing objects outside of this plan.
-        self._namespaces: dict[str, set[str]] = {}
-        # Namespaces of objects outside the targets of this plan (-target) that are kept.
-        self._kept_namespaces: dict[ObjectKey, set[str]] = {}
+        self._namespaces: dict[str, set[str]] = {}  # by cluster id, of existing objects outside of this plan
+        self._kept_namespaces: dict[ObjectKey, set[str]] = {}  # of objects outside the targets (-target), not removed
         objects = list(prior)
         self._prior_pods = {(item.address, item.cluster_id): item for item in objects}
         self._prior_pods_by_cluster = group_by(self._prior_pods.values(), lambda item: item.cluster_id)
-        # By cluster id and workload.
-        self._prior_workloads = build_prior_workloads(objects)
+        self._prior_workloads = build_prior_workloads(objects)  # by cluster id and workload
         for item in objects:
             self._load_prior_pods(item, get_pod_specs(self._prior_workloads[item.cluster_id]))
             self._kept_namespaces[item.address, item.cluster_id] = list_namespaces(item.manifests)
-        # Pods of other states use capacity and move only by preemption.
-        external_objects = list(external_pods)
+        external_objects = list(external_pods)  # pods of other states use capacity and move only by preemption
         external_workloads = build_prior_workloads(external_objects)
         for item in external_objects:
             existing_pods = self._existing_pods.setdefault(item.cluster_id, {})

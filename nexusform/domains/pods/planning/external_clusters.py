@@ -86,5 +86,5 @@ def list_data_blocks(
             if block.mode != "data" or block.type not in sources or sources[block.type].kind is not kind:
                 continue
             for instance in evaluation.list_module_instances(module.path):
-                for item in evaluation.get_resource(instance, block).items.values():
+                for item in evaluation.get_resource(instance, block).items.values():  # by count or for_each
                     yield block, item.attributes

@@ -248,7 +248,7 @@ def list_manifest_diagnostics(pods: PodPhase, instances: Mapping[Address, Instan
     by_address = {str(address): instance for address, instance in instances.items()}
     for address, finding in pods.findings:
         instance = by_address.get(address)
-        if instance is not None:
+        if instance is not None:  # else no block
             path = ("yaml_body",) if instance.type.kind is PlanningKind.MANIFEST else ()
             detail = f"yaml_body:{finding.line}: {finding.detail}" if finding.line else finding.detail
             yield instance.build_diagnostic(Problem(path, finding.id, detail, finding.severity, brief=finding.brief))
@@ -360,9 +360,8 @@ def list_hosted_workloads(state: State, registries: PluginRegistries) -> list[Sc
             for name, values in existing_pods.items():
                 node = parse_pod_record(values).node
                 if node:
-                    hosted_workloads.append(
-                        ScheduledPod(object_pods.cluster_id, node, spec.namespace, name, dict(spec.labels))
-                    )
+                    pod = ScheduledPod(object_pods.cluster_id, node, spec.namespace, name, dict(spec.labels))
+                    hosted_workloads.append(pod)
     return hosted_workloads
 
 

@@ -84,7 +84,7 @@ def build_existing_clusters(
     parts: list[_ClusterPart] = []
     for kind, state_object in sorted(context.objects, key=lambda pair: pair[0].phase):
         if kind.vms is None:
-            continue
+            continue  # objects of this kind have no VMs
         demand, _ = kind.vms.build_demand(state_object.attributes, context.context, state_object.address)
         if demand is None:
             continue

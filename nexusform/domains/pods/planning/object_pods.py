@@ -52,13 +52,13 @@ class PriorPods(Struct, frozen=True):
     is_outside_targets: bool = False
 
     def list_existing_pods(self, specs: Mapping[str, PodSpec]) -> Iterator[tuple[RecordedPod, ExistingPod]]:
-        """Yield the existing pods with their records. `specs` are those of workloads (keys)."""
+        """Yield the existing pods with their records in state. `specs` are the pod specs of workloads (keys)."""
         for key, pods in self.workloads.items():
             spec = specs.get(key, PodSpec(namespace=key.partition("/")[0]))
             for name, values in pods.items():
                 record = parse_pod_record(values)
-                # A key is `namespace/kind/name`.
-                is_permanent = record.state == PodState.FAILED and key.split("/")[1] in _PERMANENT_FAILURE_KINDS
+                _, kind, _ = key.split("/")
+                is_permanent = record.state == PodState.FAILED and kind in _PERMANENT_FAILURE_KINDS
                 rejection = record.reason or "" if is_permanent else ""
                 pod = ExistingPod(key, parse_pod_number(key, name), record.node, _find_pod_spec_in_state(spec, record))
                 is_kept = self.is_outside_targets

@@ -146,7 +146,8 @@ def _can_run(
     """Return whether the pods of the workloads with these keys may run with enough nodes: they have no scheduling gates
     and no missing claims, fit an empty node, and pods for their affinity exist.
     """
-    nodes = [*inputs.cluster.nodes, *(copy_node(node, 0) for node in list_pool_nodes(cluster).values())]
+    additional_nodes = (copy_node(node, 0) for node in list_pool_nodes(cluster).values())  # one more of each pool
+    nodes = [*inputs.cluster.nodes, *additional_nodes]
     return all(
         not spec.gates
         and not any(rule.find_rejection(spec) for rule in profile.POD_FILTERS)
@@ -222,8 +223,8 @@ class ClusterLossEffects:
 
 
 def _count_waiting_after_losses(inputs: PredictionInput, places: Sequence[str]) -> dict[str, Counter[str]]:
-    """Count the waiting pods by workload, after the loss of each place; empty if the place of a node is not known,
-    or for a cluster with too many pods and places.
+    """Count the waiting pods by workload, after the loss of each place (a machine or rack; `places` has that of each
+    node); empty if the place of a node is not known (""), or for a cluster with too many pods and places.
     """
     pod_count = len(inputs.existing_pods) + sum(workload.replicas for workload in inputs.workloads)
     if not all(places) or len(set(places)) * pod_count > MAX_LOST_PODS:
@@ -342,7 +343,7 @@ def list_pool_nodes(cluster: NodeCluster) -> Mapping[str, Node]:
     """Return a node of each pool, in the order of the pools: a schedulable one if there is any."""
     nodes: dict[str, Node] = {}
     for number, node in enumerate(cluster.nodes):
-        pool = cluster.pools[number] if cluster.pools else _find_pool_label(node)
+        pool = cluster.pools[number] if cluster.pools else _find_pool_label(node)  # of an observed cluster, by label
         if pool not in nodes or (_is_node_restricted(nodes[pool]) and not _is_node_restricted(node)):
             nodes[pool] = node
     return {**nodes, **cluster.empty_pools}

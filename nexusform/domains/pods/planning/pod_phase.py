@@ -77,11 +77,11 @@ class PodPhase(PodsByCluster):
             return  # the cluster is not observed
         workloads: list[Workload] = []
         for workload in object_pods.workloads:
-            workload_pods = observed_pods.pop(workload.key, [])
+            workload_pods = observed_pods.pop(workload.key, [])  # each observed pod gets into one object
             next_number = 1 + max((pod.number for pod in workload_pods), default=-1)
             workload_pods += self._list_waiting_pods(object_pods, workload, cluster.id, next_number)
             prior_template = object_pods.prior_templates.get(workload.key)
-            is_changed = prior_template not in (None, workload.pod.template)
+            is_changed = prior_template not in (None, workload.pod.template)  # by this plan
             is_complete = self._is_complete(cluster.id)
             adjusted = add_observed_changes(workload, workload_pods, is_complete=is_complete, is_changed=is_changed)
             orphans = self._take_orphaned_pods(object_pods, workload, cluster.id, workload_pods)
@@ -133,7 +133,7 @@ class PodPhase(PodsByCluster):
         observed = self._observed_clusters[cluster_id]
         pods = [pod for pod in observed.waiting_pods if pod.workload == workload.key and not pod.spec.gates]
         if any(not pod.node for pod in object_pods.prior_pods.get(workload.key, {}).values()):
-            return []
+            return []  # the Pending pods in state are the same ones
         if workload.kind == "StatefulSet":
             return pods  # their numbers are their ordinals
         return [replace(pod, number=number) for number, pod in enumerate(pods, first_number)]
@@ -158,7 +158,7 @@ class PodPhase(PodsByCluster):
         if cluster is None:
             return {}  # without known nodes there is no prediction
         key = (placement_address, cluster_id)
-        if prior_workloads and key not in self._object_pods:
+        if prior_workloads and key not in self._object_pods:  # its pods in state were not loaded at the start
             prior_manifests = unwrap_envelopes(previous or manifests).manifests
             specs = _parse_pod_specs(prior_manifests, self._collect_manifests(cluster_id))
             self._load_prior_pods(PriorPods(placement_address, cluster_id, prior_workloads), specs)
@@ -174,7 +174,7 @@ class PodPhase(PodsByCluster):
             self._apply_prior_manifests(object_pods, cluster_id, unwrap_envelopes(previous).manifests)
             self._update_unchanged_specs(object_pods, cluster_id)
         self._import_observed_pods(object_pods, cluster)
-        self._predict_changed_objects([key], cluster)
+        self._predict_changed_objects([key], cluster)  # sets `values`
         return object_pods.values
 
     def place_objects(
@@ -187,10 +187,10 @@ class PodPhase(PodsByCluster):
             return {address: {} for address, _ in objects}
         for address, manifests in objects:
             object_pods = self._get_object_pods(address, cluster_id)
-            self._kept_namespaces.pop((address, cluster_id), None)
+            self._kept_namespaces.pop((address, cluster_id), None)  # its manifests list its namespaces from now on
             object_pods.manifests = unwrap_envelopes(manifests).manifests
         keys: list[ObjectKey] = []
-        for address, _ in objects:
+        for address, _ in objects:  # a PriorityClass of one object applies to the pods of all
             object_pods = self._object_pods[address, cluster_id]
             reading = self._read_workloads(object_pods, (address, cluster_id))
             self.findings += [(address, finding) for finding in reading.findings]
@@ -386,7 +386,7 @@ class PodPhase(PodsByCluster):
 
     @property
     def rows(self) -> list[PlacementChange]:
-        """Rows of all pods, removed ones first, with the nodes that rejected them."""
+        """Rows of all pods, object by object: of removed pods, of the others, and of those rejected by nodes."""
         rows: list[PlacementChange] = []
         for (address, cluster_id), object_pods in self._object_pods.items():
             outcomes = list(object_pods.removed_outcomes)
@@ -441,6 +441,7 @@ class PodPhase(PodsByCluster):
         """Yield the namespaces needed by pods but missing on a cluster: object address, cluster id, namespaces."""
         known_namespaces = {cluster_id: set(names) for cluster_id, names in self._namespaces.items()}
         for key, object_pods in self._object_pods.items():
+            # An object outside the targets (-target) has no manifests in this plan.
             names = list_namespaces(object_pods.manifests) or self._kept_namespaces.get(key, set())
             _, cluster_id = key
             known_namespaces.setdefault(cluster_id, set()).update(names)

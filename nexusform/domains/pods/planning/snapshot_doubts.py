@@ -60,12 +60,12 @@ class SnapshotUncertainty(Struct, frozen=True):
 
 
 def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[SnapshotUncertainty]:
-    """Yield the doubts about a snapshot, at a time of planning (ISO 8601)."""
+    """Yield the reasons why a snapshot of kubectl may differ from the cluster, at a time of planning (ISO 8601)."""
     if not snapshot.has_pods:
         detail = "The files list no pods, so the free capacity of the nodes is unknown."
         yield SnapshotUncertainty("pods that were not read", "pods-not-listed", detail)
     observed = snapshot.observation_time
-    age = int(datetime.fromisoformat(now).timestamp()) - observed if observed else 0
+    age = int(datetime.fromisoformat(now).timestamp()) - observed if observed else 0  # seconds, 0 if unknown
     if age > _HOUR:
         time = datetime.fromtimestamp(observed, UTC)
         detail = f"The files show the cluster as of {time:%H:%M} on {time:%Y-%m-%d} (UTC). Create them again."
@@ -176,5 +176,6 @@ def _has_matching_rule(
     )
     pairs = (("namespaceSelector", namespace), ("objectSelector", dict(spec.labels)))
     fields = Fields(manifest, [], dict(hook))
+    # None is an absent selector: it selects everything.
     selectors = [(parse_selector(fields, name), labels) for name, labels in pairs]
     return has_rule and all(selector is None or is_selected(selector, labels) for selector, labels in selectors)

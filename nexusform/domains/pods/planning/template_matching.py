@@ -247,9 +247,9 @@ def create_replacement_check(
 def find_orphan_pods(
     workload: Workload, manifests: Iterable[Manifest], pods: Iterable[ExistingPod]
 ) -> Iterator[ExistingPod]:
-    """Yield the pods without a controller adopted by a ReplicaSet, DaemonSet or StatefulSet. A StatefulSet adopts only
-    pods with its names. Source: kubernetes pkg/controller/controller_ref_manager.go,
-    pkg/controller/statefulset/stateful_set.go.
+    """Yield the pods without a controller (`namespace/Pod/name`) adopted by a ReplicaSet, DaemonSet or StatefulSet by
+    its selector. A StatefulSet adopts only pods with its names. Source: kubernetes
+    pkg/controller/controller_ref_manager.go, pkg/controller/statefulset/stateful_set.go.
     """
     title = (workload.kind, workload.namespace, workload.name)
     prefix = f"{workload.namespace}/Pod/"
@@ -262,7 +262,7 @@ def find_orphan_pods(
         for pod in pods:
             name = pod.workload.removeprefix(prefix)
             has_name = workload.kind != "StatefulSet" or _parse_ordinal(workload, name) is not None
-            if pod.workload == prefix + name and has_name and is_selected(selector, dict(pod.spec.labels)):
+            if pod.workload.startswith(prefix) and has_name and is_selected(selector, dict(pod.spec.labels)):
                 yield pod
 
 

@@ -229,8 +229,10 @@ def _find_surplus_pods_by_node(
     """Yield the pods in excess on a node compared with the other prediction, each with a node in excess there ("" if
     none is left). Pods of one template are interchangeable.
     """
+    # Number of pods left to compare, by node ("" without one) and template.
     others_by_location = Counter((other.node, other.spec.template) for other in others if not other.is_removed)
     surplus_pods: list[PodOutcome] = []
+    # Kept pods (without a decision) first: a placed pod is in excess before them.
     for outcome in sorted(outcomes, key=lambda outcome: (outcome.feasible_nodes is not None, outcome.number)):
         location = (outcome.node, outcome.spec.template)
         if outcome.is_removed:
@@ -252,7 +254,9 @@ def _list_resampled_scenarios(scene: PredictionScenario, samples: int) -> Iterat
 
 
 def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[ExistingPod, ...]:
-    """Return the existing pods with other ages, if some may be evicted: any one of equal starts may be first."""
+    """Return the existing pods with other ages, if some may be evicted: among equal ages, the order of start is drawn
+    by the number of the sample.
+    """
     lowest = min((pod.spec.priority for pod in scene.existing_pods), default=0)
     if all(workload.pod.priority <= lowest for workload in scene.workloads):
         return scene.existing_pods  # no pod can be evicted
@@ -262,7 +266,9 @@ def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[Exis
 
 
 def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
-    """Yield the scene with other orders of arrival, each with other random choices."""
+    """Yield the scene with other orders of arrival, each with other random choices, and with its condition as text:
+    one workload after the other, then each order of a few workloads, then drawn times of arrival of all pods.
+    """
     if len(scene.workloads) < 2 and not any(map(has_differing_concurrent_pods, scene.workloads)):
         return  # there is only one order
     keys = [workload.key for workload in scene.workloads]
@@ -285,7 +291,7 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
             arrival = ArrivalOrder(number, tuple(keys), ordered_keys, claiming_keys=claiming_keys)
             arrival = replace(arrival, has_slow_victims=number % 4 > 1, has_fast_replacements=number % 4 < 1)
         pods = _shuffle_eviction_ages(scene, number)
-        slow = number if arrival.has_slow_victims else 0
+        slow = number if arrival.has_slow_victims else 0  # see `predict`: some pods free their capacity later
         seed = scene.seed + 1 + number
         yield condition, replace(scene, arrival=arrival, seed=seed, existing_pods=pods, slow_terminations=slow)
 
@@ -404,7 +410,7 @@ def _change_time_and_pod_order(scene: PredictionScenario, samples: int) -> Itera
     conditions = [pod.condition for pod in scene.existing_pods if pod.condition is not None]
     newest = max((max(item.ready_time, item.creation_time) for item in conditions), default=0)
     now = scene.cluster.observation_time or newest
-    for hours in (1, 24) if now else ():
+    for hours in (1, 24) if now else ():  # no time is known without observed pods
         cluster = replace(scene.cluster, observation_time=now + hours * _HOUR)
         yield f"{hours} h later", replace(scene, cluster=cluster)
     for pods in _list_pod_age_permutations(scene, samples):
@@ -412,7 +418,9 @@ def _change_time_and_pod_order(scene: PredictionScenario, samples: int) -> Itera
 
 
 def _list_pod_age_permutations(scene: PredictionScenario, samples: int) -> Iterator[tuple[ExistingPod, ...]]:
-    """Yield the existing pods with other ages: of those created in one second, each is the newest once."""
+    """Yield the existing pods with other ages: of each workload's pods created in one second, each is the newest once,
+    with the others in their order or in the reverse one. The number of orders is limited.
+    """
     keys = {workload.key for workload in scene.workloads}
     groups = group_by(
         scene.existing_pods,
@@ -425,7 +433,7 @@ def _list_pod_age_permutations(scene: PredictionScenario, samples: int) -> Itera
             # The pod at position `order` is the newest.
             oldest, direction = min(pod.age for pod in pods), 1 if order % 2 else -1
             for position, pod in enumerate(pods):
-                distance = (position - order) * direction % len(pods)
+                distance = (position - order) * direction % len(pods)  # 0 is the newest
                 permuted_pods.append(replace(pod, age=(oldest << _RANK_BITS) - distance))
         yield tuple(permuted_pods)
 

@@ -56,7 +56,8 @@ def _evaluate_expression(
     for name, amount in capacity:
         _add_domain_value(values["capacity"], name, driver, amount)
     for part, domain, other_domain in _LOOKUP.findall(expression):
-        values[part].setdefault(domain + other_domain, {})  # one of them is empty
+        # A lookup in a domain without values is no error. One of the two texts is empty.
+        values[part].setdefault(domain + other_domain, {})
     result = _compile(expression).eval(data={"device": {"driver": driver, "allowMultipleAllocations": False, **values}})
     value = result.value()
     if not isinstance(value, bool):

@@ -33,19 +33,19 @@ def find_kubelet_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str:
 
 
 def _list_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Iterator[str]:
-    """Yield the failed kubelet checks as kubelet words them."""
+    """Yield the failed kubelet checks as kubelet words them; nothing if it accepts the pod."""
     selector = dict(pod.node_selector)
     if _OS in selector and selector[_OS] != node.labels.get(_OS):
         yield "PodOSSelectorNodeLabelDoesNotMatch: the kubernetes.io/os label doesn't match the node's"
     requests = pod.requests
-    figures = [
+    figures = [  # name, requested, used, capacity
         ("pods", 1, usage.pods, node.pods),
         ("cpu", requests.cpu, usage.cpu, node.cpu),
         ("memory", requests.memory, usage.memory, node.memory),
     ]
     # kubelet skips resources unknown to its node.
-    known_resources = [(name, amount) for name, amount in requests.other_resources if name in node.other_resources]
-    for name, amount in known_resources:
+    known_requests = [(name, amount) for name, amount in requests.other_resources if name in node.other_resources]
+    for name, amount in known_requests:
         figures.append((name, amount, usage.other_resources.get(name, 0), node.other_resources[name]))
     for name, amount, used, capacity in figures:
         if amount > capacity - used:
@@ -107,9 +107,12 @@ class NodeNumaCells:
                 self._change_free_capacity(share, 1)
 
     def _select_numa_cells(self, container: AlignedRequests) -> tuple[int, ...] | None:
-        """Return the smallest cell set accepted by the policy, lowest numbers first; None without one."""
+        """Return the smallest set of NUMA cells with enough free resources for a container and permitted by the policy
+        of kubelet's topology manager, the lowest numbers first; None without one.
+        """
         is_single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
-        for width in range(1, 2 if is_single else len(self._free) + 1):  # single: one cell only
+        widest = 1 if is_single else len(self._free)
+        for width in range(1, widest + 1):
             # restricted: every resource comes from as few cells as it could on an empty node.
             if not is_single and any(self._count_required_cells(name, amount) != width for name, amount in container):
                 continue

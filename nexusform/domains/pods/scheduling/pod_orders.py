@@ -61,7 +61,7 @@ class ArrivalOrder(Struct, frozen=True):
         ready_keys = [key for key, count in counts.items() if count < 1 or key not in self.ordered_keys] or counts
         if not self.sample:
             return min(ready_keys, key=self.ranks.index)
-        if self.sample % _MIXED_SAMPLES == 0:
+        if self.sample % _MIXED_SAMPLES == 0:  # some samples draw the workload of each pod anew
             step = sum(counts.values())
             return min(ready_keys, key=lambda key: self._hash_arrival_order(f"{step}|{key}"))
         return min(counts, key=lambda key: self._compute_arrival_time(key, counts[key]))  # includes waiting times
@@ -134,8 +134,9 @@ def _build_removal_sort_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tup
 
 
 def _compare_magnitudes(first_time: int, second_time: int, one: PodCondition, two: PodCondition, now: int) -> int:
-    """Compare two times by the logarithm of their distance from now: the later one is smaller, an unknown one (0) the
-    smallest. Pods with times of one magnitude are compared by uid.
+    """Compare two times by the logarithm of their distance from now (negative: the first pod is removed first): the
+    later one is smaller, an unknown one (0) the smallest. Pods with times of one magnitude are compared by uid. `now`
+    is 0 if unknown.
     """
     if not first_time or not second_time:
         return first_time - second_time

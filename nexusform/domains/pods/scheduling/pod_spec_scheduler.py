@@ -122,10 +122,8 @@ class PodSpecScheduler:
         self.cache = cache
         self._nominated_groups = nominated_groups
         self.volume_needs = volume_needs
-        # Whether the need of its claims may change before the decision.
-        self.is_storage_uncertain = False
-        # The assumption behind the devices of nodes, "" if certain.
-        self.device_doubt = ""
+        self.is_storage_uncertain = False  # whether the need of its claims may change before the decision
+        self.device_doubt = ""  # the assumption behind the devices of nodes, "" if certain
         spec = group.spec
         # Spec read by node filters: that of the group with the pod's own claims.
         self._filter_spec = replace(spec, volumes=(*spec.volumes, *volume_needs)) if volume_needs else spec
@@ -135,21 +133,20 @@ class PodSpecScheduler:
         # Spec of the new pod as read by this scheduler version; existing pods count as configured.
         self._incoming_spec = apply_version_differences(spec, facts_cache.version)
         self.counts = TopologyCounts(cache, group, self._incoming_spec)
-        # Whether another node may be better by unknown images.
-        self.images_matter = facts_cache.images_unknown and bool(spec.images)
+        self.images_matter = facts_cache.images_unknown and bool(spec.images)  # unknown images may favour a node
         self.version = cache.version
         # Whether nodes of one number in `cache.usage_numbers` have equal usage scores.
         incoming_spec = self._incoming_spec
         self._has_plain_usage = not (
             incoming_spec.host_ports or incoming_spec.disks or incoming_spec.requests.other_resources
         )
-        self._has_buckets = False
-        self._buckets: dict[tuple[Trait, ...], _NodeBucket] = {}
-        self._axes: list[_TopologyAxis] = []
-        self._moving_axes: list[_TopologyAxis] = []
-        self._score_cache: dict[int, int] = {}
-        self._bucket_keys: dict[int, tuple[Trait, ...]] = {}
-        self._node_scores: dict[int, int] = {}
+        self._has_buckets = False  # they are created on demand
+        self._buckets: dict[tuple[Trait, ...], _NodeBucket] = {}  # nodes alike for the pod, by their traits
+        self._axes: list[_TopologyAxis] = []  # one per topology key in rules of the pod
+        self._moving_axes: list[_TopologyAxis] = []  # those with traits changed by each placed pod
+        self._score_cache: dict[int, int] = {}  # usage score by usage number
+        self._bucket_keys: dict[int, tuple[Trait, ...]] = {}  # by node
+        self._node_scores: dict[int, int] = {}  # usage score of each node in a bucket
 
     def find_rejection(self, node: int) -> Rejection | None:
         """Return the first rejection of a node in kube-scheduler's order; None if it is feasible."""
@@ -168,10 +165,10 @@ class PodSpecScheduler:
         if nominated_groups:
             version = self.cache.version
             for group in nominated_groups:
-                self._move_group_pod(group, node, 1)
+                self._move_group_pod(group, node, sign=1)
             rejections = list(self._list_node_rejections(node))
             for group in nominated_groups:
-                self._move_group_pod(group, node, -1)
+                self._move_group_pod(group, node, sign=-1)
             self.cache.version = version  # all pods are as before
             if rejections:
                 return iter(rejections)
@@ -212,11 +209,8 @@ class PodSpecScheduler:
         """Return the best nodes for the next pod; None if no node is feasible."""
         self._get_domain_buckets()
         # Buckets ignore nominated pods: take out the nodes rejected with them for now.
-        rejected_nodes = [
-            node
-            for node in self._nominated_groups
-            if node in self._node_scores and self.find_rejection(node) is not None
-        ]
+        nodes = [node for node in self._nominated_groups if node in self._node_scores]
+        rejected_nodes = [node for node in nodes if self.find_rejection(node) is not None]
         removed_nodes = [(node, self._remove_node(node)) for node in rejected_nodes]
         choice = self._choose_best_bucket_nodes()
         for node, score in removed_nodes:
@@ -253,19 +247,18 @@ class PodSpecScheduler:
         return BestNodes(tied_nodes, feasible_count, lead)
 
     def score_nodes(self) -> dict[int, dict[str, int]]:
-        """Return the weighted points per rule of each feasible node."""
+        """Return the weighted points of each feasible node, by node and rule; empty without one."""
         feasible_nodes = [node for node in range(len(self.cache.nodes)) if self.find_rejection(node) is None]
         if not feasible_nodes:
             return {}
         single_buckets = [(_NodeBucket.create_single(node), node) for node in feasible_nodes]
+        # By rule: the points of all feasible nodes, in their order.
         columns = self._compute_rule_scores(feasible_nodes, self._count_domains(single_buckets))
         points = {}
         for at, node in enumerate(feasible_nodes):
-            spec, node_record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
-            points[node] = {
-                rule: weight * score(spec, node_record, usage) for rule, weight, score in profile.USAGE_SCORES
-            }
-            points[node].update({rule: column[at] for rule, column in columns.items()})
+            spec, record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
+            usage_points = {rule: weight * rate(spec, record, usage) for rule, weight, rate in profile.USAGE_SCORES}
+            points[node] = usage_points | {rule: column[at] for rule, column in columns.items()}
         return points
 
     def add_pod(self, node: int) -> None:
@@ -295,10 +288,11 @@ class PodSpecScheduler:
             self._has_buckets = True
             self._create_topology_axes()
             self._bucket_keys = self._compute_bucket_keys()
-            numbers = self.cache.usage_numbers if self._has_plain_usage else range(len(self.cache.nodes))
-            alike_nodes: dict[tuple[tuple[Trait, ...], int], list[int]] = {}
+            # Nodes with one usage number have equal usage scores; with special requests each has a number of its own.
+            usage_numbers = self.cache.usage_numbers if self._has_plain_usage else range(len(self.cache.nodes))
+            alike_nodes: dict[tuple[tuple[Trait, ...], int], list[int]] = {}  # by bucket key and usage number
             for node, key in self._bucket_keys.items():
-                alike_nodes.setdefault((key, numbers[node]), []).append(node)
+                alike_nodes.setdefault((key, usage_numbers[node]), []).append(node)
             for nodes in alike_nodes.values():
                 score = self._compute_usage_score(nodes[0])  # equal for all of these nodes
                 if score >= 0:
@@ -317,13 +311,15 @@ class PodSpecScheduler:
     def _create_topology_axes(self) -> None:
         """Create an axis per counted topology; those with many domains and changing counts list the nodes by domain."""
         axis_by_domain: dict[int, _TopologyAxis] = {}
-        for tally in self.counts.list_counters():
-            axis = axis_by_domain.get(id(tally.domain_by_node))
+        for counter in self.counts.list_counters():
+            axis = axis_by_domain.get(id(counter.domain_by_node))
             if axis is None:
-                axis = axis_by_domain[id(tally.domain_by_node)] = _TopologyAxis(tally.domain_by_node, len(tally.counts))
-            axis.counts.append(tally.counts)
+                axis = axis_by_domain[id(counter.domain_by_node)] = _TopologyAxis(
+                    counter.domain_by_node, len(counter.counts)
+                )
+            axis.counts.append(counter.counts)
         self._axes = list(axis_by_domain.values())
-        moving_domains = {id(tally.domain_by_node) for tally in self.counts.list_counters_changed_by_pod()}
+        moving_domains = {id(counter.domain_by_node) for counter in self.counts.list_counters_changed_by_pod()}
         self._moving_axes = [
             axis for axis in self._axes if not axis.has_few_domains and id(axis.domain_by_node) in moving_domains
         ]
@@ -376,15 +372,15 @@ class PodSpecScheduler:
             return []
         # Nodes without points for spreading do not count.
         scored_buckets = [(bucket, node) for bucket, node in open_buckets if counts.has_spread_score(node)]
-        return [_count_bucket_domains(tally, scored_buckets) for tally in counts.soft_spread]
+        return [_count_bucket_domains(counter, scored_buckets) for counter in counts.soft_spread]
 
     def _compute_rule_scores(self, nodes: list[int], sizes: list[int]) -> dict[str, list[int]]:
-        """Return by rule the weighted points of each of these nodes; `sizes` are those of `_count_domains`."""
+        """Return by rule the weighted points of each node; `sizes`: number of domains per soft spread constraint."""
         counts, points = self.counts, self.facts.points
         columns: dict[str, list[int]] = {}
         for at, node_score in enumerate(self._facts_cache.scores):
-            raws = [points[node][at] for node in nodes]
-            columns[node_score.name] = [node_score.weight * score for score in node_score.normalize(raws)]
+            scores = [points[node][at] for node in nodes]
+            columns[node_score.name] = [node_score.weight * score for score in node_score.normalize(scores)]
         for domain_score in profile.DOMAIN_SCORES:
             if domain_score.is_applicable(counts):
                 scores = [domain_score.score(counts, node, sizes) for node in nodes]
@@ -414,15 +410,15 @@ def _run_usage_filter(
     return find_rejection(spec, cache.nodes[node], cache.usage[node])
 
 
-def _count_bucket_domains(tally: SpreadCounter, scored_buckets: list[tuple[_NodeBucket, int]]) -> int:
+def _count_bucket_domains(counter: SpreadCounter, scored_buckets: list[tuple[_NodeBucket, int]]) -> int:
     """Return the number of domains of a constraint with nodes of `scored_buckets`."""
-    if tally.constraint.topology_key == HOSTNAME:  # each node is a domain
+    if counter.constraint.topology_key == HOSTNAME:  # each node is a domain
         return sum(bucket.size for bucket, _ in scored_buckets)
-    if len(tally.counts) <= _FEW_DOMAINS:
+    if len(counter.counts) <= _FEW_DOMAINS:
         # Such a key distinguishes buckets, so one node represents its bucket.
-        return len({tally.domain_by_node[node] for _, node in scored_buckets})
+        return len({counter.domain_by_node[node] for _, node in scored_buckets})
     nodes = chain.from_iterable(bucket.list_nodes() for bucket, _ in scored_buckets)
-    return len({tally.domain_by_node[node] for node in nodes})
+    return len({counter.domain_by_node[node] for node in nodes})
 
 
 class FeasibleNodes(Struct, frozen=True):

@@ -50,29 +50,28 @@ _DEFAULT_VOLUME_LIMIT: Final = 16
 
 def collect_pod_warnings(cluster: Cluster, prediction: PodsPrediction) -> tuple[WorkloadWarning, ...]:
     """Return every warning about a prediction, workload by workload."""
-    cache, facts_cache = SchedulerCache(cluster), FeasibleNodesCache(cluster.nodes)
+    cache, feasible_nodes = SchedulerCache(cluster), FeasibleNodesCache(cluster.nodes)
     node_by_name = {node.name: node for node in cluster.nodes}
     outcomes_by_workload = group_by(prediction.outcomes, lambda outcome: outcome.workload)
     existing_pods = prediction.list_existing_pods()
     next_rollout = SurgeCapacityCheck(cluster, existing_pods)
-    claims_by_node: Counter[str] = Counter()
+    claims_by_node: Counter[str] = Counter()  # number of volume claims
     for pod in existing_pods:
         claims_by_node[pod.node] += pod.spec.claim_count
     warnings: list[WorkloadWarning] = []
     for key, forecast in prediction.forecasts.items():
-        nodes = tuple(cluster.nodes[at] for at in facts_cache.get_feasible_nodes(forecast.workload.pod).points)
+        feasible_indices = feasible_nodes.get_feasible_nodes(forecast.workload.pod).points
         outcomes = tuple(outcomes_by_workload.get(key, ()))
-        running_outcomes = tuple(outcome for outcome in outcomes if outcome.node)
         context = WorkloadContext(
             cluster=cluster,
             cache=cache,
-            nodes=nodes,
+            nodes=tuple(cluster.nodes[index] for index in feasible_indices),
             node_by_name=node_by_name,
             workload=forecast.workload,
             forecast=forecast,
             outcomes=outcomes,
             next_rollout=next_rollout,
-            running_outcomes=running_outcomes,
+            running_outcomes=tuple(outcome for outcome in outcomes if outcome.node),
             claims_by_node=claims_by_node,
         )
         warnings += chain.from_iterable(rule(context) for rule in _RULES)
@@ -98,7 +97,9 @@ def _warn_too_many_replicas(context: WorkloadContext) -> Iterator[WorkloadWarnin
 
 
 def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield a warning for a rolling update blocked by anti-affinity or missing surge capacity."""
+    """Yield a warning for the next rolling update of a Deployment, if anti-affinity or missing surge capacity would
+    block it.
+    """
     workload = context.workload
     if not workload.has_rolling_update or workload.max_unavailable or not workload.replicas:
         return  # an old pod may stop first
@@ -159,11 +160,7 @@ def _warn_blocked_rollout(context: WorkloadContext) -> Iterator[WorkloadWarning]
         names = tuple(outcome.name for outcome in new_pods)
         # A DaemonSet without maxSurge deletes the old pod of a node first.
         deletes_first = context.workload.kind == "DaemonSet" and not context.workload.allows_daemon_surge
-        effect = (
-            "cannot be placed, so the other old pods stay"
-            if deletes_first
-            else "cannot be placed while the old pods run"
-        )
+        effect = "cannot be placed" + (", so the other old pods stay" if deletes_first else " while the old pods run")
         detail = (
             f"its new pods ({format_names(names)}) {effect}: "
             f"{new_pods[0].reason}{_describe_former_pods(context, former_pods)}"
@@ -249,8 +246,8 @@ def _find_main_reason(context: WorkloadContext, pod: PodOutcome) -> str:
     pod_reasons = [rejection.reason for rejection in pod.rejections if profile.is_pod_rejection(rejection)]
     if pod_reasons:
         return pod_reasons[0]
-    tally = Counter(rejection.reason for rejection in pod.rejections)
-    return "; ".join(f"{count:,} {reason}" for reason, count in tally.most_common())
+    node_counts = Counter(rejection.reason for rejection in pod.rejections)
+    return "; ".join(f"{count:,} {reason}" for reason, count in node_counts.most_common())
 
 
 def _warn_failed_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
@@ -304,9 +301,8 @@ def _warn_unknown_volume_limits(context: WorkloadContext) -> Iterator[WorkloadWa
         f"{maximum} claims have their volumes on one node ({format_names(crowded_nodes)}). The limit of its CSI "
         "driver is unknown; beyond it, pods stay Pending. Show the limit: kubectl get csinode -o yaml"
     )
-    yield context.build_warning(
-        VOLUMES, detail, summary=f"{maximum} volumes on one node; the limit of its CSI driver is unknown"
-    )
+    summary = f"{maximum} volumes on one node; the limit of its CSI driver is unknown"
+    yield context.build_warning(VOLUMES, detail, summary=summary)
 
 
 def _warn_preemption(context: WorkloadContext) -> Iterator[WorkloadWarning]:
@@ -464,9 +460,8 @@ def _explain_shared_hardware(context: WorkloadContext, proposed_label: str, loca
     # Nodes with unknown hardware may lack the key.
     domains = {node.labels[proposed_label] for node in context.nodes if proposed_label in node.labels}
     if proposed_label and len(domains) < context.workload.replicas:
-        return _explain_too_few(
-            context, proposed_label, f"{len(domains)} {location_noun}", has_one_value=len(domains) == 1
-        )
+        locations = f"{len(domains)} {location_noun}"
+        return _explain_too_few(context, proposed_label, locations, has_one_value=len(domains) == 1)
     if proposed_label in required_keys:
         return f"Its rule over {proposed_label} allows that. Use anti-affinity over it to separate them."
     if proposed_label in preferred_keys:
@@ -505,7 +500,8 @@ def _explain_too_few(
 
 
 def find_missing_topology_labels(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield warnings about topology keys used in rules and missing on all or some workers."""
+    """Yield warnings about topology keys used in rules and missing on all workers, or with anti-affinity, on some."""
+    # A label of the workers with one value per physical machine, "" without one.
     proposed_label = find_location_label_key(context.nodes, attrgetter("machine"))
     # Every topology key of a spec with its use, each pair once.
     pod = context.workload.pod

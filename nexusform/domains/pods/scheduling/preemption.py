@@ -107,9 +107,10 @@ def select_victims(
     allowances: Sequence[DisruptionAllowance],
     tie_break: TieBreak,
 ) -> PreemptionResult | None:
-    """Return the node for a pod and its victims there; None if evictions help nowhere. `rejections` has the
-    first rejection of each node to consider. The cache is unchanged afterwards.
+    """Return the node for a pod and its victims there; None if evictions help nowhere. `rejections` has the first
+    reason against each node to consider (by index). The cache of the scheduler is unchanged afterwards.
     """
+    # Nodes with a reason against the pod curable by evictions, as missing CPU is, but not a missing label.
     promising_nodes = [node for node, rejection in rejections.items() if profile.can_preempt(rejection)]
     candidate_limit = max(len(promising_nodes) * _CANDIDATE_PERCENT // 100, _MINIMUM_CANDIDATES)
     trial = _PreemptionTrial(scheduler, pods_by_node, allowances)
@@ -117,7 +118,7 @@ def select_victims(
     checked_count = 0
     for node in promising_nodes:
         if len(candidates) >= candidate_limit and any(not candidate.violations for candidate in candidates):
-            break  # kube-scheduler stops its search here
+            break  # as kube-scheduler: enough candidates, one of them without violated budgets
         checked_count += 1
         candidate = trial.find_candidate(node)
         if candidate is not None:
@@ -129,8 +130,10 @@ def select_victims(
     is_exhaustive = checked_count == len(promising_nodes)
     is_arbitrary = len(best_candidates) > 1 or any(candidate.is_arbitrary for candidate in candidates)
     node = tie_break(tuple(best_candidates))
-    considered_nodes = tuple(candidate.node for candidate in candidates) if is_exhaustive else tuple(promising_nodes)
-    return PreemptionResult(node, best_candidates[node].victims, is_exhaustive and not is_arbitrary, considered_nodes)
+    # After an early stop, another order of search could choose any promising node.
+    considered_nodes = [candidate.node for candidate in candidates] if is_exhaustive else promising_nodes
+    is_certain = is_exhaustive and not is_arbitrary
+    return PreemptionResult(node, best_candidates[node].victims, is_certain, tuple(considered_nodes))
 
 
 class _PreemptionTrial:

@@ -51,7 +51,7 @@ class QuotaUsage:
 
 def _find_quota_rejection(quota: ResourceQuota, used_amounts: Mapping[str, int], pod: PodSpec) -> str:
     """Return why a quota rejects a pod, in the words of Kubernetes; "" if it does not."""
-    limits = dict(quota.hard)
+    limits = dict(quota.hard)  # by resource
     unspecified = pod.quota_figures.unspecified
     unspecified_names = [name for name in limits if _FULL_NAMES.get(name, name) in unspecified]
     if unspecified_names:
@@ -62,8 +62,8 @@ def _find_quota_rejection(quota: ResourceQuota, used_amounts: Mapping[str, int],
     ]
     if not exceeded_names:
         return ""
-    figures = [_format_amounts(exceeded_names, amounts) for amounts in (pod_amounts, used_amounts, limits)]
-    return "exceeded quota: {}, requested: {}, used: {}, limited: {}".format(quota.name, *figures)
+    texts = [_format_amounts(exceeded_names, amounts) for amounts in (pod_amounts, used_amounts, limits)]
+    return "exceeded quota: {}, requested: {}, used: {}, limited: {}".format(quota.name, *texts)
 
 
 def _format_amounts(names: Iterable[str], amounts: Mapping[str, int]) -> str:

@@ -79,11 +79,9 @@ class SchedulingSession:
         self.cache = SchedulerCache(cluster)
         self.facts_cache = FeasibleNodesCache(cluster.nodes, cluster.version)
         self.seed = seed
-        # Evictions not handled yet; the caller takes them from here.
-        self.evictions: list[PreemptionVictim] = []
+        self.evictions: list[PreemptionVictim] = []  # not handled yet; the caller takes them from here
         self.age = 1  # of every pod that is made here: newer than every existing pod
-        # Expected number of pods under each budget of the cluster.
-        self._expected_counts = expected_counts
+        self._expected_counts = expected_counts  # number of pods under each budget of the cluster
         self._names = [node.name for node in cluster.nodes]
         self._encoded_names = [name.encode() for name in self._names]
         # Nominated pods by node: their requests are reserved against pods of lower priority.
@@ -97,8 +95,7 @@ class SchedulingSession:
         self._slow_evictions: list[tuple[PreemptionVictim, int]] = []  # each with its node
         self._nominations: dict[tuple[str, int], tuple[int, PodSpecGroup]] = {}  # by pod: node and group
         self._scheduler: PodSpecScheduler | None = None
-        # Nodes with a usage that depends on a tie-break, as bits.
-        self._uncertain_nodes = 0
+        self._uncertain_nodes = 0  # nodes with a usage that depends on a tie-break, as bits
         # By spec group (id): the cache version of the last pod without a feasible node, and its verdict.
         self._failures: dict[int, tuple[int, PodVerdict]] = {}
         self._cells: dict[int, NodeNumaCells] = {}
@@ -171,7 +168,7 @@ class SchedulingSession:
         node_index = self.cache.index.get(pod.node)
         if node_index is None:
             return
-        self.cache.place(self.cache.get_group(pod.spec), node_index, -1)
+        self.cache.place(self.cache.get_group(pod.spec), node_index, sign=-1)
         is_registered = self._pods_by_node[node_index].pop(pod.identity, None) is not None
         if may_linger and self._is_terminating_slowly(pod):
             terminating_pod = replace(pod, spec=replace(pod.spec, is_terminating=True))
@@ -180,7 +177,7 @@ class SchedulingSession:
             self._lingering_pods.append(terminating_pod)
             return  # it still uses its volumes, devices and CPUs
         if is_registered:
-            self._attached_volumes.update_attached_volumes(pod.spec, pod.number, pod.node, -1)
+            self._attached_volumes.update_attached_volumes(pod.spec, pod.number, pod.node, sign=-1)
             self.claimed_devices.release(pod)
         if node_index in self._cells:
             self._cells[node_index].release(pod.spec)
@@ -252,7 +249,7 @@ class SchedulingSession:
         return verdict if verdict.is_certain else replace(verdict, doubt=self._find_doubt(scheduler, choice))
 
     def _find_doubt(self, scheduler: PodSpecScheduler, choice: BestNodes) -> str:
-        """Return the assumption behind an uncertain decision; the first one if several apply."""
+        """Return the assumption behind an uncertain decision, the first one if several apply; "ties" if none does."""
         if scheduler.group.spec.has_unknown_rules:
             return "rules of others"
         if scheduler.is_storage_uncertain:
@@ -266,7 +263,9 @@ class SchedulingSession:
     def _start_on_best(
         self, scheduler: PodSpecScheduler, pod: ExistingPod, choice: BestNodes, is_certain: bool
     ) -> PodVerdict:
-        """Start a pod on a tied node; a re-created pod tries the others if kubelet rejects it."""
+        """Start a pod on one of the equally good nodes; if kubelet rejects it there, its controller re-creates it on
+        another one. The verdict is Failed once every such node, or the first one of a bare pod, rejected it.
+        """
         tied_nodes = list(choice.tied_nodes)
         first_reason = ""
         while tied_nodes:

@@ -217,8 +217,7 @@ class SurgeCapacityCheck:
     def __init__(self, cluster: Cluster, existing_pods: Sequence[ExistingPod]) -> None:
         self._cluster = cluster
         self._existing_pods = existing_pods
-        # Created on demand: most are never needed.
-        self._session: SchedulingSession | None = None
+        self._session: SchedulingSession | None = None  # created on demand: most are never needed
         self._quota_usage = QuotaUsage(cluster.quotas)
 
     def find_obstacle(self, workload: Workload) -> str:
@@ -278,10 +277,8 @@ class TemplateRollout:
     @property
     def is_needed(self) -> bool:
         """Whether pods of a former template have to be replaced."""
-        return (
-            bool(self._progress.outdated_pods or self._progress.pending_outdated_pods)
-            and not self._progress.workload.is_paused
-        )
+        has_former_pods = bool(self._progress.outdated_pods or self._progress.pending_outdated_pods)
+        return has_former_pods and not self._progress.workload.is_paused
 
     def start(self) -> None:
         """Scale the ReplicaSets of former templates, delete their pods within max unavailable, place Pending ones."""
@@ -309,7 +306,7 @@ class TemplateRollout:
 
     def _delete_unhealthy_former_pods(self, new_specs: dict[int, PodSpec]) -> None:
         """Delete non-running pods of former templates within max unavailable, oldest ReplicaSet first. `new_specs`
-        (by number) are pods just created; deleted ones move from there to `_further_numbers`.
+        (by number) are pods just created by scaling; the numbers of deleted ones move from there to `_further_numbers`.
         """
         progress = self._progress
         workload = progress.workload
@@ -332,7 +329,7 @@ class TemplateRollout:
             if len(progress.kept_pods) + len(progress.pods_to_place) < progress.workload.replicas:
                 progress.pods_to_place.append(replace(pod, former_spec=None))  # replaced by one of the current template
             else:
-                progress.removals.append((self._build_pending_pod(pod), pod_outcomes.SCALE_IN))
+                progress.removals.append((self._build_pending_pod(pod), pod_outcomes.SCALE_IN))  # one too many
 
     def _build_pending_pod(self, pod: PodToPlace) -> ExistingPod:
         workload = self._progress.workload
@@ -358,9 +355,7 @@ class TemplateRollout:
         }
         replace_pods(self._session, workload, state, self._quota_usage)
         progress.outdated_pods, progress.is_blocked = state.remaining_pods, state.is_blocked
-        progress.pending_outdated_pods = [
-            pod for pod in progress.pending_outdated_pods if pod.number in state.pending_specs
-        ]
+        progress.pending_outdated_pods = [pod for pod in pending_pods.values() if pod.number in state.pending_specs]
         if state.uncreated:
             progress.uncreated, progress.rejection = state.uncreated, state.rejection or progress.rejection
         final_verdicts = self._assign_verdict_numbers(state, verdicts, old_nodes, pending_pods)
@@ -368,11 +363,8 @@ class TemplateRollout:
         removed_numbers = old_nodes.keys() - state.new_verdicts.keys()
         deleted_numbers = pending_pods.keys() - state.pending_specs.keys() - state.new_verdicts.keys()
         removed_pods = [pod for pod in state.removed_pods if pod.number in removed_numbers]
-        removed_pods += [
-            self._build_pending_pod(pod)
-            for pod in pending_pods.values()
-            if pod.was_pending and pod.number in deleted_numbers
-        ]
+        deleted_pods = [pod for number, pod in pending_pods.items() if pod.was_pending and number in deleted_numbers]
+        removed_pods += map(self._build_pending_pod, deleted_pods)
         progress.removals += [(pod, pod_outcomes.TEMPLATE_CHANGED) for pod in removed_pods]
         return final_verdicts
 
@@ -434,9 +426,7 @@ class DaemonRollout:
         self._permitted_nodes = {name for name, node in nodes.items() if profile.should_run_daemon(spec, node)}
         # Pods of the current template: uncreated, without a node, or stuck.
         self._waiting_count = progress.uncreated + sum(not verdict.node for verdict in verdicts.values())
-        self._waiting_count += sum(
-            pod.is_stuck and pod.spec.template == self._workload.pod.template for pod in progress.kept_pods
-        )
+        self._waiting_count += sum(pod.is_stuck and pod.spec.template == spec.template for pod in progress.kept_pods)
         self._verdicts: dict[int, PodVerdict] = {}
 
     def replace_pods(self) -> dict[int, PodVerdict]:

@@ -42,15 +42,13 @@ class VolumeBinder:
         self._nodes = cluster.nodes
         self._by_name = {node.name: node for node in cluster.nodes}
         self._volumes = {volume.name: volume for volume in cluster.volumes}
-        self._prebound_volumes = {volume.claim: volume for volume in cluster.volumes if volume.claim}
-        self._free_volumes = sorted(
-            (volume for volume in cluster.volumes if not volume.claim), key=lambda volume: (volume.size, volume.name)
-        )
-        self._invalid_claims = dict(cluster.invalid_claims)
-        self._volume_by_claim: dict[str, str] = {}
+        self._prebound_volumes = {volume.claim: volume for volume in cluster.volumes if volume.claim}  # by claim
+        free_volumes = [volume for volume in cluster.volumes if not volume.claim]
+        self._free_volumes = sorted(free_volumes, key=lambda volume: (volume.size, volume.name))
+        self._invalid_claims = dict(cluster.invalid_claims)  # reason by claim
+        self._volume_by_claim: dict[str, str] = {}  # name of the volume, or _PROVISIONED
         self._used_volumes: set[str] = set()
-        # Classes with a volume provisioned for a pod of this prediction.
-        self._provisioned_classes: set[str] = set()
+        self._provisioned_classes: set[str] = set()  # those with a volume provisioned in this prediction
         # By the requirements of a claim: the fitting free volumes, smallest first, and the reachable ones of
         # these by node. Used volumes are dropped on access.
         self._fitting_volumes: dict[Claim, list[Volume]] = {}
@@ -61,10 +59,9 @@ class VolumeBinder:
 
     def _bind_claims_of_existing_pods(self, existing_pods: Iterable[ExistingPod]) -> None:
         """Bind the claims of existing pods: as recorded, else to the best volume on their nodes."""
-        pods = sorted(
-            (pod for pod in existing_pods if pod.volumes or pod.spec.claims), key=lambda pod: (pod.workload, pod.number)
-        )
-        for pod in pods:
+        pods_with_claims = [pod for pod in existing_pods if pod.volumes or pod.spec.claims]
+        pods = sorted(pods_with_claims, key=lambda pod: (pod.workload, pod.number))
+        for pod in pods:  # all recorded volumes first: no other claim gets them
             for claim, volume in pod.volumes:
                 self._bind_claim(claim, volume)
         for pod in pods:
@@ -166,7 +163,7 @@ class VolumeBinder:
 
     def _list_needs(self, claim: Claim, name: str) -> Iterator[VolumeNeed]:
         """Yield the node requirement of a claim already bound or required to be bound by now."""
-        volume = self._volumes.get(self._volume_by_claim.get(name, _PROVISIONED))
+        volume = self._volumes.get(self._volume_by_claim.get(name, _PROVISIONED))  # None if unbound or provisioned
         if name in self._invalid_claims:
             yield VolumeNeed((), is_bound=True, error=self._invalid_claims[name])
         elif volume is not None:

@@ -139,8 +139,9 @@ def select_surplus_pods(
 def _select_excess_pods(
     workload: Workload, pods: Sequence[ExistingPod], pending_outdated_numbers: Collection[int], now: int
 ) -> list[ExistingPod]:
-    """Return the pods above the target of their template, above the replicas (current template), or above the limit of
-    all templates. `pending_outdated_numbers` are those of Pending pods of former templates.
+    """Return the pods above the target of their template (scaled during a rollout), above the replicas (current
+    template), or above the limit of all templates; in each group, the first removed by Kubernetes.
+    `pending_outdated_numbers` are those of Pending pods of former templates.
     """
     excess_pods: list[ExistingPod] = []
     for pod_set, target_count in _compute_template_sizes(workload, pods):

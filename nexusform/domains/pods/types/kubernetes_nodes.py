@@ -70,7 +70,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
-    """Return the nodes and pods of the files; with an error, its problems alone."""
+    """Return the nodes and pods of the files, and their problems; no values if a problem is an error."""
     from nexusform.domains.pods.importers.kubectl_snapshot import (
         find_missing_kinds,
         parse_kubectl_files,
@@ -80,12 +80,11 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
 
     argument = ("directory",) if attributes.get("directory") else ("files",)
     source = _read_kubectl_files(attributes, context)
-    problems = list(source.problems)
     reading = parse_kubectl_files(source.contents)
     reading.unread_kinds = list(source.unread_kinds)
     # A truncated file explains all other problems, so it is first.
     findings = sorted(reading.findings, key=lambda finding: finding.id != "truncated-file")
-    problems = [*(Problem(argument, item.id, str(item), item.severity) for item in findings), *problems]
+    problems = [*(Problem(argument, item.id, str(item), item.severity) for item in findings), *source.problems]
     if any(problem.severity is Severity.ERROR for problem in problems):
         return DataResult({}, problems)
     if not reading.nodes:
@@ -95,7 +94,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     if reading.version and not parse_version(reading.version):
         detail = f'"{reading.version}" is not a Kubernetes version. Write major and minor number: "1.34".'
         return DataResult({}, [*problems, Problem(("kubernetes_version",), "invalid-kubernetes-version", detail)])
-    if not source.unread_kinds:
+    if not source.unread_kinds:  # else a kind may be missing for this reason, already reported
         problems += _list_missing_kind_problems(find_missing_kinds(reading.objects.values()))
     text = reading.encode()
     node_values = {
@@ -110,7 +109,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         "id": build_id(attributes),
         "nodes": node_values,
         "pod_count": len(parse_snapshot(text).pods),
-        OBJECTS: text,
+        OBJECTS: text,  # the reduced objects, read again by the planning of pods
     }
     return DataResult(values, problems)
 

@@ -27,8 +27,8 @@ def _has_port_conflict(first: HostPort, second: HostPort) -> bool:
 
 
 def find_resource_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str | None:
-    """Return every insufficient resource, joined by ", ", in the words of Kubernetes (NodeResourcesFit). Ephemeral
-    storage is compared only where the node states it.
+    """Return every insufficient resource, joined by ", ", in the words of Kubernetes (NodeResourcesFit); None if the
+    pod fits. Ephemeral storage is compared only with a node with a known amount.
     """
     shortages = ["Too many pods"] if usage.pods + 1 > node.pods else []
     requests = pod.requests
