@@ -38,10 +38,11 @@ def _list_names(_type: ResourceType, attributes: Mapping[str, Any]) -> Iterator[
 
 
 def _list_pods(values: Any, path: tuple[str, ...]) -> Iterator[str]:
+    """Yield the pods in the values of an object as `workload/pod`; the values of some kinds are by cluster first."""
     if not isinstance(values, Mapping):
-        return
-    if "node" in values and "machine" in values:
-        yield "/".join(path[-2:])  # workload and pod, without a cluster
+        return  # no pods are known
+    if "node" in values and "machine" in values:  # the record of a pod
+        yield "/".join(path[-2:])
         return
     for name, inner_values in values.items():
         yield from _list_pods(inner_values, (*path, name))

@@ -123,7 +123,7 @@ def find_volume_driver(volume: Manifest) -> str:
 
 
 def build_attach_limits(csi: CsiLimits, volumes: Mapping[str, Manifest]) -> AttachLimits:
-    """Return the limits of nodes, and their attached CSI volumes by claim, or by name without a claim."""
+    """Return the limits of nodes, and their attached CSI volumes: node, driver and claim (or volume without one)."""
     attachments: list[tuple[str, str, str]] = []
     for node, driver, name in csi.attachments:
         volume = volumes.get(name)

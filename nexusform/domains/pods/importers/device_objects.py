@@ -239,7 +239,7 @@ class _DeviceClaimReader:
             if manifest is None:
                 return self._report_missing_object(key, f'resourceclaim.resource.k8s.io "{name}" not found')
             return self._parse_claim(key, manifest, get_mapping(manifest.body, "spec"))
-        own_name = reference.get_text("name")
+        own_name = reference.get_text("name")  # of the claim within the pod
         manifest = self._objects.templates.get(f"{namespace}/{template}")
         if manifest is None:
             error = f'resourceclaimtemplate.resource.k8s.io "{template}" not found'

@@ -492,7 +492,7 @@ def _find_controller(pod: str, body: _Object) -> tuple[str, str]:
 
 
 def _remove_node_pinning(affinity: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configured node affinity of a DaemonSet: its controller adds each pod's own node."""
+    """Return the affinity of a DaemonSet's pod as configured: its controller adds the pod's own node as matchFields."""
     node_affinity = dict(get_mapping(affinity, "nodeAffinity"))
     terms = list_mappings(node_affinity.pop(_REQUIRED, None), "nodeSelectorTerms")
     expressions = [term["matchExpressions"] for term in terms if term.get("matchExpressions")]

@@ -40,7 +40,7 @@ def _get_number(node: Node, default: int) -> int:
 
 
 def _check_unique_names(items: Iterator[tuple[Node, str]], noun: str) -> Iterator[CheckFailure]:
-    """Yield duplicate names; `items` with the path to each."""
+    """Yield a failure for each name used before; `items` are objects with their paths, `noun` is their kind."""
     known_names: set[str] = set()
     for node, path in items:
         name = node.get_node("name").text

@@ -187,11 +187,9 @@ def parse_containers(spec: Fields) -> tuple[Container, ...]:
     """Return the containers of a pod; their problems are reported with the pod."""
     containers = []
     for container in (*spec.list_mappings("initContainers"), *spec.list_mappings("containers")):
-        image = container.get_text("image")
+        name, image = container.get_text("name"), container.get_text("image")
         amounts = _get_effective_requests(container, is_reported=True)
-        containers.append(
-            Container(container.get_text("name"), add_default_tag(image) if image else "", _sort_amounts(amounts))
-        )
+        containers.append(Container(name, add_default_tag(image) if image else "", _sort_amounts(amounts)))
     return tuple(containers)
 
 
@@ -301,7 +299,9 @@ def _sort_amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 
 
 def _get_pod_level_amounts(spec: Fields, is_reported: bool) -> Amounts:
-    """Return the pod-level requests. With only a limit, the sum of the containers' requests is used."""
+    """Return the requests of the pod itself (`spec.resources`), empty without any: its requests, else the sums of its
+    containers' CPU and memory, else its limits.
+    """
     resources = spec.get_mapping("resources")
     if not resources.data:
         return {}
@@ -437,9 +437,8 @@ def _parse_pod_term(fields: Fields, namespace: str, labels: Mapping[str, str], w
     if not topology_key:
         fields.report("topologyKey", "must not be empty.")
     selector = _merge_match_label_keys(fields, parse_selector(fields, "labelSelector"), labels)
-    configured_namespaces = fields.get_texts("namespaces")
+    namespaces = tuple(sorted(set(fields.get_texts("namespaces"))))
     namespace_selector = parse_selector(fields, "namespaceSelector")
-    namespaces = tuple(sorted(set(configured_namespaces)))
     if not namespaces and namespace_selector is None:
         namespaces = (namespace,)
     return PodTerm(

@@ -77,7 +77,7 @@ def _build_shape(type_text: str, rule: FieldShape) -> FieldShape:
         return FieldShape(_CONTAINERS[prefix], items=_build_shape(type_text[1:], rule))
     if type_text not in _SCALARS:
         return FieldShape(FieldKind.OBJECT, type=type_text)
-    if type_text == "q" and rule.check_form is None:
+    if type_text == "q" and rule.check_form is None:  # a quantity without a rule of its own
         return FieldShape(FieldKind.QUANTITY, check_form=check_quantity)
     return replace(rule, kind=_SCALARS[type_text])
 
@@ -154,9 +154,8 @@ class _SchemaValidator:
             yield self._build_problem(metadata.get_node("name"), f'metadata.name is "{name}": {problem_text}.')
         namespace = self._manifest.namespace
         for problem in validate_dns_label(namespace) if namespace else ():
-            yield self._build_problem(
-                metadata.get_node("namespace"), f'metadata.namespace is "{namespace}": {problem}.'
-            )
+            detail = f'metadata.namespace is "{namespace}": {problem}.'
+            yield self._build_problem(metadata.get_node("namespace"), detail)
         for node, _, detail in list_metadata_problems(metadata):
             yield self._build_problem(node, detail)
 
@@ -184,7 +183,7 @@ class _SchemaValidator:
                 yield self._build_missing_field_warning(node.get_node(key), detail)
 
     def _check_scalar(self, node: Node, shape: FieldShape, path: str) -> Iterator[Problem]:
-        """Check a value other than a mapping or list; "" is accepted as a text or an amount."""
+        """Yield the problem of a value other than a mapping or list; "" is accepted as a text or an amount."""
         data = node.data
         if data == "" and shape.kind in (FieldKind.TEXT, FieldKind.AMOUNT):
             return

@@ -514,12 +514,7 @@ def _parse_allowed_topologies(storage_class: Manifest) -> Terms | None:
     root = Fields(storage_class, [], storage_class.body)
     terms = []
     for term in root.list_mappings("allowedTopologies"):
-        labels = term.list_mappings("matchLabelExpressions")
-        terms.append(
-            NodeSelectorTerm(
-                tuple(
-                    Requirement(expression.get_text("key"), IN, expression.get_texts("values")) for expression in labels
-                )
-            )
-        )
+        expressions = term.list_mappings("matchLabelExpressions")
+        requirements = [Requirement(item.get_text("key"), IN, item.get_texts("values")) for item in expressions]
+        terms.append(NodeSelectorTerm(tuple(requirements)))
     return tuple(terms) or _ALL_NODES

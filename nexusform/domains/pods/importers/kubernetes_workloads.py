@@ -250,9 +250,8 @@ class _WorkloadReader(Struct):
             detail = f"{manifest.title} sets no replicas, so the {kept_replicas} of the cluster are kept."
             summary = f"{manifest.title}: keeps {kept_replicas} replicas of the cluster"
             position = manifest.find_position("spec")
-            self.findings.append(
-                build_problem(manifest.file, position, LIVE_REPLICAS, detail, Severity.WARNING, summary)
-            )
+            problem = build_problem(manifest.file, position, LIVE_REPLICAS, detail, Severity.WARNING, summary)
+            self.findings.append(problem)
         return merged
 
     def _build_spread_selector(
@@ -426,7 +425,9 @@ def _check_rollout_limits(rolling_update: Fields, surge_text: str, unavailable_t
 
 
 def _parse_count_or_percentage(fields: Fields, key: str, replicas: int, *, rounds_up: bool) -> int:
-    """Return a number of pods, or a percentage of the replicas (surge rounds up, unavailability down)."""
+    """Return a number of pods, or a percentage of the replicas (surge rounds up, unavailability down), by default 25%;
+    an invalid value is reported.
+    """
     value = fields.data.get(key)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value

@@ -335,7 +335,5 @@ def _add_missing_requests(containers: list[Any], missing_amounts: Mapping[str, i
     added_amounts = {
         name: _sum_requested([first_container], name) + count for name, count in missing_amounts.items() if count > 0
     }
-    changed_amounts = {
-        section: {**get_mapping(resources, section), **added_amounts} for section in ("requests", "limits")
-    }
-    return [{**first_container, "resources": {**resources, **changed_amounts}}, *containers[1:]]
+    changes = {section: {**get_mapping(resources, section), **added_amounts} for section in ("requests", "limits")}
+    return [{**first_container, "resources": {**resources, **changes}}, *containers[1:]]

@@ -96,24 +96,22 @@ class PodsByCluster:
         # Record the pods lost with nodes created in this plan, such as those of a forgotten cluster.
         cluster = self.clusters.get(prior.cluster_id)
         if cluster is None:
-            return
+            return  # it has no nodes in this plan
         created_nodes = cluster.recreated_nodes | cluster.new_nodes
         lost_pods = {pod.key for pod in pods if pod.node in created_nodes}
         self._lost_pods[prior.cluster_id] = self._lost_pods.get(prior.cluster_id, frozenset()) | lost_pods
 
     def _load_observed_pods(self, cluster_id: str, observed_cluster: ObservedCluster) -> dict[str, list[ExistingPod]]:
-        """Load pods at their observed nodes, besides those predicted in state."""
+        """Load pods at their observed nodes, besides those predicted in state; return the observed ones by workload."""
         namespaces = self._namespaces.setdefault(cluster_id, set())
         namespaces |= list_namespaces(observed_cluster.objects)
         namespaces |= {pod.spec.namespace for pod in observed_cluster.existing_pods}
         existing_pods = self._existing_pods.setdefault(cluster_id, {})
         own_pods = self._object_pods_by_cluster.get(cluster_id, {}).values()
-        is_replaced = create_replacement_check(
-            own_pods, self._prior_workloads.get(cluster_id, {}), is_complete=observed_cluster.is_complete
-        )
-        observed_pods = merge_observed_pods(
-            existing_pods, observed_cluster.existing_pods, observed_cluster.cluster.node_by_name, is_replaced
-        )
+        prior_workloads = self._prior_workloads.get(cluster_id, {})
+        is_replaced = create_replacement_check(own_pods, prior_workloads, is_complete=observed_cluster.is_complete)
+        node_by_name = observed_cluster.cluster.node_by_name
+        observed_pods = merge_observed_pods(existing_pods, observed_cluster.existing_pods, node_by_name, is_replaced)
         observed_keys = {pod.key for pod in chain.from_iterable(observed_pods.values())}
         self._lost_pods[cluster_id] = self._lost_pods.get(cluster_id, frozenset()) - observed_keys
         return observed_pods
@@ -229,9 +227,8 @@ class PodsByCluster:
         planned_claims = self._collect_claims(manifests, pods_after, cluster_id)
         stateful_sets = {(item.namespace, item.name) for item in manifests if item.kind == "StatefulSet"}
         removed_namespaces = list_namespaces(prior_manifests.values()) - list_namespaces(manifests)
-        return compute_storage_demand(prior_claims), compute_planned_storage_demand(
-            prior_claims, planned_claims, stateful_sets, removed_namespaces
-        )
+        planned = compute_planned_storage_demand(prior_claims, planned_claims, stateful_sets, removed_namespaces)
+        return compute_storage_demand(prior_claims), planned
 
     def _collect_claims(self, manifests: Sequence[Manifest], pod_counts: Mapping[str, int], cluster_id: str) -> Claims:
         """Return the claims of these pods on storage appliances; observed claims have their volume already."""

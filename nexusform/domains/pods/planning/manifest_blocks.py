@@ -89,7 +89,7 @@ def _collect_hub_objects(
     for address, instance in instances.items():
         current = instance.current
         if current is None or registries.get_kind(address.type) is not PlanningKind.MANIFEST:
-            continue
+            continue  # not created yet, or of another kind
         if not current.attributes.get("cluster_id"):  # else it is applied to this cluster alone
             objects += _parse_body(current.attributes)
     return tuple(objects)
@@ -100,7 +100,7 @@ def _parse_body(attributes: Mapping[str, Any]) -> tuple[Manifest, ...]:
 
 
 def collect_prior_members(instances: Mapping[Address, InstanceState], registries: PluginRegistries) -> dict[str, str]:
-    """Return the members in state: name -> cluster id."""
+    """Return the fleet members in state: name -> id of the Kubernetes cluster."""
     members = {}
     for address, instance in instances.items():
         if registries.get_kind(address.type) is PlanningKind.MEMBER and instance.current is not None:
@@ -118,10 +118,8 @@ def create_pod_phase(blocks: BlockPlanner, objects: Iterable[VmObject], external
     registries = blocks.request.registries
     members = collect_prior_members(blocks.prior.instances, registries)
     outside_addresses = {str(item) for item in blocks.prior.instances if not blocks.selection.has(item)}
-    prior_objects = [
-        replace(item, is_outside_targets=item.address in outside_addresses)
-        for item in list_prior_pods(blocks.prior.instances, registries, members)
-    ]
+    prior_pods = list_prior_pods(blocks.prior.instances, registries, members)
+    prior_objects = [replace(item, is_outside_targets=item.address in outside_addresses) for item in prior_pods]
     objects = list(objects)
     clusters = {**external.clusters, **build_planned_clusters(objects)}
     observed_clusters = match_observed_clusters(external, clusters, objects)
@@ -131,9 +129,8 @@ def create_pod_phase(blocks: BlockPlanner, objects: Iterable[VmObject], external
     for address, instance in blocks.instances.items():
         keeps_running = instance.action is Action.FORGET
         if instance.is_removed and instance.type.kind is PlanningKind.MANIFEST:
-            pods.remove_pods(
-                str(address), _get_cluster_id(instance.before), "workload_removed", keeps_running=keeps_running
-            )
+            cluster_id = _get_cluster_id(instance.before)
+            pods.remove_pods(str(address), cluster_id, "workload_removed", keeps_running=keeps_running)
         elif instance.is_removed and instance.type.kind is PlanningKind.PLACEMENT:
             for member in get_mapping(instance.before, "workloads"):
                 pods.remove_pods(str(address), member, keeps_running=keeps_running)
@@ -265,7 +262,7 @@ def list_pod_risk_warnings(pods: PodPhase, instances: Mapping[Address, Instance]
     for (address, _, kind), risks in risks_by_kind.items():
         instance = by_address.get(address)
         if instance is not None:
-            is_named = len(clusters[address]) > 1
+            is_named = len(clusters[address]) > 1  # the texts name the cluster if the object is on several
             problem = Problem((), kind, _merge_pod_warnings(risks, is_named=is_named), Severity.WARNING)
             yield replace(instance.build_diagnostic(problem), brief=_merge_summaries(risks, is_named=is_named))
 

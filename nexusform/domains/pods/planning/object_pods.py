@@ -80,7 +80,9 @@ def build_prior_workloads(objects: Iterable[PriorPods]) -> dict[str, dict[str, W
 def add_previous_maximums(
     workloads: Iterable[Workload], previous_workloads: Mapping[str, Workload]
 ) -> tuple[Workload, ...]:
-    """Return workloads with their maximum number of pods before this plan, surge included, if known; 0: not scaled."""
+    """Return workloads with `previous_max_pods`: the maximum number of pods in the state before this plan, surge
+    included, or 0 if the plan does not scale them. Workloads with an observed maximum, or not in state, are unchanged.
+    """
     scaled: list[Workload] = []
     for workload in workloads:
         prior = previous_workloads.get(workload.key)
@@ -187,14 +189,8 @@ class ObjectPods(Struct):
         """Add an observed pod of a workload with this current template to the object, as if read from state."""
         node = cluster.find_node(pod.node)
         machine, zone = (node.machine, node.zone) if node is not None else (None, None)
-        record = RecordedPod(
-            pod.node,
-            machine,
-            zone,
-            is_certain=True,
-            provenance=OBSERVED,
-            state=str(PodState.SCHEDULED if pod.node else PodState.PENDING),
-        )
+        state = str(PodState.SCHEDULED if pod.node else PodState.PENDING)
+        record = RecordedPod(pod.node, machine, zone, is_certain=True, provenance=OBSERVED, state=state)
         if pod.spec.template != template:
             record = replace(record, former_template=pod.spec.template, former_pod=format_pod_spec(pod.spec))
         self.prior_pods.setdefault(pod.workload, {})[pod.name] = pod
@@ -208,7 +204,7 @@ class ObjectPods(Struct):
             yield pods[name]
 
     def record_outcomes(self, outcomes: Iterable[PodOutcome]) -> None:
-        """Record the outcome of each pod."""
+        """Record the outcome of each pod; the removal of a pod created by this plan leaves none."""
         for outcome in outcomes:
             outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
             if outcome.is_removed:
@@ -223,11 +219,8 @@ class ObjectPods(Struct):
         own_forecasts = [forecasts[workload.key] for workload in self.workloads]
         self.has_uncreated = any(item.uncreated for item in own_forecasts)
         self.has_rejected_pods = any(item.has_rejected_pods for item in own_forecasts)
-        self.rejections = tuple(
-            RejectedPods(item.workload, item.uncreated, item.rejection)
-            for item in own_forecasts
-            if item.uncreated and item.workload.admission_error
-        )
+        rejected = [item for item in own_forecasts if item.uncreated and item.workload.admission_error]
+        self.rejections = tuple(RejectedPods(item.workload, item.uncreated, item.rejection) for item in rejected)
 
     def record_eviction_by_other(self, outcome: PodOutcome) -> None:
         """Record the outcome of a pod evicted for one of another object."""
@@ -235,7 +228,7 @@ class ObjectPods(Struct):
         pods = self.prior_pods.get(outcome.workload, {})
         if outcome.name in pods:
             pods[outcome.name] = replace(pods[outcome.name], node=outcome.node)
-        if outcome.number in self.outcomes.get(outcome.workload, {}):
+        if outcome.number in self.outcomes.get(outcome.workload, {}):  # predicted before
             self._merge_pod_outcome(outcome)
 
     def _merge_pod_outcome(self, outcome: PodOutcome) -> None:

@@ -330,7 +330,7 @@ def _find_mix(maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int]
 
 
 def count_waiting_pods(inputs: PredictionInput) -> Counter[str]:
-    """Count the pods without a node by workload."""
+    """Count by workload the pods without a node, or not created because of a quota or an earlier pod."""
     prediction = predict(
         inputs.cluster, inputs.existing_pods, inputs.workloads, seed=inputs.seed, lost_pods=inputs.lost_pods
     )
@@ -358,8 +358,8 @@ def _find_pool_label(node: Node) -> str:
 
 
 def copy_node(node: Node, number: int) -> Node:
-    """Copy a node of a pool as an additional, ready one on a machine of its own, with unknown images. Labels with the
-    machine's name get another value.
+    """Copy a node of a pool as an additional, ready one (the `number`th from 0) on a machine of its own, with unknown
+    images. Labels with the machine's name get another value.
     """
     name = f"{node.name}-additional-{number + 1}"
     labels = {

@@ -211,14 +211,14 @@ class PodPhase(PodsByCluster):
         object_pods = self._object_pods.get((placement_address, cluster_id))
         self._kept_namespaces.pop((placement_address, cluster_id), None)
         if object_pods is None:
-            return
+            return  # it has no pods there
         object_pods.workloads, object_pods.manifests, object_pods.values, object_pods.warnings = ((), (), {}, ())
         object_pods.rejections = ()
         object_pods.outcomes.clear()
         existing_pods = dict(self._existing_pods.get(cluster_id, {}))
         for key, pods in object_pods.prior_pods.items():
             self._remove_workload(object_pods, cluster_id, key, pods, trigger)
-        if keeps_running:
+        if keeps_running:  # other pods still share the nodes with them
             self._existing_pods[cluster_id] = existing_pods
             self._forgotten_addresses.add(placement_address)
         object_pods.prior_pods, object_pods.prior_templates = {}, {}
@@ -310,7 +310,7 @@ class PodPhase(PodsByCluster):
                 self._replace_workload_spec(object_pods, cluster_id, workload.key, workload.pod)
 
     def _apply_prior_manifests(self, object_pods: ObjectPods, cluster_id: str, manifests: tuple[Manifest, ...]) -> None:
-        """Set the spec from these manifests on pods in state."""
+        """Set the specs and template hashes of pods in state by their workloads in these manifests, if there."""
         specs = _parse_pod_specs(manifests, self._collect_manifests(cluster_id))
         for key in object_pods.prior_pods:
             if key in specs:
@@ -470,7 +470,7 @@ class PodPhase(PodsByCluster):
         for (address, _), object_pods in self._object_pods.items():
             inputs = object_pods.inputs
             if inputs is None:
-                continue
+                continue  # never predicted
             _, pods = pods_by_input.setdefault(id(inputs), (inputs, {}))
             for outcome in object_pods.list_all_outcomes():
                 pods[outcome.key] = (address, outcome)

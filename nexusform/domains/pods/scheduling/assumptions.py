@@ -303,7 +303,7 @@ def _rank_workloads(keys: Sequence[str], claiming_keys: Collection[str]) -> list
     orders = [list(keys), sorted(keys, key=count_controller_hops)]
     rankings = [(f"if {_get_name(order[0])} arrives first", tuple(order)) for order in orders]
     for key in keys[:_MOST_LATE_WORKLOADS]:
-        if count_controller_hops(key) or key in claiming_keys:
+        if count_controller_hops(key) or key in claiming_keys:  # the time of its controllers is unknown
             # Move the key to one end: False is sorted before True.
             first_order, last_order = sorted(keys, key=key.__ne__), sorted(keys, key=key.__eq__)
             rankings.append((f"if {_get_name(key)} arrives first", tuple(first_order)))
@@ -367,7 +367,7 @@ def _list_with_coming_taints(scene: PredictionScenario, _: int) -> Iterator[tupl
 def _list_image_sizes(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with the smallest and the largest sizes of images with different sizes on nodes."""
     for size, values in zip(("smallest", "largest"), scene.cluster.extreme_image_values, strict=False):
-        nodes = tuple(
+        nodes = tuple(  # unknown images (None) stay unknown
             replace(node, images=node.images and {name: values.get(name, node.images[name]) for name in node.images})
             for node in scene.cluster.nodes
         )

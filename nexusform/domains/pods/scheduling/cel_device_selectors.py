@@ -125,7 +125,7 @@ def _create_environment() -> Any:
 
 
 def parse_device_quantity(text: str) -> int:
-    """Return a quantity in thousandths. An amount too large is a ValueError."""
+    """Return a quantity in thousandths. Any other text, or an amount too large, is a ValueError."""
     quantity = read_quantity(text)
     if quantity is None:
         raise ValueError(f"{text} is no quantity")

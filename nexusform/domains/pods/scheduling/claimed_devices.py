@@ -84,7 +84,7 @@ class ClaimedDevices:
         self._unheld_claims = self._uses.keys() - self._holders.keys()
 
     def compute_need(self, spec: PodSpec) -> DeviceNodeRequirements:
-        """Return the nodes with devices for the claims of a pod."""
+        """Return the nodes with devices for the claims of a pod; the result is kept until a claim changes."""
         claims = spec.device_claims
         if not claims:
             return DeviceNodeRequirements()
@@ -280,7 +280,7 @@ class DeviceAllocator:
         if not search.allocate_request(claim_index=0, request_index=0):
             return None
         uses = tuple(tuple(uses) for uses in search.uses)
-        return DeviceAllocation(uses, search.score, not self._is_ordered and search.is_random())
+        return DeviceAllocation(uses, search.score, is_random=not self._is_ordered and search.is_random())
 
 
 def _has_devices_for(item: ResourceSlice, node: Node) -> bool:
@@ -441,7 +441,7 @@ class _AllocationSearch:
         for index, constraint in self._list_constraints(claim_index, request, alternative):
             known_values = self._values.setdefault((claim_index, index), [])
             value = find_device_attribute(candidate, constraint.attribute)
-            if value is None or value != next(iter(known_values), value):
+            if value is None or value != next(iter(known_values), value):  # those known are equal
                 return False
             new_values.append((known_values, value))
         for known_values, value in new_values:
@@ -452,7 +452,7 @@ class _AllocationSearch:
         self, claim_index: int, request: DeviceRequest, alternative: DeviceSubRequest
     ) -> Iterator[tuple[int, DeviceMatchConstraint]]:
         """Yield the positions and constraints of a claim for an alternative; one without requests is for all."""
-        names = {request.name, f"{request.name}/{alternative.name}"}
+        names = {request.name, f"{request.name}/{alternative.name}"}  # a constraint may name one or the other
         for index, constraint in enumerate(self._claims[claim_index].constraints):
             if not constraint.requests or names.intersection(constraint.requests):
                 yield index, constraint

@@ -128,14 +128,14 @@ class NodeNumaCells:
         return next((width for width, total in enumerate(totals, 1) if total >= amount), len(totals))
 
     def _allocate_from_cells(self, container: AlignedRequests, cells: Sequence[int]) -> _Share:
-        """Allocate the requests of a container from these cells; return the share for its release."""
+        """Allocate the requests of a container from these cells; return the amounts taken of each, for its release."""
         share: list[dict[str, int]] = [{} for _ in self._free]
         for name, amount in container:
-            missing = amount
+            remaining = amount
             for cell in cells:
-                cell_amount = min(missing, max(0, self._free[cell].get(name, 0)))
+                cell_amount = min(remaining, max(0, self._free[cell].get(name, 0)))
                 share[cell][name] = cell_amount
-                missing -= cell_amount
+                remaining -= cell_amount
         self._change_free_capacity(tuple(share), -1)
         return tuple(share)
 
@@ -158,7 +158,7 @@ def compute_cells(
         first_cpu, end_cpu = cell * cpus // count, (cell + 1) * cpus // count
         capacity = {"cpu": len(set(range(first_cpu, end_cpu)) - reserved)}
         for name, amounts in resources.items():
-            if name != STORAGE:
+            if name != STORAGE:  # it belongs to no cell
                 capacity[name] = _compute_cell_amount(amounts, cell, count)
         cells.append(capacity)
     return tuple(cells)

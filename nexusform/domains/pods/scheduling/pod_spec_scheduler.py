@@ -98,7 +98,7 @@ class _TopologyAxis:
         return tuple([count[domain] for count in self.counts])
 
     def list_traits(self) -> Sequence[Trait]:
-        """Return the trait of every node."""
+        """Return of every node its domain, or with many domains the counts of its domain; -1 without the key."""
         if self.has_few_domains:
             return self.domain_by_node
         # The last item is the trait of nodes without a domain (-1).
@@ -137,9 +137,8 @@ class PodSpecScheduler:
         self.version = cache.version
         # Whether nodes of one number in `cache.usage_numbers` have equal usage scores.
         incoming_spec = self._incoming_spec
-        self._has_plain_usage = not (
-            incoming_spec.host_ports or incoming_spec.disks or incoming_spec.requests.other_resources
-        )
+        special_needs = (incoming_spec.host_ports, incoming_spec.disks, incoming_spec.requests.other_resources)
+        self._has_plain_usage = not any(special_needs)
         self._has_buckets = False  # they are created on demand
         self._buckets: dict[tuple[Trait, ...], _NodeBucket] = {}  # nodes alike for the pod, by their traits
         self._axes: list[_TopologyAxis] = []  # one per topology key in rules of the pod
@@ -303,7 +302,7 @@ class PodSpecScheduler:
     def _compute_bucket_keys(self) -> dict[int, tuple[Trait, ...]]:
         """Return the bucket key of each node, as `_compute_bucket_key` does for one."""
         points = self.facts.points
-        if not self._axes:
+        if not self._axes:  # no rule counts pods by topology key
             return dict(points)
         traits = list(zip(*[axis.list_traits() for axis in self._axes], strict=True))
         return {node: own_points + traits[node] for node, own_points in points.items()}
@@ -366,7 +365,7 @@ class PodSpecScheduler:
         return score
 
     def _count_domains(self, open_buckets: list[tuple[_NodeBucket, int]]) -> list[int]:
-        """Return the number of domains of the feasible nodes per soft spread constraint."""
+        """Count the domains per soft spread constraint with nodes of buckets (each with one of its nodes)."""
         counts = self.counts
         if not counts.soft_spread:
             return []
@@ -383,18 +382,20 @@ class PodSpecScheduler:
             columns[node_score.name] = [node_score.weight * score for score in node_score.normalize(scores)]
         for domain_score in profile.DOMAIN_SCORES:
             if domain_score.is_applicable(counts):
-                scores = [domain_score.score(counts, node, sizes) for node in nodes]
-                columns[domain_score.name] = [domain_score.weight * score for score in domain_score.normalize(scores)]
+                raws = [domain_score.score(counts, node, sizes) for node in nodes]  # None: without a score
+                columns[domain_score.name] = [domain_score.weight * score for score in domain_score.normalize(raws)]
         return columns
 
 
 def _compute_score_lead(best_total: int, buckets: Iterable[tuple[tuple[_NodeBucket, int], int]]) -> int | None:
-    """Return the lead of the best total over the next lower one; None if there is none."""
-    next_total = -1
-    for (bucket, _), total in buckets:
+    """Return the lead of the best total over the next lower one; None if there is none. `buckets` have the points of
+    all their nodes, apart from the usage score of each node.
+    """
+    next_total = -1  # below every total
+    for (bucket, _), points in buckets:
         for score in bucket.nodes_by_score:
-            if next_total < total + score < best_total:
-                next_total = total + score
+            if next_total < points + score < best_total:
+                next_total = points + score
     return None if next_total < 0 else best_total - next_total
 
 
@@ -447,8 +448,7 @@ class FeasibleNodesCache:
     def __init__(self, nodes: tuple[Node, ...], version: Version = ()) -> None:
         self._nodes = nodes
         self.version = version
-        # Whether the images of some node are unknown.
-        self.images_unknown = any(node.images is None for node in nodes)
+        self.images_unknown = any(node.images is None for node in nodes)  # of some node
         self._facts: dict[object, FeasibleNodes] = {}
         # Node scores applicable to some node of the cluster.
         self.scores = tuple(rule for rule in profile.NODE_SCORES if any(map(rule.is_applicable, nodes)))

@@ -280,7 +280,7 @@ def _warn_uncreated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
 def _warn_daemon_without_node(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning for a DaemonSet permitted on no node."""
     if context.workload.kind != "DaemonSet" or context.forecast.replicas or context.forecast.uncreated:
-        return
+        return  # it has pods, or they are missing for another reason
     nodes = context.cluster.nodes
     pod = context.workload.pod
     rejections = (profile.find_node_rejection(pod, node) for node in nodes)

@@ -258,9 +258,7 @@ def find_drain_obstacles(
     drained_workloads = {pod.workload for pod in drained_pods}
     running_counts = Counter(pod.workload for pod in existing_pods if pod.node)
     single_replicas = [
-        workload
-        for workload in sorted(drained_workloads)
-        if running_counts[workload] == 1 and "/DaemonSet/" not in workload
+        key for key in sorted(drained_workloads) if running_counts[key] == 1 and "/DaemonSet/" not in key
     ]
     blocking_names: list[str] = []
     # The workloads with a budget of their own, and a pod kept running by it during evictions.

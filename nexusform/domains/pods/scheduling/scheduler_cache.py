@@ -81,14 +81,14 @@ class SchedulerCache:
         self._numbers_by_usage: dict[tuple[int, ...], int] = {}
         for node in range(len(cluster.nodes)):
             self._update_usage_number(node)
-        self.version = 0
-        self._claim_uses: Counter[str] = Counter()
+        self.version = 0  # changes with every placed or removed pod
+        self._claim_uses: Counter[str] = Counter()  # number of pods by exclusive claim
         self._namespaces = cluster.namespaces
         self._topologies: dict[str, TopologyDomains] = {}
         # Nodes and domains counted by spread constraints, by all that decides them.
         self.eligible_nodes: dict[object, tuple[list[bool], frozenset[int]]] = {}
-        self._groups: dict[PodSpec, PodSpecGroup] = {}
-        self._groups_by_pair: dict[tuple[str, str], list[PodSpecGroup]] = {}
+        self._groups: dict[PodSpec, PodSpecGroup] = {}  # pods of one spec
+        self._groups_by_pair: dict[tuple[str, str], list[PodSpecGroup]] = {}  # by each label of the pods
         # Groups with terms about other pods, by a label pair required of these pods.
         self._term_groups_by_pair: dict[tuple[str, str], list[PodSpecGroup]] = {}
         self._unindexed_term_groups: list[PodSpecGroup] = []
@@ -112,7 +112,7 @@ class SchedulerCache:
             if term.selector is None:
                 continue  # it selects nothing
             label_pairs = list_alternative_labels(term.selector)
-            if label_pairs is None:
+            if label_pairs is None:  # no label pair is required
                 self._unindexed_term_groups.append(group)
                 return
             pairs.update(label_pairs)
@@ -183,7 +183,7 @@ class SchedulerCache:
         for pair in group.spec.labels:
             for candidate in self._term_groups_by_pair.get(pair, ()):
                 groups_by_id[id(candidate)] = candidate
-        return [candidate for candidate in groups_by_id.values() if candidate.nodes]
+        return [candidate for candidate in groups_by_id.values() if candidate.nodes]  # groups with pods on nodes
 
     def select_term_groups(self, term: PodTerm) -> list[PodSpecGroup]:
         """Return the groups with pods selected by a pod affinity term."""

@@ -154,12 +154,11 @@ class SchedulingSession:
         """Return the scheduler for one pod, with its immediate claims bound."""
         self.volume_binder.bind_immediate_claims(spec, number)
         volume_needs = self.volume_binder.compute_volume_needs(spec, number)
-        limits = self._attached_volumes.compute_needs(spec, number)
+        attach_needs = self._attached_volumes.compute_needs(spec, number)  # nodes below the limits of their drivers
         devices = self.claimed_devices.compute_need(spec)
-        scheduler = self.get_scheduler(spec, (*volume_needs, *limits, *devices.needs))
+        scheduler = self.get_scheduler(spec, (*volume_needs, *attach_needs, *devices.needs))
         scheduler.device_doubt = devices.doubt
-        # Evictions may detach volumes of a node.
-        can_detach = bool(limits) and self._can_evict(spec)
+        can_detach = bool(attach_needs) and self._can_evict(spec)  # evictions may detach volumes of a node
         scheduler.is_storage_uncertain = can_detach or self.volume_binder.is_storage_uncertain(spec, number)
         return scheduler
 
@@ -302,12 +301,10 @@ class SchedulingSession:
             is_certain = not self._uncertain_nodes
             return _build_started_verdict(spec.node_name, "no such node", is_certain, feasible_nodes=0)
         is_certain = not self._uncertain_nodes & 1 << node_index
-        rejection_text = find_kubelet_rejection(
-            spec, self.cache.nodes[node_index], self.cache.usage[node_index]
-        ) or self._start_pod(scheduler, node_index, pod)
-        return _build_started_verdict(
-            spec.node_name, rejection_text, is_certain, feasible_nodes=int(not rejection_text)
-        )
+        rejection_text = find_kubelet_rejection(spec, self.cache.nodes[node_index], self.cache.usage[node_index])
+        rejection_text = rejection_text or self._start_pod(scheduler, node_index, pod)
+        feasible_count = int(not rejection_text)
+        return _build_started_verdict(spec.node_name, rejection_text, is_certain, feasible_nodes=feasible_count)
 
     def _start_pod(self, scheduler: PodSpecScheduler, node: int, pod: ExistingPod) -> str:
         """Add a pod to a node, and return kubelet's rejection, "" if it runs."""
@@ -461,7 +458,7 @@ class SchedulingSession:
     def _is_certain(self, scheduler: PodSpecScheduler, nodes: int) -> bool:
         """Return whether no earlier random choice affects the evaluation of these nodes (bits)."""
         if not self._uncertain_nodes:
-            return True
+            return True  # no choice was random so far
         spec = scheduler.group.spec
         if self._uncertain_nodes & nodes or spec.has_own_claims:  # volumes and devices may be used by other pods
             return False

@@ -430,7 +430,7 @@ class DaemonRollout:
         self._verdicts: dict[int, PodVerdict] = {}
 
     def replace_pods(self) -> dict[int, PodVerdict]:
-        """Return the verdicts of the successors by number, and record removals in the progress."""
+        """Replace pods by the update strategy; return the verdicts of the new pods by number, and record removals."""
         progress, workload = self._progress, self._workload
         outdated_pods = [pod for pod in progress.kept_pods if pod.spec.template != workload.pod.template]
         if workload.strategy is not Strategy.ON_DELETE:
@@ -440,6 +440,7 @@ class DaemonRollout:
             else:
                 maximum = max(1, compute_amount_of_total(workload.max_unavailable_text, len(self._permitted_nodes)))
                 self._replace_in_place(outdated_pods, maximum)
+        # Pending pods of a surge no longer required.
         progress.removals += [(pod, pod_outcomes.SCALE_IN) for pod in progress.surge_pods]
         progress.surge_pods = []
         return self._verdicts
@@ -495,7 +496,7 @@ class DaemonRollout:
             waiting_pod = progress.surge_pods.pop(0)
             return PodToPlace(waiting_pod.number, pod.node, was_pending=True, age=waiting_pod.age)
         used_numbers = {kept.number for kept in progress.kept_pods} | {new.number for new in progress.pods_to_place}
-        (number,) = find_unused_pod_numbers(used_numbers, 0, 1)
+        (number,) = find_unused_pod_numbers(used_numbers, first=0, missing_count=1)
         return PodToPlace(number, pod.node, trigger=pod_outcomes.TEMPLATE_CHANGED)
 
     def _record_verdict(self, pod: PodToPlace, verdict: PodVerdict) -> None:
@@ -522,7 +523,7 @@ def must_wait_to_scale_in(
 ) -> bool:
     """Return whether an ordered set deletes none of its surplus pods yet: some required pod is missing or not ready."""
     if not workload.is_ordered or not surplus_pods:
-        return False
+        return False  # pods of other workloads need not wait
     running_numbers = {pod.number for pod in pods if pod not in surplus_pods and is_running(pod) and not pod.is_stuck}
     return len(running_numbers) < workload.replicas
 
@@ -554,11 +555,8 @@ def drop_deferred_pods(progress: WorkloadProgress) -> None:
     waiting_numbers = [number for number, outcome in progress.outcomes.items() if not outcome.node]
     failed_numbers = [pod.number for pod in progress.failed_pods]
     first_blocked = min([*waiting_numbers, *failed_numbers, find_stuck_number(progress)])
-    deferred_pods = [
-        pod
-        for pod in progress.pods_to_place
-        if pod.number > first_blocked and pod.number in waiting_numbers and not pod.was_pending
-    ]
+    later_pods = [pod for pod in progress.pods_to_place if pod.number > first_blocked]
+    deferred_pods = [pod for pod in later_pods if pod.number in waiting_numbers and not pod.was_pending]
     for pod in deferred_pods:
         outcome = progress.outcomes.pop(pod.number)
         if pod.previous:  # it loses its node now, and is created again later

@@ -89,7 +89,7 @@ class SpreadCounter(DomainCounter):
             return  # pods there do not count
         level = self.counts[domain]
         self.counts[domain] = level + sign
-        levels = self._levels
+        levels = self._levels  # number of domains by their number of pods
         levels[level] -= 1
         levels[level + sign] = levels.get(level + sign, 0) + 1
         self._minimum = min(self._minimum, level + sign)
@@ -135,9 +135,8 @@ class TopologyCounts:
             soft_constraints = []
         self.soft_spread = self._create_spread_counters(soft_constraints)
         # A selector that selects everything counts only the new pod itself.
-        self._selective_spread = [
-            t for t in (*self.hard_spread, *self.soft_spread) if _is_selective(t.constraint.selector)
-        ]
+        counters = (*self.hard_spread, *self.soft_spread)
+        self._selective_spread = [counter for counter in counters if _is_selective(counter.constraint.selector)]
 
     @property
     def has_affinity_match(self) -> bool:
@@ -149,10 +148,10 @@ class TopologyCounts:
         return DomainCounter(term.topology_key, topology.domain_by_node, topology.size)
 
     def _count_selected_pods(self, term: PodTerm) -> DomainCounter:
-        """Return a counter of the pods selected by a term, registered for updates."""
+        """Return a counter of the pods selected by a term; it also counts the pods placed later."""
         counter = self._create_counter(term)
         for group in self.cache.select_term_groups(term):
-            _count_group(group, counter, 1)
+            _count_group(group, counter, amount=1)
         if self.cache.is_selected(term, self.group):
             self._own_increments.append((counter, 1))
         return counter

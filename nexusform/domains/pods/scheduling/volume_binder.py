@@ -145,11 +145,8 @@ class VolumeBinder:
         """Bind a claim as soon as it exists, if its class or a prebound volume requires it."""
         if name not in self._volume_by_claim and not self._bind_prebound(claim, name) and not claim.waits_for_pod:
             # The controller prefers volumes with the fewest access modes.
-            best_volume = min(
-                self._select_unused(self._list_fitting_volumes(claim)),
-                key=lambda volume: (len(volume.modes), volume.size, volume.name),
-                default=None,
-            )
+            volumes = self._select_unused(self._list_fitting_volumes(claim))
+            best_volume = min(volumes, key=lambda volume: (len(volume.modes), volume.size, volume.name), default=None)
             if best_volume is not None:
                 self._bind_claim(name, best_volume.name)
 
@@ -182,9 +179,8 @@ class VolumeBinder:
             fitting = self._list_reachable_volumes(claim)[at]
             while fitting and fitting[-1].name in self._used_volumes:
                 fitting.pop()
-            best_volume = next(
-                (volume for volume in self._select_unused(reversed(fitting)) if volume.name not in chosen_names), None
-            )
+            unused_volumes = self._select_unused(reversed(fitting))
+            best_volume = next((volume for volume in unused_volumes if volume.name not in chosen_names), None)
             if best_volume is not None:
                 chosen_names.add(best_volume.name)
             elif not is_any_term_satisfied(claim.provisioning_terms, self._nodes[at]):
@@ -248,6 +244,7 @@ class AttachedVolumes:
     def __init__(self, cluster: Cluster, binder: VolumeBinder) -> None:
         self._nodes, self._binder = cluster.nodes, binder
         self._maximums = cluster.attach_limits.maximums
+        # By node: the number of pods here with each volume, and the volumes attached by VolumeAttachments.
         self._pod_volumes: dict[str, Counter[_Volume]] = {node.name: Counter() for node in cluster.nodes}
         self._attachments: dict[str, set[_Volume]] = {node.name: set() for node in cluster.nodes}
         for node, driver, claim in cluster.attach_limits.attachments:

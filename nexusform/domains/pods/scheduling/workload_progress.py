@@ -105,9 +105,9 @@ def apply_deployment_pause(workload: Workload, pods: Sequence[ExistingPod]) -> W
     if not pods:
         return replace(workload, replicas=0)  # no ReplicaSet exists, and none is created
     if any(pod.spec.template == workload.pod.template for pod in pods):
-        return workload
+        return workload  # the ReplicaSet of the current template exists, and is scaled
     newest_pod = max(pods, key=lambda pod: (pod.age, -pod.number))
-    return replace(workload, pod=newest_pod.spec)  # its ReplicaSet is scaled: the current template has no pod
+    return replace(workload, pod=newest_pod.spec)  # the newest ReplicaSet is scaled
 
 
 def drop_rejected_pods(progress: WorkloadProgress, quota_usage: QuotaUsage) -> None:

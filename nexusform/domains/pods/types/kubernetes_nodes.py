@@ -61,7 +61,7 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
-    """Return the problem of the arguments: exactly one source is needed."""
+    """Return a problem unless exactly one of both arguments is set; else an empty list."""
     directory, files = attributes.get("directory"), attributes.get("files")
     if (directory is None) != (files is None):
         return []
@@ -127,7 +127,7 @@ def _read_kubectl_files(attributes: Mapping[str, Any], context: ReadContext) -> 
             contents.append((name, context.files.read(name)))
         except FileProblem as problem:
             problems.append(Problem(("files", index), "unreadable-file", str(problem)))
-    return KubectlKindFiles(tuple(contents), (), tuple(problems))
+    return KubectlKindFiles(tuple(contents), unread_kinds=(), problems=tuple(problems))
 
 
 def _list_missing_kind_problems(kinds: Sequence[str]) -> list[Problem]:

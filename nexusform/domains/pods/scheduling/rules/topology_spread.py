@@ -35,7 +35,7 @@ def score(counts: TopologyCounts, node: int, sizes: Sequence[int]) -> int | None
     total = 0.0
     for counter, size in zip(counts.soft_spread, sizes, strict=True):
         domain = counter.domain_by_node[node]
-        if domain >= 0:
+        if domain >= 0:  # the node has the topology key
             total += counter.counts[domain] * log(size + 2) + (counter.constraint.max_skew - 1)
     return floor(total + 0.5)
 
