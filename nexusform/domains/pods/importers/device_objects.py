@@ -291,8 +291,8 @@ class _DeviceClaimReader:
     def _parse_alternative(
         self, title: str, full_name: str, fields: Mapping[str, Any], errors: list[str]
     ) -> DeviceSubRequest:
-        """Return an alternative of a request. `errors` gets reasons why no pod gets a node, `self.problems` the facts
-        without evaluation here.
+        """Return an alternative of a request of a claim (`title`); `full_name` is `request` or `request/alternative`.
+        `errors` gets reasons why no pod gets a node, `self.problems` the facts without evaluation here.
         """
         class_name = get_text(fields, "deviceClassName")
         device_class = self._objects.classes.get(class_name)

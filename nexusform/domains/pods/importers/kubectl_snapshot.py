@@ -316,7 +316,7 @@ def _reduce_pod(body: _Object) -> _Object:
         allocated = apply_allocated_requests(body, section)
         containers[section] = [select_present_fields(item, _CONTAINER_FIELDS) for item in list_mappings(allocated)]
         is_resized = is_resized or allocated != spec.get(section)
-    if not spec.get("nodeName"):
+    if not spec.get("nodeName"):  # a node may be reserved for the pod until its victims are gone
         spec = {**spec, "nodeName": status.get("nominatedNodeName")}
     return {
         "labels": get_mapping(metadata, "labels"),
@@ -429,7 +429,7 @@ def _build_pod(
 ) -> ObservedPod:
     """Return the record of a pod stored in a snapshot (`title`: namespace/name), its spec parsed like a manifest's."""
     namespace, _, name = title.partition("/")
-    kind, owner = _find_controller(name, body)
+    kind, owner_name = _find_controller(name, body)
     spec = dict(body["spec"])
     node = str(spec.pop("nodeName", ""))
     if kind == "DaemonSet":  # its controller adds an affinity to the node of the pod
@@ -444,7 +444,7 @@ def _build_pod(
     pod_owner = PodOwner(namespace=namespace, kind=kind, added_labels={}, spread_selector=selector, template="")
     pod_spec = parse_pod_spec(metadata, root.get_mapping("spec"), pod_owner, Priorities())
     is_terminating = body["terminating"] is True
-    volumes = parse_volumes(manifest, root.get_mapping("spec"), (), storage)
+    volumes = parse_volumes(manifest, root.get_mapping("spec"), templates=(), storage=storage)
     device_claims = parse_device_claims(namespace, root.get_mapping("spec"), devices, is_complete=is_complete)
     pod_spec = msgspec.structs.replace(
         pod_spec,
@@ -459,7 +459,7 @@ def _build_pod(
         has_unknown_rules=pod_spec.has_unknown_rules or bool(device_claims.problems),
     )
     # A terminating pod counts for no controller.
-    workload = "" if is_terminating else f"{namespace}/{kind}/{owner}"
+    workload = "" if is_terminating else f"{namespace}/{kind}/{owner_name}"
     return ObservedPod(
         workload=workload,
         namespace=namespace,

@@ -87,7 +87,7 @@ def _check_selector(spec: Node) -> Iterator[CheckFailure]:
         Requirement(
             expression.get_node("key").text,
             expression.get_node("operator").text,
-            tuple(t for t, _ in expression.get_node("values").list_texts()),
+            tuple(text for text, _ in expression.get_node("values").list_texts()),
         )
         for expression in expressions.list_items()
     ]

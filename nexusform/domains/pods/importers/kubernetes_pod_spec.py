@@ -148,8 +148,8 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
     return PodSpec(
         namespace=owner.namespace,
         labels=tuple(sorted(labels.items())),
-        requests=_compute_requests(spec, {}),
-        scored_requests=_compute_requests(spec, _SCORE_DEFAULTS),  # not 0 for containers without requests
+        requests=_compute_requests(spec, fallback={}),
+        scored_requests=_compute_requests(spec, fallback=_SCORE_DEFAULTS),
         node_name=spec.get_text("nodeName"),
         has_unknown_rules=scheduler != "default-scheduler" or bool(group_key),
         node_selector=tuple(sorted(spec.get_text_mapping("nodeSelector").items())),
@@ -327,7 +327,7 @@ def _sum_container_requests(spec: Fields, read_amounts: Callable[[Fields], Amoun
             _add_amounts(running_total, amounts)
             _add_amounts(sidecar_total, amounts)
             amounts = dict(sidecar_total)
-        else:
+        else:  # it runs alone, but beside the earlier sidecars
             _add_amounts(amounts, sidecar_total)
         for name, amount in amounts.items():
             init_maximum[name] = max(init_maximum.get(name, 0), amount)

@@ -222,9 +222,9 @@ def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> Pod
     provisioning, or unbound.
     """
     name = source.get_text("claimName")
-    reference = (source, "claimName")
+    reference = (source, "claimName")  # the place of findings
     claim_object = storage.claims.get((namespace, name))
-    if claim_object is None:
+    if claim_object is None:  # a StatefulSet may create it from a template
         template_claim = _find_template_claim(namespace, name, storage)
         if template_claim is None:
             return _report_missing_claim(name, reference, storage)
@@ -350,7 +350,7 @@ def collect_cluster_storage(manifests: Sequence[Manifest], *, is_complete: bool 
 
 
 def _build_volume(manifest: Manifest, named_by: Manifest | None = None) -> Volume:
-    """Return a PersistentVolume, owned by the claim of its claimRef, else by `named_by`."""
+    """Return a PersistentVolume, reserved for the claim of its claimRef, else for `named_by`: a claim with its name."""
     spec = _get_silent_fields(manifest, "spec")
     claim = spec.get_mapping("claimRef")
     claim_name = f"{claim.get_text('namespace')}/{claim.get_text('name')}" if claim.data else ""

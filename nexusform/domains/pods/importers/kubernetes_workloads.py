@@ -487,14 +487,15 @@ def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Man
     ReplicationController with a label selector. Other objects are returned unchanged; an old version is reported.
     """
     spec = manifest.body.get("spec")
-    version = (manifest.group, manifest.version)
+    version = (manifest.group, manifest.version)  # such as ("extensions", "v1beta1")
     is_replication_controller = manifest.kind == "ReplicationController"
     if not isinstance(spec, dict) or (version not in _OLD_VERSIONS and not is_replication_controller):
         return manifest  # current, or reported as invalid later
     if version in _OLD_VERSIONS:
         detail = f"{manifest.group}/{manifest.version} is not served since Kubernetes 1.16; write apps/v1."
         Fields(manifest, findings, manifest.body).report("apiVersion", detail, Severity.WARNING)
-    changed_spec = {**_OLD_VERSIONS.get(version, {}).get(manifest.kind, {}), **spec}
+    old_defaults = _OLD_VERSIONS.get(version, {}).get(manifest.kind, {})
+    changed_spec = {**old_defaults, **spec}
     selector = changed_spec.get("selector")
     if is_replication_controller and isinstance(selector, dict) and selector:
         changed_spec["selector"] = {"matchLabels": selector}

@@ -413,7 +413,7 @@ class Fields:
         return items or []
 
     def get_texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of texts; other scalars are converted."""
+        """Return a list of texts; other scalars are converted, mappings and lists left out, both with a finding."""
         items = self.get_list(key)
         if any(isinstance(item, (dict, list)) for item in items):
             self.report(key, "must be a list of texts.")

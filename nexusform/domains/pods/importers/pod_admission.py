@@ -111,7 +111,7 @@ def find_limit_range_rejection(namespace: str, spec: Fields, rules: AdmissionRul
             return reason
     for bounds in rules.bounds.get(namespace, ()):
         container_groups = [[container] for container in containers]
-        if bounds.target == "Pod":
+        if bounds.target == "Pod":  # its containers together
             container_groups = [list(spec.list_mappings("containers"))]
         for group in container_groups:
             reason = _find_bounds_violation(bounds, group)

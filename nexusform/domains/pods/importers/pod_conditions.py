@@ -24,7 +24,7 @@ def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
     metadata, status = get_mapping(body, "metadata"), get_mapping(body, "status")
     ready = _find_condition(status, "Ready")
     statuses = [item for section in _STATUSES.values() for item in list_mappings(status, section)]
-    is_ready = ready.get("status", "True") == "True"
+    is_ready = ready.get("status", "True") == "True"  # a pod without this condition counts as ready
     condition: dict[str, Any] = {
         "name": metadata.get("name"),
         "uid": metadata.get("uid"),

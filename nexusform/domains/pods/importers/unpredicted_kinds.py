@@ -83,7 +83,7 @@ def list_unpredicted_problems(manifests: Iterable[Manifest], known_kinds: Collec
     """Return a warning per kind with an effect on pods, at its first object. `known_kinds`: group and kind of the
     objects read elsewhere, without a warning.
     """
-    manifests_by_effect: dict[tuple[str, str, str], list[Manifest]] = {}
+    manifests_by_effect: dict[tuple[str, str, str], list[Manifest]] = {}  # by group, kind and effect
     for manifest in manifests:
         if (manifest.group, manifest.kind) not in known_kinds:
             effect = _describe_effect_on_pods(manifest)

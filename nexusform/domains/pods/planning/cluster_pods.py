@@ -52,10 +52,10 @@ class PodsByCluster:
     ) -> None:
         self.clusters = clusters
         self.members = members
-        self.findings: list[tuple[str, Problem]] = []
+        self.findings: list[tuple[str, Problem]] = []  # with the address of the object
         self._object_pods: dict[ObjectKey, ObjectPods] = {}
         self._object_pods_by_cluster: dict[str, dict[ObjectKey, ObjectPods]] = {}  # the same, by cluster id
-        self._clusters_by_address: dict[str, set[str]] = {}  # by object address
+        self._clusters_by_address: dict[str, set[str]] = {}  # cluster ids by object address
         self._existing_pods: dict[str, dict[PodKey, ExistingPod]] = {}  # by cluster id, as predicted so far
         # By cluster id, all pods before their first prediction, and the lost ones among them.
         self._base_pods: dict[str, dict[PodKey, ExistingPod]] = {}

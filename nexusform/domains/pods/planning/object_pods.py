@@ -234,7 +234,7 @@ class ObjectPods(Struct):
     def _merge_pod_outcome(self, outcome: PodOutcome) -> None:
         """Record an outcome; if it continues an earlier change of the pod, as one change with it."""
         outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
-        displacement = self.displacements.get(outcome.key)
+        displacement = self.displacements.get(outcome.key)  # its eviction for another object of this plan
         earlier_outcome = outcome_by_number.get(outcome.number, displacement)
         if earlier_outcome is not None and earlier_outcome.trigger and outcome.trigger in _CONTINUING_TRIGGERS:
             if earlier_outcome.node and earlier_outcome.node == outcome.node and not outcome.trigger:

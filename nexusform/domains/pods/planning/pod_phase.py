@@ -386,7 +386,7 @@ class PodPhase(PodsByCluster):
 
     @property
     def rows(self) -> list[PlacementChange]:
-        """Rows of all pods, object by object: of removed pods, of the others, and of those rejected by nodes."""
+        """Rows of all pods, object by object: of removed pods, of the others, and of those never created."""
         rows: list[PlacementChange] = []
         for (address, cluster_id), object_pods in self._object_pods.items():
             outcomes = list(object_pods.removed_outcomes)

@@ -128,7 +128,7 @@ def build_pod_values(
 
 def _build_state_and_reason(outcome: PodOutcome, kept_pod: RecordedPod | None) -> dict[str, str | None]:
     """Return lifecycle state and reason of a pod; for an unchanged pod those in state, {} if it has none there."""
-    if kept_pod is not None and bool(kept_pod.node) == bool(outcome.node):
+    if kept_pod is not None and bool(kept_pod.node) == bool(outcome.node):  # still with or without a node
         if not kept_pod.state:
             return {}  # written by an earlier version
         if kept_pod.state == outcome.state:

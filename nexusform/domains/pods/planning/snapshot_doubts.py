@@ -170,7 +170,7 @@ def _has_matching_rule(
     manifest: Manifest, hook: Mapping[str, Any], spec: PodSpec, namespace: Mapping[str, str]
 ) -> bool:
     """Return whether the rules and selectors of a webhook or policy select the creation of a pod."""
-    has_rule = any(
+    has_rule = any(  # a rule with one of the words for each of its fields
         all(words & set(map(str, get_list(rule, key) or default)) for key, words, default in _POD_CREATION_RULE)
         for rule in (*list_mappings(hook, "rules"), *list_mappings(hook, "resourceRules"))
     )

@@ -236,7 +236,7 @@ def _find_surplus_pods_by_node(
     for outcome in sorted(outcomes, key=lambda outcome: (outcome.feasible_nodes is not None, outcome.number)):
         location = (outcome.node, outcome.spec.template)
         if outcome.is_removed:
-            continue
+            continue  # compared by `_find_pods_removed_in_one_prediction`
         if others_by_location[location]:
             others_by_location[location] -= 1
         else:
@@ -288,7 +288,7 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
             # Pods that start at once: the next one of an ordered set arrives before those of slower controllers.
             arrival = ArrivalOrder(ranks=orders[number - len(rankings)], has_fast_replacements=number % 2 == 0)
         else:  # drawn times of arrival; every fourth sample has fast replacements, two of four slow victims
-            arrival = ArrivalOrder(number, tuple(keys), ordered_keys, claiming_keys=claiming_keys)
+            arrival = ArrivalOrder(number, ranks=tuple(keys), ordered_keys=ordered_keys, claiming_keys=claiming_keys)
             arrival = replace(arrival, has_slow_victims=number % 4 > 1, has_fast_replacements=number % 4 < 1)
         pods = _shuffle_eviction_ages(scene, number)
         slow = number if arrival.has_slow_victims else 0  # see `predict`: some pods free their capacity later
@@ -422,7 +422,7 @@ def _list_pod_age_permutations(scene: PredictionScenario, samples: int) -> Itera
     with the others in their order or in the reverse one. The number of orders is limited.
     """
     keys = {workload.key for workload in scene.workloads}
-    groups = group_by(
+    groups = group_by(  # by workload and time of creation, else of the predicted start
         scene.existing_pods,
         lambda pod: (pod.workload, pod.age if pod.condition is None else pod.condition.creation_time),
     )
@@ -434,7 +434,7 @@ def _list_pod_age_permutations(scene: PredictionScenario, samples: int) -> Itera
             oldest, direction = min(pod.age for pod in pods), 1 if order % 2 else -1
             for position, pod in enumerate(pods):
                 distance = (position - order) * direction % len(pods)  # 0 is the newest
-                permuted_pods.append(replace(pod, age=(oldest << _RANK_BITS) - distance))
+                permuted_pods.append(replace(pod, age=(oldest << _RANK_BITS) - distance))  # groups keep their order
         yield tuple(permuted_pods)
 
 

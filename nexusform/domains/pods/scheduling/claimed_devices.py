@@ -71,10 +71,10 @@ class ClaimedDevices:
         self._claims_by_pod: dict[PodIdentity, tuple[str, ...]] = {}
         self._holders: dict[str, set[PodIdentity]] = {}  # pods by claim
         self._random_nodes: set[str] = set()  # nodes with pods of unknown devices
-        self._needs: dict[tuple[DeviceClaim, ...], DeviceNodeRequirements] = {}
+        self._needs: dict[tuple[DeviceClaim, ...], DeviceNodeRequirements] = {}  # results for the devices in use now
         for pod in existing_pods:
             if not pod.node:
-                continue
+                continue  # it uses no devices yet
             for name, uses in pod.devices:
                 self._uses[name] = uses
                 self._add_claim_holder(pod, name)
@@ -237,7 +237,7 @@ class DeviceAllocator:
     """Slices of a cluster. `allocate` finds devices for claims on a node; `seed` draws the order of slices."""
 
     def __init__(self, slices: Iterable[ResourceSlice], version: tuple[int, ...], seed: int) -> None:
-        self._is_ordered, self._seed = version >= _ORDERED_POOLS, seed
+        self._is_ordered, self._seed = version >= _ORDERED_POOLS, seed  # else pools are searched at random
         sorted_slices = sorted(slices, key=lambda item: item.name)
         by_pool = group_by(sorted_slices, lambda item: (item.driver, item.pool))
         self._pools: list[list[ResourceSlice]] = []  # of each pool, the slices of its newest generation alone
@@ -328,7 +328,7 @@ class _AllocationSearch:
         """
         for alternative in request.alternatives:
             if alternative.count != ALL_DEVICES:
-                continue
+                continue  # some devices may be found without the missing ones
             if any(pool.is_incomplete or pool.duplicate_name for pool in self._pools):
                 raise AllocationError(f"claim {claim.name}, request {request.name}: a pool is incomplete or invalid")
             self._list_candidates(alternative)  # raises the error of a selector

@@ -113,7 +113,7 @@ class NodeNumaCells:
         is_single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
         widest = 1 if is_single else len(self._free)
         for width in range(1, widest + 1):
-            # restricted: every resource comes from as few cells as it could on an empty node.
+            # Policy restricted: every resource comes from as few cells as it could on an empty node.
             if not is_single and any(self._count_required_cells(name, amount) != width for name, amount in container):
                 continue
             for cells in combinations(range(len(self._free)), width):

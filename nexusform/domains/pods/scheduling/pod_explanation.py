@@ -88,8 +88,8 @@ def _build_node_verdicts(scheduler: PodSpecScheduler) -> tuple[NodeVerdict, ...]
         total = sum(by_rule.values()) if by_rule else None
         rejections = tuple(scheduler.list_rejections(at))
         taint = taints.find_untolerated_taint(scheduler.group.spec, node)
-        hints = {}
+        hints = {}  # by rule
         if taint is not None and any(rejection.rule == "taints" for rejection in rejections):
             hints["taints"] = taints.format_taint(taint)
         verdicts.append(NodeVerdict(node.name, rejections, by_rule, total, hints))
-    return tuple(sorted(verdicts, key=lambda v: (v.total is None, -(v.total or 0), v.node)))
+    return tuple(sorted(verdicts, key=lambda verdict: (verdict.total is None, -(verdict.total or 0), verdict.node)))

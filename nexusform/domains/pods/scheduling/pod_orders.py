@@ -105,7 +105,7 @@ def _compare_for_removal(first: ExistingPod, second: ExistingPod, pods_by_node: 
     """Return a negative number if the first pod is removed first, a positive one if the second is."""
     first_key, second_key = _build_removal_sort_key(first, pods_by_node), _build_removal_sort_key(second, pods_by_node)
     if first_key != second_key:
-        return (first_key > second_key) - (first_key < second_key)
+        return 1 if first_key > second_key else -1
     if first.condition is not None and second.condition is not None:
         difference = _compare_conditions(first.condition, second.condition, now)
         if difference:

@@ -304,7 +304,7 @@ def _sum_node_capacity(
         # Nodes without the key (-1) are never rejected, so they keep all their capacity.
         pods_by_domain = {domain: pods if domain < 0 else min(pods, 1) for domain, pods in pods_by_domain.items()}
     if spread:
-        # Pods per domain, limited to the level of the fullest smallest domain + maxSkew.
+        # No domain gets more than maxSkew pods above the smallest domain once that is full.
         counter = spread[0]
         minimum = 0  # by Kubernetes, with fewer domains than minDomains
         if len(counter.eligible_domains) >= counter.constraint.min_domains:
@@ -339,8 +339,8 @@ def _compute_affinity_range(
     """
     counts = scheduler.counts
     counter = counts.affinity[0]
-    exclusions = (*counts.anti_affinity, *counts.existing_anti_affinity)
-    capacity_by_domain: dict[int, dict[int, int]] = {}
+    exclusions = (*counts.anti_affinity, *counts.existing_anti_affinity)  # their domains reject the pods
+    capacity_by_domain: dict[int, dict[int, int]] = {}  # of the nodes
     for node, pods in capacity.items():
         has_all_keys = all(counter.domain_by_node[node] >= 0 for counter in counts.affinity)
         if has_all_keys and not inter_pod_affinity.has_pod_in_domain(exclusions, node):

@@ -155,7 +155,8 @@ class PodPredictor:
         self.progress_by_key = {progress.workload.key: progress for progress in progress_list}
         self._drop_pods_over_quota(progress_list)
         for pod in self.unmanaged_pods:
-            if pod.node in self.nodes and not self._is_running(pod):  # pods without a known node stay as they are
+            # Lost, or evicted at once by a taint; pods without a known node stay as they are.
+            if pod.node in self.nodes and not self._is_running(pod):
                 self._evict_unmanaged(pod, self._find_node_loss_trigger(pod))
         self.session.has_random_ages = arrival is not None
         self.session.has_slow_victims = arrival is not None and arrival.has_slow_victims
@@ -223,6 +224,7 @@ class PodPredictor:
         if progress.is_daemon:
             self._prepare_daemons(progress, pods)
             return progress
+        # No pod of the current template gets ready, so a rollout waits after the first new ones.
         progress.is_template_stuck = workload.is_stuck or has_stuck_template(workload, pods)
         pods = self._remove_surplus(progress, pods)
         for pod in pods:
@@ -234,7 +236,7 @@ class PodPredictor:
             elif pod.node:  # lost with its node, or evicted by a taint
                 trigger = self._find_node_loss_trigger(pod)
                 progress.pods_to_place.append(PodToPlace(pod.number, previous=pod.node, trigger=trigger))
-            else:  # no node took it
+            else:  # Pending, or a former template's pod rejected by kubelet
                 retried_pod = PodToPlace(pod.number, was_pending=True, age=pod.age)
                 if is_pending_outdated(workload, pod):  # the rollout of its Deployment decides on it
                     progress.pending_outdated_pods.append(replace(retried_pod, former_spec=pod.spec))
@@ -342,13 +344,13 @@ class PodPredictor:
         elif rollout.is_needed:
             verdicts = rollout.resume(verdicts)
             self._recreate_evicted()
-        verdicts |= rollout.list_pending_verdicts()
+        verdicts |= rollout.list_pending_verdicts()  # pods of former templates without a node
 
         by_number = {pod.number: pod for pod in progress.pods_to_place}
         for number, verdict in verdicts.items():
             if number not in progress.evicted_numbers:  # an evicted pod already has a later outcome
                 progress.outcomes[number] = self._build_outcome(workload, verdict, by_number[number])
-        if progress.is_daemon:
+        if progress.is_daemon:  # no node is left for further pods
             running = len(progress.kept_pods) + sum(bool(outcome.node) for outcome in progress.outcomes.values())
             progress.placeable_range = PlaceablePodRange(running, running, is_exact=True)
 

@@ -354,14 +354,14 @@ class PodSpecScheduler:
     def _compute_usage_score(self, node: int) -> int:
         """Return the usage score of the node, -1 if it is rejected."""
         spec, node_record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
-        number = self.cache.usage_numbers[node]
-        score = self._score_cache.get(number) if self._has_plain_usage else None  # equal for equal usage
+        usage_number = self.cache.usage_numbers[node]
+        score = self._score_cache.get(usage_number) if self._has_plain_usage else None  # equal for equal usage
         if score is None:
             if any(find_rejection(spec, node_record, usage) for _, find_rejection in profile.USAGE_FILTERS):
                 score = -1
             else:
                 score = sum(weight * rate(spec, node_record, usage) for _, weight, rate in profile.USAGE_SCORES)
-            self._score_cache[number] = score
+            self._score_cache[usage_number] = score
         return score
 
     def _count_domains(self, open_buckets: list[tuple[_NodeBucket, int]]) -> list[int]:
@@ -377,8 +377,8 @@ class PodSpecScheduler:
         """Return by rule the weighted points of each node; `sizes`: number of domains per soft spread constraint."""
         counts, points = self.counts, self.facts.points
         columns: dict[str, list[int]] = {}
-        for at, node_score in enumerate(self._facts_cache.scores):
-            scores = [points[node][at] for node in nodes]
+        for position, node_score in enumerate(self._facts_cache.scores):
+            scores = [points[node][position] for node in nodes]
             columns[node_score.name] = [node_score.weight * score for score in node_score.normalize(scores)]
         for domain_score in profile.DOMAIN_SCORES:
             if domain_score.is_applicable(counts):

@@ -50,7 +50,7 @@ _DEFAULT_VOLUME_LIMIT: Final = 16
 
 def collect_pod_warnings(cluster: Cluster, prediction: PodsPrediction) -> tuple[WorkloadWarning, ...]:
     """Return every warning about a prediction, workload by workload."""
-    cache, feasible_nodes = SchedulerCache(cluster), FeasibleNodesCache(cluster.nodes)
+    cache, feasibility_cache = SchedulerCache(cluster), FeasibleNodesCache(cluster.nodes)
     node_by_name = {node.name: node for node in cluster.nodes}
     outcomes_by_workload = group_by(prediction.outcomes, lambda outcome: outcome.workload)
     existing_pods = prediction.list_existing_pods()
@@ -60,7 +60,7 @@ def collect_pod_warnings(cluster: Cluster, prediction: PodsPrediction) -> tuple[
         claims_by_node[pod.node] += pod.spec.claim_count
     warnings: list[WorkloadWarning] = []
     for key, forecast in prediction.forecasts.items():
-        feasible_indices = feasible_nodes.get_feasible_nodes(forecast.workload.pod).points
+        feasible_indices = feasibility_cache.get_feasible_nodes(forecast.workload.pod).points  # by index of the node
         outcomes = tuple(outcomes_by_workload.get(key, ()))
         context = WorkloadContext(
             cluster=cluster,
@@ -97,9 +97,7 @@ def _warn_too_many_replicas(context: WorkloadContext) -> Iterator[WorkloadWarnin
 
 
 def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield a warning for the next rolling update of a Deployment, if anti-affinity or missing surge capacity would
-    block it.
-    """
+    """Yield a warning if anti-affinity or missing capacity for surge would block the next rolling update."""
     workload = context.workload
     if not workload.has_rolling_update or workload.max_unavailable or not workload.replicas:
         return  # an old pod may stop first
@@ -110,7 +108,7 @@ def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[WorkloadWarning
         is_full = domain_count is not None and workload.replicas >= domain_count
         selects_old_pods = term.selector is not None and is_selected(term.selector, old_labels)
         if not is_full or not selects_old_pods:
-            continue
+            continue  # a value of the key is free for a new pod, or may be shared with an old one
         detail = (
             f"the next change of its template will hang. Its {workload.replicas} replicas use every value "
             f"of {term.topology_key} ({domain_count}), and a new pod must not share one with an old pod. "
@@ -123,7 +121,7 @@ def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[WorkloadWarning
             "none may stop first; set maxUnavailable: 1"
         )
         yield context.build_warning(DEADLOCK, detail, summary=summary)
-        return
+        return  # one term explains it
     yield from _warn_no_surge_capacity(context)
 
 
@@ -156,7 +154,7 @@ def _warn_blocked_rollout(context: WorkloadContext) -> Iterator[WorkloadWarning]
     waiting_pods = [outcome for outcome in context.outcomes if outcome.is_pending]
     if waiting_pods:
         former_pods = _select_former_pods(context, waiting_pods)
-        new_pods = [outcome for outcome in waiting_pods if outcome not in former_pods] or waiting_pods
+        new_pods = [outcome for outcome in waiting_pods if outcome not in former_pods] or waiting_pods  # all are former
         names = tuple(outcome.name for outcome in new_pods)
         # A DaemonSet without maxSurge deletes the old pod of a node first.
         deletes_first = context.workload.kind == "DaemonSet" and not context.workload.allows_daemon_surge
@@ -513,7 +511,7 @@ def find_missing_topology_labels(context: WorkloadContext) -> Iterator[WorkloadW
     for key, use in dict.fromkeys(uses):
         unlabelled_nodes = tuple(node.name for node in context.nodes if key not in node.labels)
         if not unlabelled_nodes:
-            continue
+            continue  # all workers have the label
         if len(unlabelled_nodes) == len(context.nodes):
             hint = "" if proposed_label in ("", key) else f" Workers have the label {proposed_label}."
             detail = f"no feasible worker has the label {key}: {_EFFECTS[use]}.{hint}"

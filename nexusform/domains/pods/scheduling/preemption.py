@@ -128,6 +128,7 @@ def select_victims(
     lowest_rank = min(candidate.rank() for candidate in candidates)
     best_candidates = {candidate.node: candidate for candidate in candidates if candidate.rank() == lowest_rank}
     is_exhaustive = checked_count == len(promising_nodes)
+    # Several best nodes, or on some node equally important pods of which only some are victims.
     is_arbitrary = len(best_candidates) > 1 or any(candidate.is_arbitrary for candidate in candidates)
     node = tie_break(tuple(best_candidates))
     # After an early stop, another order of search could choose any promising node.
@@ -158,7 +159,7 @@ class _PreemptionTrial:
         version = cache.version
         lower_priority_pods.sort(key=_rank_importance)
         for pod in lower_priority_pods:
-            self._restore_or_remove_pod(pod, node, -1)
+            self._restore_or_remove_pod(pod, node, sign=-1)
         victims: list[ExistingPod] = list(lower_priority_pods)
         violations = 0
         is_feasible = self._scheduler.find_rejection(node) is None
@@ -168,8 +169,8 @@ class _PreemptionTrial:
             violations = len(victims)
             victims += self._select_victims(other_pods, node)
         for pod in victims:
-            self._restore_or_remove_pod(pod, node, 1)
-        cache.version = version  # all pods are back
+            self._restore_or_remove_pod(pod, node, sign=1)
+        cache.version = version  # all pods are back, so results for this version stay valid
         if not is_feasible:
             return None
         victims.sort(key=_rank_importance)

@@ -70,7 +70,7 @@ def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -
         (version or not difference.is_repeated)  # else the prediction is repeated with it
         and (feasible_nodes > 1 or not difference.affects_scores_only)
         and difference.is_affected(spec)
-        and difference.is_in(version) is None
+        and difference.is_in(version) is None  # unknown
         for difference in VERSION_DIFFERENCES
     )
 

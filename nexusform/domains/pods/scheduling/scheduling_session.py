@@ -140,7 +140,7 @@ class SchedulingSession:
             and scheduler.version == self.cache.version
             and scheduler.volume_needs == volume_needs
         ):
-            return scheduler
+            return scheduler  # no pod has moved since
         # Capacity is reserved by nominated pods with at least the priority of this spec.
         reserving_groups_by_node: dict[int, list[PodSpecGroup]] = {}
         for node_index, nominated_groups in self._nominated_groups.items():

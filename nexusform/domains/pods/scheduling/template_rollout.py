@@ -122,6 +122,7 @@ class _PodReplacement(Struct, frozen=True):
         for pod in sorted(state.remaining_pods, key=lambda pod: -pod.number):
             if pod.number < self.workload.partition:
                 return  # pods below the partition keep the old template
+            # A pod of the current template is not ready: all of them, or one with a higher ordinal.
             has_new_pods = state.existing_count + len(state.new_verdicts) > 0
             has_unready_pod = (state.is_template_stuck and has_new_pods) or highest_stuck_number > pod.number
             if state.list_unscheduled() or state.uncreated or has_unready_pod:
@@ -310,10 +311,10 @@ class TemplateRollout:
         """
         progress = self._progress
         workload = progress.workload
-        maximum = 0  # a paused Deployment deletes none
+        deletable_count = 0  # a paused Deployment deletes none
         if not workload.is_paused:
             total = len(progress.kept_pods) + len(progress.outdated_pods) + len(progress.pending_outdated_pods)
-            maximum = max(0, total + len(new_specs) - (workload.replicas - workload.max_unavailable))
+            deletable_count = max(0, total + len(new_specs) - (workload.replicas - workload.max_unavailable))
         # Sets with running pods count as older.
         running_templates = {pod.spec.template for pod in progress.outdated_pods}
         old_set_numbers = [number for number, spec in new_specs.items() if spec.template in running_templates]
@@ -322,7 +323,7 @@ class TemplateRollout:
             progress.pending_outdated_pods,
             key=lambda pod: (pod.get_spec(workload).template not in running_templates, pod.number),
         )
-        removed_numbers = [*old_set_numbers, *(pod.number for pod in pending_pods), *new_set_numbers][:maximum]
+        removed_numbers = [*old_set_numbers, *(pod.number for pod in pending_pods), *new_set_numbers][:deletable_count]
         self._further_numbers = [number for number in removed_numbers if new_specs.pop(number, None) is not None]
         for pod in [pod for pod in progress.pending_outdated_pods if pod.number in removed_numbers]:
             progress.pending_outdated_pods.remove(pod)

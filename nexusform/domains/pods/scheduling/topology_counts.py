@@ -207,7 +207,7 @@ class TopologyCounts:
         selector = constraint.selector
         matches_itself = int(selector is not None and is_selected(selector, self.group.labels))
         counter = SpreadCounter(constraint, domain_by_node, size, eligible_nodes, eligible_domains, matches_itself)
-        if _is_selective(selector):
+        if _is_selective(selector):  # else no existing pod counts
             for group in self.cache.select_groups(selector, self.group.spec.namespace):
                 if group.spec.is_terminating:
                     continue  # spreading ignores them

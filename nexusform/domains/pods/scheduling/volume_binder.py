@@ -67,7 +67,7 @@ class VolumeBinder:
         for pod in pods:
             if pod.node:
                 self._bind_to_provisioned_volumes(pod.spec, pod.number)
-                node = self._by_name.get(pod.node, Node(pod.node, {HOSTNAME: pod.node}))
+                node = self._by_name.get(pod.node, Node(pod.node, {HOSTNAME: pod.node}))  # else a lost node
                 self._bind_pod_claims_on_node(pod.spec, pod.number, node)
 
     def _bind_to_provisioned_volumes(self, spec: PodSpec, number: int) -> None:
@@ -104,6 +104,7 @@ class VolumeBinder:
             # The reason against each node, "" for a node with volumes for all of these claims.
             shortages = [self._find_shortage(claims_by_size, at) for at in range(len(self._nodes))]
             for reason in sorted({*shortages} - {""}):
+                # The nodes without this reason.
                 names = [node.name for node, shortage in zip(self._nodes, shortages, strict=True) if shortage != reason]
                 needs.append(build_node_volume_need(names, reason))
         return tuple(needs)

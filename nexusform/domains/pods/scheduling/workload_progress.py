@@ -125,7 +125,9 @@ def drop_rejected_pods(progress: WorkloadProgress, quota_usage: QuotaUsage) -> N
 def select_surplus_pods(
     workload: Workload, pods: Sequence[ExistingPod], is_running: Callable[[ExistingPod], bool], now: int
 ) -> list[ExistingPod]:
-    """Return the surplus pods of a workload, those of a StatefulSet by ordinal. `now`: seconds since 1970."""
+    """Return the pods to remove by scaling: of a StatefulSet those outside its ordinals, else the first ones in the
+    order of removal by their controller. `now`: seconds since 1970.
+    """
     if workload.kind == "StatefulSet":
         end = workload.first_ordinal + workload.replicas
         return [pod for pod in pods if not workload.first_ordinal <= pod.number < end]
