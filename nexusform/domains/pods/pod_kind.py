@@ -77,7 +77,7 @@ def _format_locations(locations: Sequence[PodLocation]) -> str:
         else:
             unplaced_counts[location.node_or_state] += 1
     texts = [f"{machine}: {count:,}" for machine, count in sorted(machine_counts.items())]
-    if len(texts) > MAXIMUM_NAMES:
+    if len(texts) > MAXIMUM_NAMES:  # too many to list
         low, high = min(machine_counts.values()), max(machine_counts.values())
         per_machine = f"{low}" if low == high else f"{low} to {high}"
         texts = [f"{per_machine} on each of {len(machine_counts):,} machines"]

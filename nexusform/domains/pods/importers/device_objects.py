@@ -191,7 +191,7 @@ def _parse_amount(value: Any) -> int:
 
 
 def _parse_slice_nodes(manifest: Manifest, fields: Mapping[str, Any]) -> tuple[NodeSelectorTerm, ...] | None:
-    """Return the nodes of a slice or a device: a name, all nodes (None), or terms."""
+    """Return the nodes of a slice or a device: a term for its one node, None for all nodes, or terms (() = none)."""
     if fields.get("nodeName"):
         return (NodeSelectorTerm(fields=(Requirement("metadata.name", IN, (str(fields["nodeName"]),)),)),)
     if fields.get("allNodes") is True:

@@ -273,10 +273,8 @@ def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list
 def _keep_needed_node_fields(body: _Object) -> _Object:
     """Return the fields of a node required later (by `_build_node`), its images as their sizes by name."""
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
-    # The size in bytes of each image of a node by all its names.
-    images = status.get("images")
-    sizes: dict[str, int] = {}
-    for image in list_mappings(images):
+    sizes: dict[str, int] = {}  # in bytes, of each image by all its names
+    for image in list_mappings(status, "images"):
         for name in get_list(image, "names"):
             sizes[str(name)] = get_integer(image, "sizeBytes", 0)
     return {
@@ -483,7 +481,7 @@ def _find_controller(pod: str, body: _Object) -> tuple[str, str]:
     pod itself.
     """
     kind, name = str(body["owner"].get("kind", "Pod")), str(body["owner"].get("name", pod))
-    if kind == "Node":  # the kubelet's own, from a file on its node
+    if kind == "Node":  # a static pod: kubelet runs it from a file on its node
         return "Pod", pod
     suffix = f"-{body['labels'].get('pod-template-hash')}"
     if kind == "ReplicaSet" and name.endswith(suffix):

@@ -61,7 +61,7 @@ def _check_workload_spec(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_always_restarting_pod(spec: Node) -> Iterator[CheckFailure]:
-    """Check the template of a controller with pods running forever (all but Jobs)."""
+    """Yield the failures in the template of a controller with pods running forever (all but Jobs)."""
     pod = spec.get_node("template", "spec")
     policy = pod.get_node("restartPolicy")
     if policy.text not in ("", "Always"):
@@ -102,6 +102,7 @@ def _check_selector(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_deployment(spec: Node) -> Iterator[CheckFailure]:
+    """Yield the failures of a workload, and a progress deadline not after the time of readiness (by default 600 s)."""
     yield from _check_workload_spec(spec)
     deadline, ready_seconds = spec.get_node("progressDeadlineSeconds"), spec.get_node("minReadySeconds")
     seconds = _get_number(ready_seconds, 0)
@@ -140,6 +141,7 @@ def _check_volume_mounts(pod: Node, claims: set[str]) -> Iterator[CheckFailure]:
 
 
 def _check_pod(pod: Node) -> Iterator[CheckFailure]:
+    """Yield failures of a pod spec: equal names, no name server with dnsPolicy None, invalid labels of nodes."""
     containers = (container for key in _CONTAINERS for container in _list_items_with_path(pod, key))
     yield from _check_unique_names(containers, "container")
     yield from _check_unique_names(_list_items_with_path(pod, "volumes"), "volume")
@@ -205,6 +207,7 @@ def _parse_quantity(data: Any) -> Quantity | None:
 
 
 def _check_toleration(toleration: Node) -> Iterator[CheckFailure]:
+    """Yield fields of a toleration in contradiction to its operator or effect."""
     operator = toleration.get_node("operator").text
     if not toleration.get_node("key").text and operator != "Exists":
         yield toleration, ".operator", "must be Exists when there is no key."

@@ -419,7 +419,7 @@ def parse_node_term(fields: Fields) -> NodeSelectorTerm:
 def _parse_pod_affinity(
     affinity: Fields, key: str, namespace: str, labels: Mapping[str, str]
 ) -> tuple[tuple[PodTerm, ...], tuple[PodTerm, ...]]:
-    """Return the required and the preferred terms of podAffinity or podAntiAffinity (`key`)."""
+    """Return the required terms (weight 0) and the preferred ones of podAffinity or podAntiAffinity (`key`)."""
     fields = affinity.get_mapping(key)
     required = tuple(_parse_pod_term(term, namespace, labels, weight=0) for term in fields.list_mappings(_REQUIRED))
     preferred = []

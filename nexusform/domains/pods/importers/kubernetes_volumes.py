@@ -124,7 +124,7 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
 def _collect_reserved_volumes(
     volumes: Mapping[str, Manifest], claims: Mapping[tuple[str, str], Manifest], *, is_complete: bool
 ) -> dict[tuple[str, str], Manifest]:
-    """Return the volumes reserved for or bound to a claim, by its namespace and name."""
+    """Return the volumes reserved for or bound to a claim, by its namespace and name; not those of a deleted claim."""
     reserved: dict[tuple[str, str], Manifest] = {}
     for manifest in volumes.values():
         claim = _get_silent_fields(manifest, "spec").get_mapping("claimRef")
@@ -280,7 +280,7 @@ def _list_bound_claims(claim: Manifest, storage: Storage) -> Pairs:
 
 
 def _list_exclusive_disks(volume: Fields) -> Iterator[InlineVolume]:
-    """Yield the disks without a claim that one pod per node can use (see isVolumeConflict upstream)."""
+    """Yield the disks without a claim for one pod per node (isVolumeConflict of kube-scheduler)."""
     gce, aws = volume.get_mapping("gcePersistentDisk"), volume.get_mapping("awsElasticBlockStore")
     iscsi, rbd = volume.get_mapping("iscsi"), volume.get_mapping("rbd")
     if gce.data:
@@ -427,6 +427,7 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
 def _compute_bound_volume_nodes(claim: Manifest, reference: _FieldReference, storage: Storage) -> VolumeNeed | None:
     """Return the nodes in reach of the volume of a bound claim; None for all, or if unknown (then with a warning)."""
     volume_name = _get_silent_fields(claim, "spec").get_text("volumeName")
+    # Without a name in the claim, a volume is reserved for it (claimRef).
     volume = storage.volumes.get(volume_name) if volume_name else storage.reserved_volumes[claim.namespace, claim.name]
     if volume is None:
         text = f'is bound to the volume "{volume_name}", but no manifest defines it'

@@ -231,7 +231,7 @@ class _WorkloadReader(Struct):
         if live.remaining_pods is not None:  # a Job; its pods keep their template
             return replace(workload, replicas=min(workload.replicas, live.remaining_pods))
         revisions = find_current_revisions(template, live, replica_sets)
-        if revisions == () and manifest.kind in _REVISION_KINDS:  # the live template is another one
+        if revisions == () and manifest.kind in _REVISION_KINDS:  # known (not None): the live template is another one
             return replace(workload, replaced_revision=live.revision or NEWEST_REVISION)
         # 0: unknown. Other numbers are those before the Deployment was scaled.
         is_scaled = any(item.desired_pods not in (0, workload.replicas) for item in replica_sets)

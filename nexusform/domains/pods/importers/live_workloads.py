@@ -198,7 +198,7 @@ def _select_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _select_pod_template_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a pod spec with an effect on placement, containers without environments."""
+    """Return the fields of a pod spec with an effect on placement, its containers without environment variables."""
     selected = {name: spec[name] for name in _TEMPLATE_FIELDS if spec.get(name)}
     for section in _CONTAINER_SECTIONS:
         if section in selected:
@@ -242,7 +242,9 @@ def _find_value_at_path(value: Any, path: FieldPath) -> Any:
 
 
 def _set_value_at_path(value: Any, path: FieldPath, new_value: Any) -> Any:
-    """Return a copy of `value` with a value at a path; missing parts are created."""
+    """Return a copy of `value` with a value at a path: its steps are names of fields, or the identifying fields of an
+    item in a list. Missing parts are created.
+    """
     if not path:
         return new_value
     step, *rest = path

@@ -142,9 +142,8 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
     together. Return the errors of manifests.
     """
     types = blocks.request.registries.resource_types
-    phase_blocks = [
-        block for block in blocks.order.list_phase(FLEET_PHASE) if types[block.type].build_fleet_object is not None
-    ]
+    fleet_blocks = blocks.order.list_phase(FLEET_PHASE)
+    phase_blocks = [block for block in fleet_blocks if types[block.type].build_fleet_object is not None]
     manifest_addresses = {block.address for block in phase_blocks if types[block.type].kind is PlanningKind.MANIFEST}
     problems: list[Diagnostic] = []
     # The blocks of phase 5 in dependency order: independent manifests together.
@@ -333,7 +332,9 @@ def _merge_by_cluster(risks: Iterable[_Risk], *, is_named: bool) -> str:
 
 
 def _merge_summaries(risks: Sequence[_Risk], *, is_named: bool) -> str:
-    """Return the warnings in one line with the first reason; "" without summaries."""
+    """Return warnings of one kind as one line with the first reason; "" without summaries. `is_named`: with the cluster
+    of each.
+    """
     _, first_warning = risks[0]
     summary = first_warning.summary
     subject, _, text = summary.partition(": ")

@@ -187,7 +187,7 @@ def _build_object_node(part: _ClusterPart, vm: PlacedVm, pool: PoolDemand, clust
 
 
 def build_node(vm: PlacedVm, sku: VmSku, marks: NodeProperties) -> Node:
-    """Return the node of a VM."""
+    """Return the node of a VM; `marks` are its labels, taints and kubelet settings by its pool."""
     location, kubelet = vm.placement, marks.kubelet
     size = compute_allocatable(sku, kubelet)
     cells: tuple[Mapping[str, int], ...] = ()

@@ -110,12 +110,11 @@ class PredictionInput(Struct, frozen=True):
 
 
 class ObjectPods(Struct):
-    """Pods of one object on one cluster. `prior_pods` are those of state by workload and name, `records`
-    their records; `prior_templates` are template hashes by workload. `workloads` and `manifests` are those of
-    the last call, `values` is the returned value, `outcomes` has the outcome of each pod (by workload and
-    number), `displacements` those of pods evicted for other objects. `has_uncreated`: some pods do not
-    exist, `has_rejected_pods`: some of them on any number of nodes (see WorkloadForecast); `rejections` are pods
-    rejected permanently.
+    """Pods of one object on one cluster. `prior_pods` are those of state by workload and name, `records` their records;
+    `prior_templates` are template hashes by workload. `workloads` and `manifests` are those of the last call, `values`
+    is the returned value, `outcomes` has the outcome of each pod (by workload and number), `displacements` those of
+    pods evicted for other objects. `has_uncreated`: some pods do not exist, `has_rejected_pods`: some of them on any
+    number of nodes (see WorkloadForecast); `rejections` are pods rejected permanently.
     """
 
     prior_pods: dict[str, dict[str, ExistingPod]] = field(default_factory=dict)
@@ -254,10 +253,11 @@ class ObjectPods(Struct):
     def list_quota_doubts(self) -> Iterator[tuple[PodKey, PodDoubt]]:
         """Yield doubts about Deployments in a rollout under a full quota: their controllers retry at any time."""
         if not self.has_uncreated:
-            return
+            return  # no quota is full
         for workload in self.workloads:
             outcomes = self.list_outcomes(workload.key)
             is_rolling = any(item.trigger == pod_outcomes.TEMPLATE_CHANGED for item in outcomes)
+            # A rejection on admission (not by a quota) is the same whenever the controller retries.
             if workload.kind == "Deployment" and is_rolling and not workload.admission_error:
                 yield from ((item.key, PodDoubt(_QUOTA)) for item in outcomes)
 

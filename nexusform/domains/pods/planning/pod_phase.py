@@ -297,9 +297,9 @@ class PodPhase(PodsByCluster):
             self._base_lost_pods[cluster_id] = self._lost_pods.get(cluster_id, frozenset())
             return
         unpredicted_objects = [self._object_pods[key] for key in keys if self._object_pods[key].inputs is None]
-        new_keys = set(chain.from_iterable(object_pods.list_keys() for object_pods in unpredicted_objects))
-        base_pods = {key: pod for key, pod in self._base_pods[cluster_id].items() if pod.workload not in new_keys}
-        new_pods = {key: pod for key, pod in existing_pods.items() if pod.workload in new_keys}
+        workload_keys = set(chain.from_iterable(object_pods.list_keys() for object_pods in unpredicted_objects))
+        base_pods = {key: pod for key, pod in self._base_pods[cluster_id].items() if pod.workload not in workload_keys}
+        new_pods = {key: pod for key, pod in existing_pods.items() if pod.workload in workload_keys}
         self._base_pods[cluster_id] = base_pods | new_pods
 
     def _update_unchanged_specs(self, object_pods: ObjectPods, cluster_id: str) -> None:
@@ -379,7 +379,7 @@ class PodPhase(PodsByCluster):
         """Remove the pods of a workload from the plan, and record the removal of the existing ones."""
         existing_pods = self._existing_pods.get(cluster_id, {})
         for pod in pods.values():
-            self._base_pods.get(cluster_id, {}).pop((key, pod.number), None)
+            self._base_pods.get(cluster_id, {}).pop((key, pod.number), None)  # those before the prediction
             if existing_pods.pop((key, pod.number), None) is not None:
                 object_pods.removed_outcomes.append(pod_outcomes.build_removal(pod, trigger))
         object_pods.outcomes.pop(key, None)

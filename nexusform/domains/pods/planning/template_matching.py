@@ -102,11 +102,8 @@ def add_observed_changes(
     if len({(pod.spec.requests, pod.spec.images) for pod in current_pods}) != 1:  # no common additions
         return workload
     spec = current_pods[0].spec
-    return replace(
-        workload,
-        pod=replace(workload.pod, requests=spec.requests, scored_requests=spec.scored_requests, images=spec.images),
-        is_admission_known=True,
-    )
+    pod = replace(workload.pod, requests=spec.requests, scored_requests=spec.scored_requests, images=spec.images)
+    return replace(workload, pod=pod, is_admission_known=True)
 
 
 def _find_rewritten_revisions(workload: Workload, pods: Iterable[ExistingPod]) -> tuple[str, ...]:

@@ -273,9 +273,8 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
         return  # there is only one order
     keys = [workload.key for workload in scene.workloads]
     # Another controller creates a claim of each pod from a template.
-    claiming_keys = frozenset(
-        workload.key for workload in scene.workloads if any(claim.is_own for claim in workload.pod.device_claims)
-    )
+    claiming = [item for item in scene.workloads if any(claim.is_own for claim in item.pod.device_claims)]
+    claiming_keys = frozenset(workload.key for workload in claiming)
     rankings = _rank_workloads(keys, claiming_keys)
     ordered_keys = frozenset(workload.key for workload in scene.workloads if workload.is_ordered)
     orders = _list_workload_orders(keys, samples // 3) if ordered_keys else []
@@ -325,7 +324,7 @@ def _list_workload_orders(keys: Sequence[str], count: int) -> list[tuple[str, ..
 def _list_scenarios_with_waiting_pods(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with the Pending pods of other workloads placed first."""
     if not scene.waiting_pods:
-        return
+        return  # none can be first
     first = scene.waiting_pods[0].name
     pods = [
         Workload("Pod", pod.spec.namespace, f"{pod.name}-{index}", replicas=1, pod=pod.spec, strategy=Strategy.RECREATE)
@@ -354,7 +353,7 @@ def _list_slow_terminations(scene: PredictionScenario, samples: int) -> Iterator
 def _list_with_coming_taints(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with the coming taints of unready nodes."""
     if not scene.unready_nodes:
-        return
+        return  # no taint is coming
     taints = tuple(Taint(_UNREACHABLE, "", effect) for effect in (NO_SCHEDULE, NO_EXECUTE))
     nodes = tuple(
         replace(node, taints=node.taints + taints) if node.name in scene.unready_nodes else node
@@ -366,8 +365,9 @@ def _list_with_coming_taints(scene: PredictionScenario, _: int) -> Iterator[tupl
 
 def _list_image_sizes(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with the smallest and the largest sizes of images with different sizes on nodes."""
+    # Images with one size keep their values, unknown images (None) stay unknown.
     for size, values in zip(("smallest", "largest"), scene.cluster.extreme_image_values, strict=False):
-        nodes = tuple(  # unknown images (None) stay unknown
+        nodes = tuple(
             replace(node, images=node.images and {name: values.get(name, node.images[name]) for name in node.images})
             for node in scene.cluster.nodes
         )

@@ -48,10 +48,11 @@ def is_device_selected(expression: str, driver: str, device: Device) -> bool:
 def _evaluate_expression(
     expression: str, driver: str, attributes: tuple[tuple[str, Attribute], ...], capacity: tuple[tuple[str, int], ...]
 ) -> bool:
-    """Return whether an expression selects a device with these values; names without a domain have the driver's."""
+    """Return whether a CEL expression selects a device with these attributes and capacities; a result other than true
+    or false is an error. Names without a domain have the driver's.
+    """
     values: dict[str, dict[str, dict[str, Any]]] = {"attributes": {}, "capacity": {}}
-    for name, attribute in attributes:
-        kind, value = attribute
+    for name, (kind, value) in attributes:
         _add_domain_value(values["attributes"], name, driver, {_VERSION_KEY: value} if kind == _VERSION_KEY else value)
     for name, amount in capacity:
         _add_domain_value(values["capacity"], name, driver, amount)

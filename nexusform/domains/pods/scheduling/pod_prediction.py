@@ -322,7 +322,7 @@ class PodPredictor:
             arrived_counts[key] += 1
             if next(steps[key], None) is None:  # all pods of the workload have arrived
                 del steps[key], arrived_counts[key]
-            self._recreate_evicted()
+            self._recreate_evicted()  # pods evicted for the one just placed
             if arrival.has_fast_replacements and self._has_replacements:
                 self._retry_waiting_pods(progress_list)
 

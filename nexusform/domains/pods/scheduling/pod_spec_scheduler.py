@@ -309,19 +309,17 @@ class PodSpecScheduler:
 
     def _create_topology_axes(self) -> None:
         """Create an axis per counted topology; those with many domains and changing counts list the nodes by domain."""
-        axis_by_domain: dict[int, _TopologyAxis] = {}
+        axis_by_id: dict[int, _TopologyAxis] = {}  # by id of the list of domains, shared by counters of one key
         for counter in self.counts.list_counters():
-            axis = axis_by_domain.get(id(counter.domain_by_node))
+            domains = counter.domain_by_node
+            axis = axis_by_id.get(id(domains))
             if axis is None:
-                axis = axis_by_domain[id(counter.domain_by_node)] = _TopologyAxis(
-                    counter.domain_by_node, len(counter.counts)
-                )
+                axis = axis_by_id[id(domains)] = _TopologyAxis(domains, len(counter.counts))
             axis.counts.append(counter.counts)
-        self._axes = list(axis_by_domain.values())
-        moving_domains = {id(counter.domain_by_node) for counter in self.counts.list_counters_changed_by_pod()}
-        self._moving_axes = [
-            axis for axis in self._axes if not axis.has_few_domains and id(axis.domain_by_node) in moving_domains
-        ]
+        self._axes = list(axis_by_id.values())
+        moving_ids = {id(counter.domain_by_node) for counter in self.counts.list_counters_changed_by_pod()}
+        large_axes = [axis for axis in self._axes if not axis.has_few_domains]
+        self._moving_axes = [axis for axis in large_axes if id(axis.domain_by_node) in moving_ids]
         for axis in self._moving_axes:
             axis.members = self.facts.list_members(axis.domain_by_node)
 

@@ -85,6 +85,7 @@ def _warn_too_many_replicas(context: WorkloadContext) -> Iterator[WorkloadWarnin
         return  # it has no replicas, but one pod per node
     for term in context.select_own_terms(context.workload.pod.anti_affinity):
         domain_count = _count_topology_domains(context, term.topology_key)
+        # None: a worker without the key takes any number of pods; 0: there is no feasible worker.
         if domain_count is not None and replicas > domain_count > 0:
             detail = (
                 f"{replicas} replicas must not share a {term.topology_key}, but its workers have only "
@@ -201,7 +202,7 @@ def _warn_stuck_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     workload = context.workload
     stuck_pods = [outcome for outcome in context.outcomes if outcome.node and describe_condition(outcome.condition)]
     if not stuck_pods:
-        return
+        return  # all are ready or starting
     texts = [describe_condition(outcome.condition) for outcome in stuck_pods]
     detail = f"{len(texts)} of its pods {select_word_form(len(texts), 'is', 'are')} not ready: {format_names(texts)}."
     former_pods = _select_former_pods(context, stuck_pods)
@@ -218,7 +219,7 @@ def _warn_pending_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning for Pending pods; the warning about a blocked rollout covers its own."""
     waiting_pods = [outcome for outcome in context.outcomes if outcome.is_pending]
     if not waiting_pods or context.forecast.is_blocked:
-        return
+        return  # none, or reported with the rollout
     share = _format_share(context, waiting_pods)
     detail = f"{share} ({_format_names(waiting_pods)}) would stay Pending: {waiting_pods[0].reason}"
     summary = f"{len(waiting_pods):,} Pending: {_find_main_reason(context, waiting_pods[0])}"
@@ -324,6 +325,7 @@ def _warn_preemption(context: WorkloadContext) -> Iterator[WorkloadWarning]:
 
 
 def _warn_no_execute_evictions(context: WorkloadContext) -> Iterator[WorkloadWarning]:
+    """Yield a warning for pods of the workload evicted by NoExecute taints."""
     evicted_pods = [outcome for outcome in context.outcomes if outcome.trigger == NO_EXECUTE]
     if evicted_pods:
         count = f"{len(evicted_pods):,} of its pods {select_word_form(len(evicted_pods), 'is', 'are')}"
@@ -355,7 +357,7 @@ def _format_evictions(evicted_pods: Iterable[PodOutcome], nodes: Mapping[str, No
         if node is not None:
             causes = [taints.format_taint(taint) for taint in taints.list_evicting_taints(outcome.spec, node)]
             seconds = taints.compute_toleration_seconds(outcome.spec, node)
-            if seconds:
+            if seconds:  # else at once
                 causes.append(f"after {seconds} s")
             text += f" ({', '.join(causes)})"
         texts.append(text)

@@ -57,9 +57,8 @@ def _find_quota_rejection(quota: ResourceQuota, used_amounts: Mapping[str, int],
     if unspecified_names:
         return f"failed quota: {quota.name}: must specify {', '.join(unspecified_names)} for every container"
     pod_amounts = _compute_pod_amounts(quota, pod)
-    exceeded_names = [
-        name for name, amount in pod_amounts.items() if amount and used_amounts.get(name, 0) + amount > limits[name]
-    ]
+    totals = {name: used_amounts.get(name, 0) + amount for name, amount in pod_amounts.items() if amount}
+    exceeded_names = [name for name, total in totals.items() if total > limits[name]]
     if not exceeded_names:
         return ""
     texts = [_format_amounts(exceeded_names, amounts) for amounts in (pod_amounts, used_amounts, limits)]

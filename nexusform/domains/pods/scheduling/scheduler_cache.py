@@ -148,7 +148,7 @@ class SchedulerCache:
         return any(self._claim_uses[claim] > 0 for claim in spec.exclusive_claims)
 
     def get_topology(self, key: str) -> TopologyDomains:
-        """Return the domains of a topology key by the labels of the nodes."""
+        """Return the domains of a topology key: the values of this label, numbered; -1 for a node without the label."""
         topology = self._topologies.get(key)
         if topology is None:
             numbers: dict[str, int] = {}
@@ -193,11 +193,9 @@ class SchedulerCache:
 
     def is_selected(self, term: PodTerm, group: PodSpecGroup) -> bool:
         """Return whether a term selects the pods of a group."""
-        return (
-            term.selector is not None
-            and self._is_namespace_selected(term, group.spec.namespace)
-            and is_selected(term.selector, group.labels)
-        )
+        if term.selector is None or not self._is_namespace_selected(term, group.spec.namespace):
+            return False
+        return is_selected(term.selector, group.labels)
 
     def _is_namespace_selected(self, term: PodTerm, namespace: str) -> bool:
         """Return whether a term is about pods of a namespace, by its name or by its labels."""
@@ -212,7 +210,7 @@ class SchedulerCache:
 def list_alternative_labels(selector: LabelSelector) -> list[tuple[str, str]] | None:
     """Return label pairs, exactly one of them on each selected object; None if the selector requires no value."""
     if selector.match_labels:
-        return [selector.match_labels[0]]
+        return [selector.match_labels[0]]  # each selected object has all of them: one is sufficient
     for requirement in selector.match_expressions:
         if requirement.operator == IN:
             return [(requirement.key, value) for value in dict.fromkeys(requirement.values)]

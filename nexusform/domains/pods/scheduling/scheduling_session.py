@@ -365,7 +365,7 @@ class SchedulingSession:
         if spec.gates or spec.node_name or self._can_evict(spec):
             return ""  # it does not need a feasible node
         if any(scheduler.find_rejection(node) is None for node in scheduler.facts.points):
-            return ""
+            return ""  # it fits
         return format_pending_message(scheduler.collect_rejections().values(), len(self._names)).rstrip(".")
 
     def _can_evict(self, spec: PodSpec) -> bool:
@@ -386,11 +386,8 @@ class SchedulingSession:
         choice = select_victims(scheduler, rejections, self._pods_by_node, allowances, tie_break)
         if choice is None:
             return None
-        is_certain = (
-            choice.is_certain
-            and self._is_certain(scheduler, scheduler.facts.mask)
-            and not self._is_doubtful(scheduler, feasible_nodes=0)
-        )
+        is_certain = choice.is_certain and self._is_certain(scheduler, scheduler.facts.mask)
+        is_certain = is_certain and not self._is_doubtful(scheduler, feasible_nodes=0)
         if not is_certain:
             for node in choice.considered_nodes:
                 self._uncertain_nodes |= 1 << node

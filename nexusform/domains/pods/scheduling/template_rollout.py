@@ -108,7 +108,7 @@ class _PodReplacement(Struct, frozen=True):
         numbers = [pod.number for pod in state.remaining_pods]
         for pod in list(state.remaining_pods):
             self._remove_pod(pod)
-        state.uncreated = sum([not self._create_pod(number) for number in numbers])
+        state.uncreated = sum([not self._create_pod(number) for number in numbers])  # rejected by quota or admission
 
     def replace_in_order(self) -> None:
         """Replace the pods of a StatefulSet, highest ordinal first; each waits until the new pod before it is ready.
@@ -240,7 +240,7 @@ class SurgeCapacityCheck:
             anti_affinity=_replace_rule_hashes(spec.anti_affinity),
             spread=_replace_rule_hashes(spec.spread),
         )
-        return self._session.find_obstacle(next_spec, workload.first_ordinal + workload.replicas)
+        return self._session.find_obstacle(next_spec, number=workload.first_ordinal + workload.replicas)  # a free one
 
 
 _Rule = TypeVar("_Rule", PodTerm, SpreadConstraint)
@@ -251,7 +251,7 @@ def _replace_rule_hashes(rules: Sequence[_Rule]) -> tuple[_Rule, ...]:
     changed_rules = []
     for rule in rules:
         selector = rule.selector
-        if selector is not None:
+        if selector is not None:  # None selects nothing
             expressions = tuple(
                 replace(requirement, values=(_OTHER_HASH,)) if requirement.key == TEMPLATE_KEY else requirement
                 for requirement in selector.match_expressions
@@ -351,9 +351,8 @@ class TemplateRollout:
             is_template_stuck=progress.is_template_stuck,
         )
         # Earlier nodes by number: pods placed in this prediction have none.
-        old_nodes = {
-            pod.number: pod.node for pod in progress.outdated_pods if pod.number not in progress.placed_outdated
-        }
+        existing_pods = [pod for pod in progress.outdated_pods if pod.number not in progress.placed_outdated]
+        old_nodes = {pod.number: pod.node for pod in existing_pods}
         replace_pods(self._session, workload, state, self._quota_usage)
         progress.outdated_pods, progress.is_blocked = state.remaining_pods, state.is_blocked
         progress.pending_outdated_pods = [pod for pod in pending_pods.values() if pod.number in state.pending_specs]
@@ -447,7 +446,7 @@ class DaemonRollout:
         return self._verdicts
 
     def _replace_in_place(self, outdated_pods: list[ExistingPod], maximum: int) -> None:
-        """Delete old pods first, until `maximum` nodes wait for their successors."""
+        """Delete old pods before their successors are created; block the rollout once `maximum` nodes wait for one."""
         # Pods that are not ready are replaced first, and regardless of the maximum.
         for pod in sorted(outdated_pods, key=lambda pod: not pod.is_stuck):
             if self._waiting_count >= maximum and not pod.is_stuck:

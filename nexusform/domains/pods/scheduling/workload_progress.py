@@ -257,8 +257,8 @@ class _TemplatePods(Struct):
 
 
 def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> list[tuple[_TemplatePods, int]]:
-    """Return the pods of each template of a scaled Deployment, and their target number in proportion; empty if it is
-    not scaled, has its maximum number of pods, or has only one template. Source: kubernetes
+    """Return the pods of each ReplicaSet of a scaled Deployment, and their target number in proportion; empty if it is
+    not scaled, has its maximum number of pods, or has only one ReplicaSet. Source: kubernetes
     pkg/controller/deployment/sync.go (scale) and util/deployment_util.go (GetReplicaSetProportion).
     """
     set_by_template: dict[str, _TemplatePods] = {}
@@ -271,7 +271,7 @@ def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> 
     sets = list(set_by_template.values())
     previous_maximum = workload.previous_max_pods
     maximum = workload.replicas + workload.max_surge if workload.replicas else 0
-    total_change = maximum - sum(pod_set.count for pod_set in sets)
+    total_change = maximum - sum(pod_set.count for pod_set in sets)  # pods to add (negative: to remove)
     is_scaled = previous_maximum > 0 and workload.has_rolling_update
     if not is_scaled or len(sets) < 2 or not total_change:
         return []
@@ -287,12 +287,14 @@ def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> 
         change = min(change, remaining_change) if total_change > 0 else max(change, remaining_change)
         assigned_change += change
         target_counts.append(pod_set.count + change)
-    target_counts[0] = max(0, target_counts[0] + total_change - assigned_change)
+    target_counts[0] = max(0, target_counts[0] + total_change - assigned_change)  # the remainder by rounding
     return list(zip(sorted_sets, target_counts, strict=True))
 
 
 def _compute_new_pods(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[list[PodSpec], int]:
-    """Return the specs of the pods to add to sets of former templates, and the number to add to the current set."""
+    """Return the specs of the pods to add to ReplicaSets of former templates by scaling, and the number of pods to add
+    to the current one (negative: to remove).
+    """
     former_specs: list[PodSpec] = []
     current_growth = 0
     for pod_set, target_count in _compute_template_sizes(workload, pods):

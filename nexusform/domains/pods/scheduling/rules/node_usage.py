@@ -62,16 +62,16 @@ def score_free_resources(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
     """Return the mean percentage of CPU and memory free after the placement, 0..100; no request counts as 100m, 200 MiB
     (LeastAllocated).
     """
-    total = resources = 0
+    total = resource_count = 0
     for requested, capacity in (
         (usage.scored_cpu + pod.scored_requests.cpu, node.cpu),
         (usage.scored_memory + pod.scored_requests.memory, node.memory),
     ):
         if capacity:
-            resources += 1
+            resource_count += 1
             if requested <= capacity:
                 total += (capacity - requested) * 100 // capacity
-    return total // resources if resources else 0
+    return total // resource_count if resource_count else 0
 
 
 def score_balance(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
