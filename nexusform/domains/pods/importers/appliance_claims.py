@@ -62,8 +62,8 @@ def collect_appliance_claims(
     *,
     is_complete: bool = False,
 ) -> dict[str, ApplianceClaim]:
-    """Return the claims on the storage appliance among the objects of one cluster, by `namespace/name`: of
-    StatefulSets, of ephemeral volumes of pods, and existing objects. `pod_counts`: number of pods per workload.
+    """Return the claims on the storage appliance among the objects of one cluster, by unique names: of StatefulSets and
+    existing objects (`namespace/name`), and of ephemeral volumes of pods. `pod_counts`: number of pods per workload.
     `observed_names` are the claims (namespace and name) listed by kubectl; `is_complete`: there are no others.
     """
     reader = _ApplianceClaimReader(collect_storage(manifests), observed_names, is_complete=is_complete)
@@ -98,7 +98,7 @@ class _ApplianceClaimReader(Struct, frozen=True):
         pod = spec if manifest.kind == "Pod" else spec.get_mapping("template").get_mapping("spec")
         for volume in pod.list_mappings("volumes"):
             if "ephemeral" not in volume:
-                continue
+                continue  # only such a volume has a claim of its own
             claim = volume.get_mapping("ephemeral").get_mapping("volumeClaimTemplate").get_mapping("spec")
             if self.is_on_appliance(claim):
                 appliance_claim = ApplianceClaim(_parse_requested_bytes(claim), is_bound=self._get_default_binding())

@@ -307,11 +307,8 @@ def _get_pod_level_amounts(spec: Fields, is_reported: bool) -> Amounts:
         return {}
     container_total = _sum_container_requests(spec, partial(_get_effective_requests, is_reported=True))
     default_requests = {name: container_total[name] for name in _SCORE_DEFAULTS if name in container_total}
-    return {
-        **_parse_quantities(resources.get_mapping("limits"), is_reported),
-        **default_requests,
-        **_parse_quantities(resources.get_mapping("requests"), is_reported),
-    }
+    limits = _parse_quantities(resources.get_mapping("limits"), is_reported)
+    return limits | default_requests | _parse_quantities(resources.get_mapping("requests"), is_reported)
 
 
 def _sum_container_requests(spec: Fields, read_amounts: Callable[[Fields], Amounts]) -> Amounts:
@@ -338,10 +335,8 @@ def _sum_container_requests(spec: Fields, read_amounts: Callable[[Fields], Amoun
 def _get_effective_requests(container: Fields, is_reported: bool) -> Amounts:
     """Return the requests of a container; a limit without a request is its own request."""
     resources = container.get_mapping("resources")
-    return {
-        **_parse_quantities(resources.get_mapping("limits"), is_reported),
-        **_parse_quantities(resources.get_mapping("requests"), is_reported),
-    }
+    limits = _parse_quantities(resources.get_mapping("limits"), is_reported)
+    return limits | _parse_quantities(resources.get_mapping("requests"), is_reported)
 
 
 def _parse_quantities(fields: Fields, is_reported: bool) -> Amounts:

@@ -202,7 +202,7 @@ def list_services(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
 
 
 def find_selection_exclusion(manifest: Manifest, services: Collection[tuple[str, str]] = ()) -> str | None:
-    """Return why a placement never selects an object; None if it may, given the hub's Services."""
+    """Return why a placement never selects an object, None if it may. `services`: namespace and name of the hub's."""
     namespace = manifest.name if manifest.is_namespace else manifest.namespace
     if is_reserved_namespace(namespace):
         return f"namespace {namespace} is reserved: default, kube-* and fleet-* are never selected"

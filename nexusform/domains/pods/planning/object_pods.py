@@ -59,7 +59,7 @@ class PriorPods(Struct, frozen=True):
                 record = parse_pod_record(values)
                 _, kind, _ = key.split("/")
                 is_permanent = record.state == PodState.FAILED and kind in _PERMANENT_FAILURE_KINDS
-                rejection = record.reason or "" if is_permanent else ""
+                rejection = (record.reason or "") if is_permanent else ""
                 pod = ExistingPod(key, parse_pod_number(key, name), record.node, _find_pod_spec_in_state(spec, record))
                 is_kept = self.is_outside_targets
                 yield record, replace(pod, rejection=rejection, volumes=record.volumes, is_protected=is_kept)

@@ -131,6 +131,7 @@ class PodPhase(PodsByCluster):
     ) -> list[ExistingPod]:
         """Return the observed Pending pods of a workload, numbered from `first_number`; none if state has its own."""
         observed = self._observed_clusters[cluster_id]
+        # Pods with scheduling gates do not wait for a node.
         pods = [pod for pod in observed.waiting_pods if pod.workload == workload.key and not pod.spec.gates]
         if any(not pod.node for pod in object_pods.prior_pods.get(workload.key, {}).values()):
             return []  # the Pending pods in state are the same ones
@@ -148,10 +149,10 @@ class PodPhase(PodsByCluster):
         previous: tuple[Manifest, ...] = (),
         overrides_changed: bool = False,
     ) -> PodMap:
-        """Place the pods of an object's resources on a cluster: workload -> pod -> record of its location.
-        `prior_workloads` are those in state; without any, existing pods of the object are removed first (it
-        is re-created). `previous` are the former manifests (default: those in state); `overrides_changed`:
-        overrides alone changed the template.
+        """Place the pods of an object's resources on a cluster. Return the record of the location of each pod by
+        workload and name, {} without known nodes; record warnings and findings. `prior_workloads` are those in state;
+        without any, existing pods of the object are removed first (it is re-created). `previous` are the former
+        manifests (default: those in state); `overrides_changed`: overrides alone changed the template.
         """
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
@@ -180,11 +181,11 @@ class PodPhase(PodsByCluster):
     def place_objects(
         self, cluster_name: str, objects: Sequence[tuple[str, tuple[Manifest, ...]]]
     ) -> dict[str, PodMap]:
-        """Place the pods of several objects in one queue. Return the values of `place_pods` by object address."""
+        """Place the pods of several objects in one queue. Return by object address the result of `place_pods`."""
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
         if cluster is None:
-            return {address: {} for address, _ in objects}
+            return {address: {} for address, _ in objects}  # without known nodes there is no prediction
         for address, manifests in objects:
             object_pods = self._get_object_pods(address, cluster_id)
             self._kept_namespaces.pop((address, cluster_id), None)  # its manifests list its namespaces from now on

@@ -232,7 +232,7 @@ def _find_surplus_pods_by_node(
     # Number of pods left to compare, by node ("" without one) and template.
     others_by_location = Counter((other.node, other.spec.template) for other in others if not other.is_removed)
     surplus_pods: list[PodOutcome] = []
-    # Kept pods (without a decision) first: a placed pod is in excess before them.
+    # Kept pods (without a decision) are compared first, so a placed pod is in excess rather than a kept one.
     for outcome in sorted(outcomes, key=lambda outcome: (outcome.feasible_nodes is not None, outcome.number)):
         location = (outcome.node, outcome.spec.template)
         if outcome.is_removed:
@@ -262,6 +262,7 @@ def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[Exis
         return scene.existing_pods  # no pod can be evicted
     texts = [f"{sample}|{pod.workload}|{pod.number}".encode() for pod in scene.existing_pods]
     pairs = zip(scene.existing_pods, texts, strict=True)
+    # The order by age stays; the hash decides among equal ages.
     return tuple(replace(pod, age=(pod.age << _RANK_BITS) + crc32(text)) for pod, text in pairs)
 
 

@@ -81,7 +81,7 @@ class NodeNumaCells:
             cell_numbers = self._select_numa_cells(container)
             if cell_numbers is None:
                 for share in shares:
-                    self._change_free_capacity(share, 1)
+                    self._change_free_capacity(share, sign=1)
                 amounts = ", ".join(f"{amount} {name}" for name, amount in container)
                 is_single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
                 location = "NUMA cell" if is_single else "narrowest set of NUMA cells"
@@ -104,7 +104,7 @@ class NodeNumaCells:
             position = next((position for position, (spec, _) in enumerate(self._allocations) if spec in specs), None)
             if position is not None:  # else nothing is recorded for this spec
                 _, share = self._allocations.pop(position)
-                self._change_free_capacity(share, 1)
+                self._change_free_capacity(share, sign=1)
 
     def _select_numa_cells(self, container: AlignedRequests) -> tuple[int, ...] | None:
         """Return the smallest set of NUMA cells with enough free resources for a container and permitted by the policy
@@ -136,7 +136,7 @@ class NodeNumaCells:
                 cell_amount = min(remaining, max(0, self._free[cell].get(name, 0)))
                 share[cell][name] = cell_amount
                 remaining -= cell_amount
-        self._change_free_capacity(tuple(share), -1)
+        self._change_free_capacity(tuple(share), sign=-1)
         return tuple(share)
 
     def _change_free_capacity(self, share: _Share, sign: int) -> None:
@@ -149,9 +149,9 @@ class NodeNumaCells:
 def compute_cells(
     cpus: int, reserved: frozenset[int], resources: Mapping[str, Sequence[int]], count: int
 ) -> tuple[dict[str, int], ...]:
-    """Return the capacity of each of `count` NUMA cells: whole CPUs except reserved ones, and further
-    resources. CPUs are numbered in blocks, beginning with the first cell. A resource with one figure is
-    spread evenly; the first cells get the remainder.
+    """Return the capacity of each of `count` NUMA cells: whole CPUs except reserved ones, and further `resources`, each
+    with an amount per cell, or with one amount to spread evenly (the first cells get the remainder). CPUs are numbered
+    in blocks, beginning with the first cell.
     """
     cells: list[dict[str, int]] = []
     for cell in range(count):

@@ -577,6 +577,7 @@ class PodPredictor:
         has_changed = True
         while has_changed:
             has_changed = self._has_replacements = False
+            # Failed pods may fit into NUMA cells assigned in another order.
             if any(outcome.is_failed for progress in progress_list for outcome in progress.outcomes.values()):
                 self.session.assign_numa_cells()
             for progress in (*progress_list, *self.displaced_workloads.values()):

@@ -245,7 +245,7 @@ def has_budget(budget: PodDisruptionBudget, pod: ExistingPod) -> bool:
 def count_expected_pods(
     budget: PodDisruptionBudget, workloads: Iterable[Workload], unmanaged_pods: Iterable[ExistingPod]
 ) -> int:
-    """Count the expected pods under a budget: replicas of workloads, and unmanaged pods. DaemonSets have none."""
+    """Count the expected pods under a budget: replicas of workloads except DaemonSets (not scaled), unmanaged pods."""
     scaled_workloads = [workload for workload in workloads if workload.kind != "DaemonSet"]
     replicas = sum(workload.replicas for workload in scaled_workloads if is_pod_covered(budget, workload.pod))
     return replicas + sum(is_pod_covered(budget, pod.spec) for pod in unmanaged_pods)

@@ -163,7 +163,7 @@ class SchedulingSession:
         return scheduler
 
     def remove_pod(self, pod: ExistingPod, *, may_linger: bool = False) -> None:
-        """Remove a pod from its node, if it has one here. With `may_linger`, it may terminate slowly."""
+        """Remove a pod from its node, if it has one here. With `may_linger`, it may stay on as a terminating pod."""
         node_index = self.cache.index.get(pod.node)
         if node_index is None:
             return
@@ -300,7 +300,7 @@ class SchedulingSession:
         if node_index is None:
             is_certain = not self._uncertain_nodes
             return _build_started_verdict(spec.node_name, "no such node", is_certain, feasible_nodes=0)
-        is_certain = not self._uncertain_nodes & 1 << node_index
+        is_certain = not self._uncertain_nodes & (1 << node_index)
         rejection_text = find_kubelet_rejection(spec, self.cache.nodes[node_index], self.cache.usage[node_index])
         rejection_text = rejection_text or self._start_pod(scheduler, node_index, pod)
         feasible_count = int(not rejection_text)
@@ -334,7 +334,7 @@ class SchedulingSession:
             other_names = [name for name in self._names if name != rejection.candidate]
             other_rejections = [Rejection(name, "node_names", node_affinity.EXCLUDED) for name in other_names]
             reason = format_pending_message([rejection, *other_rejections], len(self._names))
-            is_certain = not self._uncertain_nodes & 1 << node_index
+            is_certain = not self._uncertain_nodes & (1 << node_index)
             return preemption_verdict or PodVerdict("", is_certain, 0, reason=reason, rejections=(rejection,))
         has_doubt = spec.has_unknown_rules or bool(scheduler.device_doubt)
         is_certain = self._is_certain(scheduler, 1 << node_index) and not has_doubt

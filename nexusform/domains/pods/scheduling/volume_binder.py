@@ -169,7 +169,7 @@ class VolumeBinder:
         elif name in self._volume_by_claim:  # its volume has no record here: provisioned by its class
             if claim.provisioning_terms:  # else every node reaches it (None), or its nodes are unknown (())
                 yield VolumeNeed(claim.provisioning_terms, is_bound=True)
-        elif not claim.waits_for_pod and claim.provisioning_terms is not None:
+        elif not claim.waits_for_pod and claim.provisioning_terms is not None:  # bound before its pod is scheduled
             yield VolumeNeed(claim.provisioning_terms, is_bound=True)
 
     def _find_shortage(self, claims: Iterable[Claim], at: int) -> str:
