@@ -353,7 +353,7 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
         if not pod.node:
             waiting_pods.append(pod)
         else:
-            (nominated_pods if body.get("promised") else pods).append(pod)
+            (nominated_pods if body.get("promised") else pods).append(pod)  # promised: the node is reserved only
     return KubectlSnapshot(
         nodes=tuple(nodes),
         pods=tuple(pods),

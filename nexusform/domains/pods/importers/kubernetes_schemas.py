@@ -320,7 +320,7 @@ _NAMED_MAXIMUMS: Final = {"": MAX_INT32, "L": MAX_INT64}
 def parse_field_rules() -> Mapping[str, Mapping[str, FieldShape]]:
     """Return the rules by type and field, without the value types."""
     table: dict[str, dict[str, FieldShape]] = {}
-    for line in _RULES.replace("\n    ", " ").splitlines():
+    for line in _RULES.replace("\n    ", " ").splitlines():  # continued lines are indented
         name, *fields = line.split(" ")
         table[name] = dict(map(_parse_field_rule, fields))
     return table

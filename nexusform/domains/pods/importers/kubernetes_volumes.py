@@ -102,7 +102,7 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
                 if annotations.get_text(_DEFAULT_CLASS) == "true":
                     default_class = manifest.name
     referenced_names = frozenset(_get_silent_fields(claim, "spec").get_text("volumeName") for claim in claims.values())
-    volumes_by_class: dict[str, list[Volume]] = {}
+    volumes_by_class: dict[str, list[Volume]] = {}  # free ones, without a claim
     for name, manifest in volumes.items():
         if name not in referenced_names and not _get_silent_fields(manifest, "spec").get_mapping("claimRef").data:
             volume = _build_volume(manifest)
@@ -343,7 +343,8 @@ def collect_cluster_storage(manifests: Sequence[Manifest], *, is_complete: bool 
             invalid_claims.append((f"{namespace}/{name}", error))
         elif not _has_existing_volume(manifest, storage):
             claim = _get_silent_fields(manifest, "spec")
-            claims.append(_build_unbound_claim(f"{namespace}/{name}", claim, (claim, ""), storage))
+            reference = (claim, "")  # place of findings: the claim itself
+            claims.append(_build_unbound_claim(f"{namespace}/{name}", claim, reference, storage))
     immediate_claims = tuple(claim for claim in _filter_unique(claims) if not claim.waits_for_pod)
     attach_limits = build_attach_limits(storage.csi, storage.volumes)
     return ClusterStorage(tuple(volumes), immediate_claims, tuple(invalid_claims), attach_limits)

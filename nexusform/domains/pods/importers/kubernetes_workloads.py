@@ -84,9 +84,7 @@ def collect_workloads(
         if (manifest.group, manifest.kind) == ("", "Service"):
             selector = get_mapping(manifest.body, "spec", "selector")
             selectors.setdefault(manifest.namespace, []).append({k: str(v) for k, v in selector.items()})
-    previous_by_title = {
-        (manifest.kind, manifest.namespace, manifest.name): manifest for manifest in previous_manifests
-    }
+    previous_by_title = {(item.kind, item.namespace, item.name): item for item in previous_manifests}
     reader = _WorkloadReader(
         priorities=collect_priority_classes(all_manifests, is_complete=is_complete),
         rules=collect_admission_rules(all_manifests),

@@ -88,8 +88,8 @@ def match_cluster_snapshot(
     for node in snapshot.nodes:
         name = _resolve_vm_name(node, cluster, removed_vms)
         if name in removed_vms or name in cluster.recreated_nodes:
-            continue
-        if name not in nodes:
+            continue  # its pods count as lost
+        if name not in nodes:  # no VM of the plan
             unknown_nodes.append(name)
         names[node.name] = name
         nodes[name] = _build_registered_node(name, nodes.get(name), node)

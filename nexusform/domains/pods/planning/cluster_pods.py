@@ -181,9 +181,8 @@ class PodsByCluster:
         observed_cluster = self._get_observed_cluster(cluster_id)
         known_pods = self._existing_pods.get(cluster_id, {}).values()
         pods = (*known_pods, *observed_cluster.nominated_pods, *observed_cluster.waiting_pods)
-        live_workloads = {
-            key: build_workload_with_pod_count(key, count) for key, count in estimate_replicas(pods).items()
-        }
+        replicas = estimate_replicas(pods).items()
+        live_workloads = {name: build_workload_with_pod_count(name, count) for name, count in replicas}
         return collect_workloads(
             object_pods.manifests,
             self._collect_manifests(cluster_id),
@@ -233,9 +232,8 @@ class PodsByCluster:
     def _collect_claims(self, manifests: Sequence[Manifest], pod_counts: Mapping[str, int], cluster_id: str) -> Claims:
         """Return the claims of these pods on storage appliances; observed claims have their volume already."""
         objects = self._get_observed_cluster(cluster_id).objects
-        observed_names = {
-            (manifest.namespace, manifest.name) for manifest in objects if manifest.kind == "PersistentVolumeClaim"
-        }
+        observed_claims = [manifest for manifest in objects if manifest.kind == "PersistentVolumeClaim"]
+        observed_names = {(claim.namespace, claim.name) for claim in observed_claims}
         has_all_claims = cluster_id in self._observed_clusters and self._is_complete(cluster_id)
         return collect_appliance_claims(manifests, pod_counts, observed_names, is_complete=has_all_claims)
 

@@ -53,9 +53,7 @@ def list_prior_pods(
     instances: Mapping[Address, InstanceState], registries: PluginRegistries, members: Mapping[str, str]
 ) -> Iterator[PriorPods]:
     """Yield the pods of a state's instances by order of creation; `members`: cluster ids by Fleet member name."""
-    current_objects = [
-        (address, instance.current) for address, instance in instances.items() if instance.current is not None
-    ]
+    current_objects = [(address, item.current) for address, item in instances.items() if item.current is not None]
     current_objects.sort(key=lambda address_and_object: address_and_object[1].creation)
     collect_hub_objects = cache(partial(_collect_hub_objects, instances, registries))
     for address, current in current_objects:

@@ -276,7 +276,7 @@ class ObjectPods(Struct):
         kept_evictions: list[WorkloadWarning] = []
         for earlier in self.warnings:
             if (earlier.workload, earlier.kind) in repeated_keys:
-                continue
+                continue  # replaced by a new one
             if earlier.kind == PREEMPTS and earlier.workload in preempting_workloads:
                 kept_preemptions.append(earlier)
             elif earlier.kind == NO_EXECUTE_EVICTS:  # the next prediction finds these pods on other nodes

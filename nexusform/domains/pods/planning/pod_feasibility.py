@@ -99,7 +99,7 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
     pods, cluster = capacity.pods, capacity.cluster
     workloads = pods.list_workloads(address, cluster.id)
     if not workloads:
-        return None
+        return None  # it has no pods
     outcomes = [outcome for outcome in pods.list_outcomes(address, cluster.id) if not outcome.is_removed]
     requested, running = _count_requested(workloads), _count_running(outcomes)
     waiting_outcomes = [outcome for outcome in outcomes if not outcome.node]
@@ -271,7 +271,7 @@ def find_additions(
         predicted_counts = [counts[pool] for counts in single_pools if pool in counts]  # no new predictions
         probes = (*sorted(predicted_counts), estimate, estimate - 1, 2 * estimate, estimate // 2)
         limit = min([maximum + 1, *best.values()]) - 1  # fewer than the best pool so far
-        fewest = _find_fewest_nodes(partial(is_enough, {}, pool), 0, limit, probes)
+        fewest = _find_fewest_nodes(partial(is_enough, {}, pool), minimum=0, maximum=limit, probes=probes)
         if fewest is not None:
             best = {pool: fewest}
     return best or _find_mix(dict.fromkeys(nodes, maximum), is_enough)
@@ -317,9 +317,9 @@ def _find_mix(maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int]
         return {}  # there are no mixes
     fewest: dict[str, int] = {}
     for pool, limit in maximum.items():
-        count = _find_fewest_nodes(partial(is_enough, maximum, pool), -1, limit)
+        count = _find_fewest_nodes(partial(is_enough, maximum, pool), minimum=-1, maximum=limit)
         if count is None:
-            return {}
+            return {}  # even the maximum of all pools is too few
         fewest[pool] = count
     further = chain.from_iterable(combinations_with_replacement(fewest, size) for size in range(_MAX_MIXES))
     for added in islice(further, _MAX_MIXES):

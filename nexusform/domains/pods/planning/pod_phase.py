@@ -278,15 +278,14 @@ class PodPhase(PodsByCluster):
         object_pods_list = self._object_pods_by_cluster.get(cluster_id, {}).values()
         workloads = tuple(workload for object_pods in object_pods_list for workload in object_pods.workloads)
         own_keys = {workload.key for workload in workloads}
+        other_pods = [pod for pod in observed.waiting_pods if pod.workload not in own_keys and not pod.spec.gates]
         return PredictionScenario(
             cluster=self._build_cluster(cluster),
             existing_pods=tuple(base_pods.values()),
             workloads=workloads,
             seed=cluster.seed,
             lost_pods=self._base_lost_pods.get(cluster_id, frozenset()),
-            waiting_pods=tuple(
-                pod for pod in observed.waiting_pods if pod.workload not in own_keys and not pod.spec.gates
-            ),
+            waiting_pods=tuple(other_pods),
             unready_nodes=observed.unready_nodes,
         )
 
@@ -334,7 +333,7 @@ class PodPhase(PodsByCluster):
         if not workloads:
             for key in keys:
                 self._object_pods[key].values.clear()
-            return
+            return  # no pods to predict
         self._record_pods_before_prediction(keys, cluster.id)
         cluster_model = self._build_cluster(cluster)
         existing_pods = tuple(self._existing_pods.get(cluster.id, {}).values())

@@ -87,7 +87,7 @@ def _create_environment() -> Any:
     amount, version, truth, text = cel.Type.INT, cel.Type.MAP, cel.Type.BOOL, cel.Type.STRING
 
     def declare(name: str, *overloads: tuple[Any, list[Any], Any]) -> Any:
-        is_member = name not in ("quantity", "semver")
+        is_member = name not in ("quantity", "semver")  # called as a method of the first parameter
         return cel.FunctionDecl(
             name,
             [

@@ -94,9 +94,9 @@ class ClaimedDevices:
         return need
 
     def _compute_need(self, claims: tuple[DeviceClaim, ...]) -> DeviceNodeRequirements:
-        """Return the nodes with enough free devices for open claims and in reach of the devices of allocated ones."""
+        """Return the nodes with enough free devices for unallocated claims, and in reach of those of allocated ones."""
         error = next((claim.error for claim in claims if claim.error), "")
-        if error:
+        if error:  # no node is checked
             return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=error),))
         allocations: dict[str, DeviceAllocation | None] = {}
         try:

@@ -223,11 +223,11 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
             continue
         if any(_is_permanently_skewed(counter, node) for counter in counts.hard_spread):
             continue
-        for at in (node, *bucket):
-            usage_number = usage_numbers[at]
+        for member in (node, *bucket):
+            usage_number = usage_numbers[member]
             if usage_number not in limits:
-                limits[usage_number] = _compute_pod_limit(spec, cache.nodes[at], cache.usage[at], further)
-            capacity[at] = limits[usage_number]
+                limits[usage_number] = _compute_pod_limit(spec, cache.nodes[member], cache.usage[member], further)
+            capacity[member] = limits[usage_number]
     anti_affinity, spread = _list_own_counters(scheduler, capacity)
     if is_first_pod:
         return _compute_affinity_range(scheduler, capacity, further, anti_affinity, spread)

@@ -182,10 +182,10 @@ class _PreemptionTrial:
         violating_pods: list[ExistingPod] = []
         other_pods: list[ExistingPod] = []
         for pod in pods:
-            own_budgets = [at for at, allowance in enumerate(self._allowances) if has_budget(allowance.budget, pod)]
-            for at in own_budgets:
+            positions = [at for at, allowance in enumerate(self._allowances) if has_budget(allowance.budget, pod)]
+            for at in positions:  # of its budgets
                 remaining_evictions[at] -= 1
-            is_violating = any(remaining_evictions[at] < 0 for at in own_budgets)
+            is_violating = any(remaining_evictions[at] < 0 for at in positions)
             (violating_pods if is_violating else other_pods).append(pod)
         return violating_pods, other_pods
 
@@ -200,9 +200,9 @@ class _PreemptionTrial:
         """Put pods back one by one while the other pod still fits, and return those in its way."""
         victims: list[ExistingPod] = []
         for pod in pods:
-            self._restore_or_remove_pod(pod, node, 1)
+            self._restore_or_remove_pod(pod, node, sign=1)
             if self._scheduler.find_rejection(node) is not None:
-                self._restore_or_remove_pod(pod, node, -1)
+                self._restore_or_remove_pod(pod, node, sign=-1)
                 victims.append(pod)
         return victims
 
@@ -297,7 +297,7 @@ def list_applied_budgets(
         allowed = count_allowed_disruptions(budget, existing_pods)
         is_met = allowed >= 0 if budget.is_met is None else budget.is_met
         covered = [(pod, pod_budgets) for pod, pod_budgets in budgets_by_pod if budget in pod_budgets]
-        if any(len(pod_budgets) > 1 for _, pod_budgets in covered):
+        if any(len(pod_budgets) > 1 for _, pod_budgets in covered):  # such a pod is never evicted
             yield budget, 0
         elif any(pod.is_ready or not (is_met or budget.evicts_unready) for pod, _ in covered):
             yield budget, allowed

@@ -88,9 +88,9 @@ class SchedulingSession:
         self._nominated_groups: dict[int, list[PodSpecGroup]] = {}
         # Evicted pods hold their capacity until `remove_victims`, and their preemptors wait for it.
         self.has_slow_victims = False
-        self.has_random_ages = False
+        self.has_random_ages = False  # whether new pods start in another order than placed
+        self.slow_terminations = 0  # see `predict`
         # Removed pods that hold their capacity until a new pod fits nowhere else.
-        self.slow_terminations = 0
         self._lingering_pods: list[ExistingPod] = []
         self._slow_evictions: list[tuple[PreemptionVictim, int]] = []  # each with its node
         self._nominations: dict[tuple[str, int], tuple[int, PodSpecGroup]] = {}  # by pod: node and group
@@ -98,13 +98,13 @@ class SchedulingSession:
         self._uncertain_nodes = 0  # nodes with a usage that depends on a tie-break, as bits
         # By spec group (id): the cache version of the last pod without a feasible node, and its verdict.
         self._failures: dict[int, tuple[int, PodVerdict]] = {}
-        self._cells: dict[int, NodeNumaCells] = {}
+        self._cells: dict[int, NodeNumaCells] = {}  # by node
         self._pods_by_node: list[dict[PodIdentity, ExistingPod]] = [{} for _ in cluster.nodes]
         self._lowest_priority = _MAX_PRIORITY  # no pod here that may be evicted has a lower priority
         for pod in running_pods:
             node_index = self.cache.index.get(pod.node)
             if node_index is None:
-                continue
+                continue  # not on a node of the cluster
             self.age = max(self.age, pod.age + 1)
             self.cache.place(self.cache.get_group(pod.spec), node_index)
             self._register_pod(pod, node_index)
@@ -125,7 +125,7 @@ class SchedulingSession:
     def _register_pod(self, pod: ExistingPod, node_index: int) -> None:
         """Record a pod on its node, with its volumes and devices, as a possible victim of preemption."""
         self._pods_by_node[node_index][pod.identity] = pod
-        self._attached_volumes.update_attached_volumes(pod.spec, pod.number, self._names[node_index], 1)
+        self._attached_volumes.update_attached_volumes(pod.spec, pod.number, self._names[node_index], sign=1)
         self.claimed_devices.allocate_claims(pod)
         if not pod.is_protected:
             self._lowest_priority = min(self._lowest_priority, pod.spec.priority)
@@ -351,10 +351,13 @@ class SchedulingSession:
         preemption_verdict = self._try_preemption(scheduler, pod, rejections)
         if preemption_verdict is not None:
             return self._add_doubt(preemption_verdict, scheduler)
-        is_certain = self._is_certain(scheduler, scheduler.facts.mask) and not self._is_doubtful(scheduler, 0)
+        is_certain = self._is_certain(scheduler, scheduler.facts.mask) and not self._is_doubtful(
+            scheduler, feasible_nodes=0
+        )
         reasons = tuple(rejections.values())
         reason = format_pending_message(reasons, len(self._names)) + describe_missing(pod.spec, self.cluster.nodes)
-        verdict = self._add_doubt(PodVerdict("", is_certain, 0, reason=reason, rejections=reasons), scheduler)
+        pending_verdict = PodVerdict("", is_certain, feasible_nodes=0, reason=reason, rejections=reasons)
+        verdict = self._add_doubt(pending_verdict, scheduler)
         if not pod.spec.has_own_claims:  # else the next pod of the spec may have other nodes
             self._failures[id(scheduler.group)] = (self.cache.version, verdict)
         return verdict
@@ -379,7 +382,7 @@ class SchedulingSession:
         while victims terminate slowly, Failed if kubelet rejects it (without evictions), None if no eviction helps.
         """
         if not self._can_evict(pod.spec):
-            return None
+            return None  # no pod has a lower priority, or it may evict none
         budgets = self.cluster.budgets
         allowances = compute_eviction_allowances(budgets, self._expected_counts or [0] * len(budgets), self.cache)
         tie_break = partial(self._select_tied_node, pod)

@@ -133,7 +133,7 @@ class _PodReplacement(Struct, frozen=True):
         state.is_blocked = bool(state.list_unscheduled() or state.uncreated)
 
     def replace_with_surge(self) -> None:
-        """Replace a Deployment's pods within `max_surge` and `max_unavailable`, in rounds until nothing changes."""
+        """Replace a Deployment's pods within `max_surge` and `max_unavailable`, in rounds until one changes nothing."""
         state = self.state
         missing_count = max(0, self.workload.replicas - state.existing_count - len(state.new_verdicts))
         old_numbers = [*state.pending_specs, *(pod.number for pod in state.remaining_pods)]
@@ -163,7 +163,7 @@ class _PodReplacement(Struct, frozen=True):
             for number in list(state.pending_specs)[: self._count_removable_pods()]:
                 self.quota_usage.remove(state.pending_specs.pop(number))
                 removed_count += 1
-            if not added_count and not removed_count:
+            if not added_count and not removed_count:  # some old pods remain
                 state.is_blocked = True
                 return
 
@@ -469,7 +469,7 @@ class DaemonRollout:
 
     def _replace_with_surge(self, outdated_pods: list[ExistingPod], maximum: int) -> None:
         """Create successors while fewer than `maximum` (maxSurge) wait; delete each old pod once its successor runs."""
-        updated_nodes = {pod.node for pod in self._progress.kept_pods if pod not in outdated_pods}
+        updated_nodes = {pod.node for pod in self._progress.kept_pods if pod not in outdated_pods}  # with a new pod
         for pod in outdated_pods:
             if pod.node in updated_nodes or pod.node not in self._permitted_nodes:  # no successor is needed
                 self._remove_pod(pod)

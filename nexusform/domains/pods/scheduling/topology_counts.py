@@ -118,15 +118,15 @@ class TopologyCounts:
         for existing_group in first_term_groups:
             if all(cache.is_selected(term, existing_group) for term in spec.affinity[1:]):
                 for counter in self.affinity:
-                    self._affinity_matches += _count_group(existing_group, counter, 1)
+                    self._affinity_matches += _count_group(existing_group, counter, amount=1)
         if self.matches_itself:
             self._own_increments += [(counter, 1) for counter in self.affinity]
         self._count_affinity_terms()
         self._all_soft_keys = bool(spec.spread)  # nodes need every key of the spec's own constraints for points
-        self.hard_spread = self._create_spread_counters([c for c in spec.spread if c.is_hard])
+        self.hard_spread = self._create_spread_counters([item for item in spec.spread if item.is_hard])
         # The scoring constraints: those of the spec, else the defaults of the cluster.
         if spec.spread:
-            soft_constraints = [c for c in spec.spread if not c.is_hard]
+            soft_constraints = [item for item in spec.spread if not item.is_hard]
         elif _is_selective(spec.default_spread):
             soft_constraints = [
                 SpreadConstraint(key, skew, is_hard=False, selector=spec.default_spread) for key, skew in _DEFAULT_SKEWS
@@ -159,11 +159,11 @@ class TopologyCounts:
     def _count_affinity_terms(self) -> None:
         """Count the terms of existing pods about the new pod, and of the new pod about existing pods."""
         cache, group, spec = self.cache, self.group, self.incoming_spec
-        tally_by_key: dict[str, DomainCounter] = {}  # required anti-affinity, by topology key
+        repulsion_by_key: dict[str, DomainCounter] = {}  # required anti-affinity, by topology key
         points_by_key: dict[str, DomainCounter] = {}  # preferences, by topology key
         for existing_group in cache.find_term_groups(group):
             for term in self._select_own_terms(existing_group.spec.anti_affinity):
-                _count_group(existing_group, self._get_counter(tally_by_key, term), 1)
+                _count_group(existing_group, self._get_counter(repulsion_by_key, term), amount=1)
             for term in self._select_own_terms(_list_scored_terms(existing_group.spec)):
                 _count_group(existing_group, self._get_counter(points_by_key, term), term.weight)
         preferred_terms = _list_preferred_terms(spec)
@@ -174,9 +174,9 @@ class TopologyCounts:
         # Further pods of the spec have the same terms about each other.
         repelling_terms = self._select_own_terms(group.spec.anti_affinity)
         attracting_terms = self._select_own_terms((*preferred_terms, *_list_scored_terms(group.spec)))
-        self._own_increments += [(self._get_counter(tally_by_key, term), 1) for term in repelling_terms]
+        self._own_increments += [(self._get_counter(repulsion_by_key, term), 1) for term in repelling_terms]
         self._own_increments += [(self._get_counter(points_by_key, term), term.weight) for term in attracting_terms]
-        self.existing_anti_affinity = list(tally_by_key.values())
+        self.existing_anti_affinity = list(repulsion_by_key.values())
         self.preferred_affinity = list(points_by_key.values())
 
     def _select_own_terms(self, terms: Iterable[PodTerm]) -> list[PodTerm]:
@@ -236,7 +236,9 @@ class TopologyCounts:
                 or (all(name in node.labels for name in required_keys) and _is_node_eligible(constraint, spec, node))
                 for node in cache.nodes
             ]
-            domains = {domain for domain, counts in zip(domain_by_node, eligible_nodes, strict=True) if counts}
+            domains = {
+                domain for domain, is_eligible in zip(domain_by_node, eligible_nodes, strict=True) if is_eligible
+            }
             found = cache.eligible_nodes[key] = (eligible_nodes, frozenset(domains - {-1}))  # -1: no domain
         return found
 

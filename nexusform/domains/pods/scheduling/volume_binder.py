@@ -177,7 +177,7 @@ class VolumeBinder:
         chosen_names: set[str] = set()
         for claim in claims:
             # The smallest free volume for a claim on a node (position), except the chosen ones.
-            fitting = self._list_reachable_volumes(claim)[at]
+            fitting = self._list_reachable_volumes(claim)[at]  # the smallest is last
             while fitting and fitting[-1].name in self._used_volumes:
                 fitting.pop()
             unused_volumes = self._select_unused(reversed(fitting))
