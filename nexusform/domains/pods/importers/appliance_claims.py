@@ -196,7 +196,7 @@ def compute_planned_storage_demand(
     size = sum(claim.final_size for claim in new_claims)
     size += sum(_compute_final_size(claim, planned_claims.get(name)) for name, claim in retained_claims.items())
     existing_size = sum(claim.possible_existing_size for claim in prior_claims.values())
-    existing_size += sum(claim.final_size for claim in new_claims if claim.is_bound)  # it exists outside of state
+    existing_size += sum(claim.final_size for claim in new_claims if claim.is_bound)  # to an existing volume
     return _build_demand(size, existing_size, {**retained_claims, **planned_claims}, retained_claims)
 
 

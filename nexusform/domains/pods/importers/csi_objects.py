@@ -91,7 +91,7 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
 def _list_attach_limits(body: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     for driver in list_mappings(body, "spec", "drivers"):
         count = get_value_at_path(driver, "allocatable", "count")
-        if isinstance(count, int):
+        if isinstance(count, int):  # else it has no limit
             yield str(driver.get("name")), count
 
 

@@ -120,6 +120,7 @@ def _check_job(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_template_mounts(spec: Node) -> Iterator[CheckFailure]:
+    """Yield failures of the volume mounts in a pod template, by the paths below the spec of its workload."""
     claims = {claim.get_node("metadata", "name").text for claim in spec.get_node("volumeClaimTemplates").list_items()}
     for node, path, text in _check_volume_mounts(spec.get_node("template", "spec"), claims):
         yield node, f".template.spec{path}", text
@@ -232,7 +233,7 @@ def _check_requirement(requirement: Node) -> Iterator[CheckFailure]:
 
 def _check_labels(node: Node, key: str) -> Iterator[CheckFailure]:
     for label, _, text in list_label_problems(node.get_node(key), f".{key}"):
-        path, _, message = text.partition(" ")
+        path, _, message = text.partition(" ")  # a sentence begins with the path
         yield label, path, message
 
 

@@ -299,7 +299,7 @@ def _find_template_claim(namespace: str, name: str, storage: Storage) -> Fields 
     """Return the claim template of a StatefulSet with a pod of this claim's ordinal; None for other names."""
     prefix, _, ordinal = name.rpartition("-")
     template = storage.templates.get((namespace, prefix))
-    is_number = ordinal.isdecimal() and str(int(ordinal)) == ordinal
+    is_number = ordinal.isdecimal() and str(int(ordinal)) == ordinal  # without leading zeros
     return template.claim if template is not None and is_number and int(ordinal) in template.ordinals else None
 
 

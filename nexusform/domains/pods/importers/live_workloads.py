@@ -108,7 +108,7 @@ def _count_remaining_pods(spec: Mapping[str, Any], status: Mapping[str, Any]) ->
 
 
 def _read_pod_counts(annotations: Mapping[str, Any]) -> dict[str, int]:
-    """Return the pods of a Deployment by the annotations of its ReplicaSet."""
+    """Return `desired_pods` and `max_pods` of a Deployment by the annotations of its ReplicaSet, if it has them."""
     texts = {name: str(annotations.get(f"{_DEPLOYMENT}{name}-replicas", "")) for name in ("desired", "max")}
     return {f"{name}_pods": int(text) for name, text in texts.items() if text.isdecimal()}
 

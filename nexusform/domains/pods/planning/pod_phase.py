@@ -494,7 +494,7 @@ class PodPhase(PodsByCluster):
         return all(outcome.is_certain for item in objects for outcome in item.list_all_outcomes())
 
     def build_input(self, cluster: NodeCluster) -> PredictionInput:
-        """Build the input of a new prediction of all objects on a cluster, from its pods after this plan."""
+        """Build the input of a new prediction of all objects on a cluster, from its pods on nodes after this plan."""
         objects = self._object_pods_by_cluster.get(cluster.id, {}).values()
         workloads = chain.from_iterable(item.workloads for item in objects)
         existing_pods = tuple(pod for pod in self._existing_pods.get(cluster.id, {}).values() if pod.node)

@@ -71,8 +71,8 @@ class NodeNumaCells:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._free = [dict(cell) for cell in node.cells]
-        self._allocations: list[tuple[PodSpec, _Share]] = []
+        self._free = [dict(cell) for cell in node.cells]  # amounts by cell and resource
+        self._allocations: list[tuple[PodSpec, _Share]] = []  # of each container, with the spec of its pod
 
     def allocate(self, pod: PodSpec) -> str:
         """Allocate NUMA cell resources to a pod, and return ""; or allocate none, and return kubelet's rejection."""

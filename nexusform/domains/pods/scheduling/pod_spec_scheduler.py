@@ -87,8 +87,8 @@ class _TopologyAxis:
     def __init__(self, domain_by_node: list[int], size: int) -> None:
         self.domain_by_node = domain_by_node
         self.has_few_domains = size <= _FEW_DOMAINS
-        self.counts: list[list[int]] = []
-        self.members: dict[int, list[int]] = {}
+        self.counts: list[list[int]] = []  # of each counter over the key, by domain
+        self.members: dict[int, list[int]] = {}  # nodes by domain
 
     def get_domain_signature(self, node: int) -> Trait:
         """Return the domain of a node, or with many domains the counts of its domain; -1 without the key."""

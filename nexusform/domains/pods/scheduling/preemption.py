@@ -82,7 +82,7 @@ class _Candidate(Struct, frozen=True):
         highest = self.victims[0].spec.priority  # they are sorted by importance
         total = sum(pod.spec.priority + _OFFSET for pod in self.victims)
         start_age = min(pod.age for pod in self.victims if pod.spec.priority == highest)
-        return (self.violations, highest, total, len(self.victims), -start_age)
+        return (self.violations, highest, total, len(self.victims), -start_age)  # the latest start is best
 
 
 def compute_eviction_allowances(

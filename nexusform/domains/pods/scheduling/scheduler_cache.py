@@ -66,7 +66,7 @@ class PodSpecGroup:
     def __init__(self, spec: PodSpec) -> None:
         self.spec = spec
         self.labels = dict(spec.labels)
-        self.nodes: dict[int, int] = {}
+        self.nodes: dict[int, int] = {}  # number of pods by node
 
 
 class SchedulerCache:

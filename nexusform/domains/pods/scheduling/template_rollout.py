@@ -529,7 +529,9 @@ def must_wait_to_scale_in(
 
 
 def find_stuck_number(progress: WorkloadProgress) -> int:
-    """Return the lowest ordinal of an ordered workload's unready pods; NONE_STUCK, above all, if there is none."""
+    """Return the lowest ordinal of an ordered workload's stuck pods (not ready, not starting); NONE_STUCK, above all
+    ordinals, for other workloads and without a stuck pod.
+    """
     if not progress.workload.is_ordered:
         return NONE_STUCK
     pods = (*progress.kept_pods, *progress.outdated_pods)

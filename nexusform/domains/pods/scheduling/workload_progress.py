@@ -95,7 +95,7 @@ def is_pending_outdated(workload: Workload, pod: ExistingPod) -> bool:
 
 
 def has_stuck_template(workload: Workload, pods: Iterable[ExistingPod]) -> bool:
-    """Return whether pods of the current template exist, and none of them is ready."""
+    """Return whether pods of the current template exist on nodes, and all are stuck: not ready, and not starting."""
     current_pods = [pod for pod in pods if pod.node and pod.spec.template == workload.pod.template]
     return bool(current_pods) and all(pod.is_stuck for pod in current_pods)
 

@@ -94,7 +94,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     if reading.version and not parse_version(reading.version):
         detail = f'"{reading.version}" is not a Kubernetes version. Write major and minor number: "1.34".'
         return DataResult({}, [*problems, Problem(("kubernetes_version",), "invalid-kubernetes-version", detail)])
-    if not source.unread_kinds:  # else a kind may be missing for this reason, already reported
+    if not source.unread_kinds:  # else a kind may be missing because its file is
         problems += _list_missing_kind_problems(find_missing_kinds(reading.objects.values()))
     text = reading.encode()
     node_values = {
