@@ -242,7 +242,7 @@ def list_manifest_diagnostics(pods: PodPhase, instances: Mapping[Address, Instan
     by_address = {str(address): instance for address, instance in instances.items()}
     for address, finding in pods.findings:
         instance = by_address.get(address)
-        if instance is not None:  # else no block
+        if instance is not None:  # else it has no block
             path = ("yaml_body",) if instance.type.kind is PlanningKind.MANIFEST else ()
             detail = f"yaml_body:{finding.line}: {finding.detail}" if finding.line else finding.detail
             yield instance.build_diagnostic(Problem(path, finding.id, detail, finding.severity, brief=finding.brief))

@@ -382,7 +382,7 @@ class PodPredictor:
         """
         workload = progress.workload
         blocking_pod = ""  # the pod that all later ones of an ordered workload wait for; "" if they need not wait
-        stuck_number = find_stuck_number(progress)  # above all numbers without such a pod
+        stuck_number = find_stuck_number(progress)  # of a pod not starting, else above all
         verdicts: dict[int, PodVerdict] = {}
         pods = list(progress.pods_to_place)
         if self._arrival is not None:

@@ -446,7 +446,7 @@ class FeasibleNodesCache:
     def __init__(self, nodes: tuple[Node, ...], version: Version = ()) -> None:
         self._nodes = nodes
         self.version = version
-        self.images_unknown = any(node.images is None for node in nodes)  # of some node
+        self.images_unknown = any(node.images is None for node in nodes)  # those of some node
         self._facts: dict[object, FeasibleNodes] = {}
         # Node scores applicable to some node of the cluster.
         self.scores = tuple(rule for rule in profile.NODE_SCORES if any(map(rule.is_applicable, nodes)))
