@@ -137,7 +137,7 @@ def group_replica_sets(workloads: Iterable[LiveWorkload]) -> dict[str, list[Live
 def find_current_revisions(
     template: Mapping[str, Any], live: LiveWorkload, replica_sets: Sequence[LiveWorkload]
 ) -> tuple[str, ...] | None:
-    """Return the revision labels of a workload's pods with this pod spec: () if no pod has it, None if unknown."""
+    """Return the revisions of pods with this pod spec, by ReplicaSets or the live set: () if none, None if unknown."""
     if not replica_sets and not live.template:
         return None
     expected = _select_placement_fields(template)

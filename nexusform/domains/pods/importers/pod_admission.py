@@ -161,7 +161,7 @@ def _read_nano(resources: Fields, section: str, name: str) -> int | None:
 
 
 def collect_resource_quotas(manifests: Iterable[Manifest]) -> tuple[ResourceQuota, ...]:
-    """Return the ResourceQuotas among the objects of a cluster."""
+    """Return the ResourceQuotas among the objects of a cluster, with CPU in milli-CPUs."""
     quotas = []
     for manifest in manifests:
         if (manifest.group, manifest.kind) == ("", "ResourceQuota"):

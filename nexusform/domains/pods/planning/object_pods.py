@@ -231,7 +231,7 @@ class ObjectPods(Struct):
             self._merge_pod_outcome(outcome)
 
     def _merge_pod_outcome(self, outcome: PodOutcome) -> None:
-        """Record an outcome; if it continues an earlier change of the pod, as one change with it."""
+        """Record an outcome; if it continues an earlier change of the pod in this plan, as one change with it."""
         outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
         displacement = self.displacements.get(outcome.key)  # its eviction for another object of this plan
         earlier_outcome = outcome_by_number.get(outcome.number, displacement)
@@ -247,7 +247,7 @@ class ObjectPods(Struct):
                     preempted_by=earlier_outcome.preempted_by,
                 )
         elif outcome.trigger == pod_outcomes.TEMPLATE_CHANGED and self.overrides_changed:
-            outcome = replace(outcome, trigger=OVERRIDE_CHANGED)
+            outcome = replace(outcome, trigger=OVERRIDE_CHANGED)  # by the overrides of its placement alone
         outcome_by_number[outcome.number] = outcome
 
     def list_quota_doubts(self) -> Iterator[tuple[PodKey, PodDoubt]]:

@@ -213,7 +213,7 @@ def _rank_importance(pod: ExistingPod) -> tuple[int, int, str, int]:
 
 
 def _is_victim_choice_arbitrary(lower_priority_pods: Sequence[ExistingPod], victims: Sequence[ExistingPod]) -> bool:
-    """Return whether only some of several equally important pods of different templates are victims."""
+    """Return whether only some of several pods of equal priority and age, but different templates, are victims."""
     victim_ids = {id(pod) for pod in victims}
     for pods in group_by(lower_priority_pods, lambda pod: (pod.spec.priority, pod.age)).values():
         templates = {(pod.workload, pod.spec.template) for pod in pods}
