@@ -155,8 +155,7 @@ class PodPredictor:
         self.progress_by_key = {progress.workload.key: progress for progress in progress_list}
         self._drop_pods_over_quota(progress_list)
         for pod in self.unmanaged_pods:
-            # Lost, or evicted at once by a taint; pods without a known node stay as they are.
-            if pod.node in self.nodes and not self._is_running(pod):
+            if pod.node in self.nodes and not self._is_running(pod):  # else it runs, or its node is unknown
                 self._evict_unmanaged(pod, self._find_node_loss_trigger(pod))
         self.session.has_random_ages = arrival is not None
         self.session.has_slow_victims = arrival is not None and arrival.has_slow_victims
@@ -291,9 +290,7 @@ class PodPredictor:
         ]
 
     def _drop_pods_over_quota(self, progress_list: list[WorkloadProgress]) -> None:
-        """Drop new pods rejected by quotas or admission: the usage of existing pods is added first, then new pods are
-        checked in order of creation of their workloads.
-        """
+        """Drop new pods rejected by quotas or admission: existing pods count first, new ones in order of creation."""
         quota_usage = self.quota_usage
         if not self.session.cluster.quotas and not any(progress.workload.admission_error for progress in progress_list):
             return  # nothing rejects a pod
@@ -484,9 +481,7 @@ class PodPredictor:
             progress.outcomes[victim.number] = self._build_outcome(progress.workload, pending_verdict, new_pod)
 
     def _evict_pods_after_toleration(self, progress_list: list[WorkloadProgress]) -> None:
-        """Evict pods after the tolerationSeconds of a NoExecute taint, if another node now suits them better, and place
-        waiting pods again. Pods may be evicted repeatedly, from node to node.
-        """
+        """Evict pods, also repeatedly, after their tolerationSeconds if another node suits them better; retry others."""
         if not any(taints.select_taints(node, taints.NO_EXECUTE) for node in self.nodes.values()):
             return  # no toleration expires
         for _ in range(_MOST_EVICTIONS):
