@@ -481,7 +481,7 @@ class PodPredictor:
             progress.outcomes[victim.number] = self._build_outcome(progress.workload, pending_verdict, new_pod)
 
     def _evict_pods_after_toleration(self, progress_list: list[WorkloadProgress]) -> None:
-        """Evict pods, also repeatedly, after tolerationSeconds if another node suits them better; retry waiting pods."""
+        """Evict pods after tolerationSeconds, even repeatedly, if another node suits them better; retry others."""
         if not any(taints.select_taints(node, taints.NO_EXECUTE) for node in self.nodes.values()):
             return  # no toleration expires
         for _ in range(_MOST_EVICTIONS):
