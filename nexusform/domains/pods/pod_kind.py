@@ -38,10 +38,11 @@ def _list_names(_type: ResourceType, attributes: Mapping[str, Any]) -> Iterator[
 
 
 def _list_pods(values: Any, path: tuple[str, ...]) -> Iterator[str]:
+    """Yield the pods in the values of an object as `workload/pod`; the values of some kinds are by cluster first."""
     if not isinstance(values, Mapping):
-        return
-    if "node" in values and "machine" in values:
-        yield "/".join(path[-2:])  # workload and pod, without a cluster
+        return  # no pods are known
+    if "node" in values and "machine" in values:  # the record of a pod
+        yield "/".join(path[-2:])
         return
     for name, inner_values in values.items():
         yield from _list_pods(inner_values, (*path, name))
@@ -76,7 +77,7 @@ def _format_locations(locations: Sequence[PodLocation]) -> str:
         else:
             unplaced_counts[location.node_or_state] += 1
     texts = [f"{machine}: {count:,}" for machine, count in sorted(machine_counts.items())]
-    if len(texts) > MAXIMUM_NAMES:
+    if len(texts) > MAXIMUM_NAMES:  # too many to list
         low, high = min(machine_counts.values()), max(machine_counts.values())
         per_machine = f"{low}" if low == high else f"{low} to {high}"
         texts = [f"{per_machine} on each of {len(machine_counts):,} machines"]

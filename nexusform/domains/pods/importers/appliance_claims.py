@@ -62,9 +62,9 @@ def collect_appliance_claims(
     *,
     is_complete: bool = False,
 ) -> dict[str, ApplianceClaim]:
-    """Return the claims on the storage appliance among the objects of one cluster, by name: of StatefulSets, of
-    ephemeral volumes of pods, and existing objects. `pod_counts`: number of pods per workload. `observed_names` are the
-    claims (namespace and name) listed by kubectl; `is_complete`: there are no others.
+    """Return the claims on the storage appliance among the objects of one cluster, by unique names: of StatefulSets and
+    existing objects (`namespace/name`), and of ephemeral volumes of pods. `pod_counts`: number of pods per workload.
+    `observed_names` are the claims (namespace and name) listed by kubectl; `is_complete`: there are no others.
     """
     reader = _ApplianceClaimReader(collect_storage(manifests), observed_names, is_complete=is_complete)
     claims: dict[str, ApplianceClaim] = {}
@@ -94,11 +94,11 @@ class _ApplianceClaimReader(Struct, frozen=True):
     def list_ephemeral_claims(
         self, manifest: Manifest, spec: Fields, pod_counts: Mapping[str, int]
     ) -> Iterator[tuple[str, ApplianceClaim]]:
-        """Yield the ephemeral claims of each pod of a workload."""
+        """Yield the ephemeral claims of each pod of a workload by a name: `namespace/kind/name-number-volume`."""
         pod = spec if manifest.kind == "Pod" else spec.get_mapping("template").get_mapping("spec")
         for volume in pod.list_mappings("volumes"):
             if "ephemeral" not in volume:
-                continue
+                continue  # only such a volume has a claim of its own
             claim = volume.get_mapping("ephemeral").get_mapping("volumeClaimTemplate").get_mapping("spec")
             if self.is_on_appliance(claim):
                 appliance_claim = ApplianceClaim(_parse_requested_bytes(claim), is_bound=self._get_default_binding())
@@ -106,7 +106,7 @@ class _ApplianceClaimReader(Struct, frozen=True):
                     yield f"{manifest.workload_key}-{number}-{volume.get_text('name')}", appliance_claim
 
     def list_template_claims(self, manifest: Manifest, spec: Fields) -> Iterator[tuple[str, ApplianceClaim]]:
-        """Yield the claims of a StatefulSet, one per template and pod."""
+        """Yield the claims of a StatefulSet by `namespace/name`, one per template and ordinal of a pod."""
         policy = spec.get_mapping("persistentVolumeClaimRetentionPolicy")
         owner = ClaimOwner(
             (manifest.namespace, manifest.name),
@@ -119,9 +119,8 @@ class _ApplianceClaimReader(Struct, frozen=True):
             ordinal_claims = self.storage.templates.get((manifest.namespace, prefix))
             if ordinal_claims is None or not self.is_on_appliance(claim):
                 continue  # not of this cluster's storage, or on other storage
-            appliance_claim = ApplianceClaim(
-                _parse_requested_bytes(claim), is_bound=self._get_default_binding(), owner=owner
-            )
+            size = _parse_requested_bytes(claim)
+            appliance_claim = ApplianceClaim(size, is_bound=self._get_default_binding(), owner=owner)
             for ordinal in ordinal_claims.ordinals:
                 yield f"{manifest.namespace}/{prefix}-{ordinal}", appliance_claim
 
@@ -145,7 +144,7 @@ class _ApplianceClaimReader(Struct, frozen=True):
             return True
         provisioners = {name: storage_class.body.get("provisioner") for name, storage_class in classes.items()}
         provisioner = provisioners.get(NEXUS_VOLUME)
-        return provisioner is not None and provisioners.get(class_name) == provisioner
+        return provisioner is not None and provisioners.get(class_name) == provisioner  # another class of the appliance
 
     def _get_default_binding(self) -> bool | None:
         return False if self.is_complete else None
@@ -190,14 +189,14 @@ def compute_planned_storage_demand(
     retained_claims = {
         name: claim
         for name, claim in prior_claims.items()
-        if name in planned_claims
+        if name in planned_claims  # unchanged or resized
         or (_is_retained(claim, stateful_sets) and name.partition("/")[0] not in removed_namespaces)
     }
     new_claims = [claim for name, claim in planned_claims.items() if name not in prior_claims]
     size = sum(claim.final_size for claim in new_claims)
     size += sum(_compute_final_size(claim, planned_claims.get(name)) for name, claim in retained_claims.items())
     existing_size = sum(claim.possible_existing_size for claim in prior_claims.values())
-    existing_size += sum(claim.final_size for claim in new_claims if claim.is_bound)
+    existing_size += sum(claim.final_size for claim in new_claims if claim.is_bound)  # to an existing volume
     return _build_demand(size, existing_size, {**retained_claims, **planned_claims}, retained_claims)
 
 

@@ -63,10 +63,10 @@ class CsiLimits(Struct, frozen=True):
 
 def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
     """Return the facts of CSI drivers among the objects of a cluster."""
-    maximums: dict[tuple[str, str], int] = {}
-    attachments: list[tuple[str, str, str]] = []
-    checked_drivers: set[str] = set()
-    capacities: dict[str, list[CsiStorageCapacity]] = {}
+    maximums: dict[tuple[str, str], int] = {}  # volumes by node and driver
+    attachments: list[tuple[str, str, str]] = []  # node, driver, volume
+    checked_drivers: set[str] = set()  # kube-scheduler checks their free storage
+    capacities: dict[str, list[CsiStorageCapacity]] = {}  # by StorageClass
     for manifest in manifests:
         if manifest.group != "storage.k8s.io":
             continue
@@ -91,13 +91,13 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
 def _list_attach_limits(body: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     for driver in list_mappings(body, "spec", "drivers"):
         count = get_value_at_path(driver, "allocatable", "count")
-        if isinstance(count, int):
+        if isinstance(count, int):  # else it has no limit
             yield str(driver.get("name")), count
 
 
 def _parse_storage_capacity(manifest: Manifest) -> CsiStorageCapacity | None:
-    """Return the largest possible volume by a CSIStorageCapacity, by default its capacity; None without nodes or
-    without an amount.
+    """Return the size of the largest possible volume by a CSIStorageCapacity (by default its whole capacity) and its
+    nodes (term None: all); None without a valid selector or amount.
     """
     fields = Fields(manifest, [], manifest.body)
     selector = parse_selector(fields, "nodeTopology")
@@ -123,7 +123,7 @@ def find_volume_driver(volume: Manifest) -> str:
 
 
 def build_attach_limits(csi: CsiLimits, volumes: Mapping[str, Manifest]) -> AttachLimits:
-    """Return the limits of nodes, and their attached CSI volumes by claim, or by name without a claim."""
+    """Return the limits of nodes, and their attached CSI volumes: node, driver and claim (or volume without one)."""
     attachments: list[tuple[str, str, str]] = []
     for node, driver, name in csi.attachments:
         volume = volumes.get(name)

@@ -85,7 +85,7 @@ def _get_key(manifest: Manifest) -> str:
 
 
 def _list_slice_problems(manifest: Manifest) -> Iterator[str]:
-    """Yield the facts of a ResourceSlice without evaluation here."""
+    """Yield as texts the features of a ResourceSlice without evaluation here."""
     if manifest.version != _VERSION:
         yield f"{manifest.title} has version {manifest.version}, not {_VERSION}"
     for device in list_mappings(manifest.body, "spec", "devices"):
@@ -191,7 +191,7 @@ def _parse_amount(value: Any) -> int:
 
 
 def _parse_slice_nodes(manifest: Manifest, fields: Mapping[str, Any]) -> tuple[NodeSelectorTerm, ...] | None:
-    """Return the nodes of a slice or a device: a name, all nodes (None), or terms."""
+    """Return the nodes of a slice or a device: a term for its one node, None for all nodes, or terms (() = none)."""
     if fields.get("nodeName"):
         return (NodeSelectorTerm(fields=(Requirement("metadata.name", IN, (str(fields["nodeName"]),)),)),)
     if fields.get("allNodes") is True:
@@ -203,8 +203,8 @@ def _parse_slice_nodes(manifest: Manifest, fields: Mapping[str, Any]) -> tuple[N
 def parse_device_claims(
     namespace: str, spec: Fields, objects: DeviceObjects, *, is_complete: bool = True
 ) -> PodDeviceClaims:
-    """Return the ResourceClaims of a pod and report the facts without evaluation here. `is_complete`:
-    objects missing here do not exist.
+    """Return the ResourceClaims of a pod. Report claims without possible devices, and facts without evaluation here.
+    `is_complete`: objects missing here do not exist.
     """
     references = tuple(spec.list_mappings("resourceClaims"))
     if not references:
@@ -239,7 +239,7 @@ class _DeviceClaimReader:
             if manifest is None:
                 return self._report_missing_object(key, f'resourceclaim.resource.k8s.io "{name}" not found')
             return self._parse_claim(key, manifest, get_mapping(manifest.body, "spec"))
-        own_name = reference.get_text("name")
+        own_name = reference.get_text("name")  # of the claim within the pod
         manifest = self._objects.templates.get(f"{namespace}/{template}")
         if manifest is None:
             error = f'resourceclaimtemplate.resource.k8s.io "{template}" not found'
@@ -256,14 +256,16 @@ class _DeviceClaimReader:
     def _parse_claim(
         self, name: str, manifest: Manifest, spec: Mapping[str, Any], *, is_own: bool = False
     ) -> DeviceClaim:
-        """Return the claim of an object or a template with this spec; record facts about it without evaluation here."""
+        """Return the claim of an object or a template with this spec, with its first error; record other facts about it
+        without evaluation here in `self.problems`.
+        """
         if manifest.version != _VERSION:
             self.problems.append(f"{manifest.title} has version {manifest.version}, not {_VERSION}")
         if not spec and not self._is_complete:
             self.problems.append(f"{manifest.title} has no spec")
         errors: list[str] = []
-        items = list_mappings(spec, "devices", "requests")
-        requests = [self._parse_request(manifest.title, item, errors) for item in items]
+        request_bodies = list_mappings(spec, "devices", "requests")
+        requests = [self._parse_request(manifest.title, body, errors) for body in request_bodies]
         constraints: list[DeviceMatchConstraint] = []
         for item in list_mappings(spec, "devices", "constraints"):
             if item.get("matchAttribute"):
@@ -289,13 +291,15 @@ class _DeviceClaimReader:
     def _parse_alternative(
         self, title: str, full_name: str, fields: Mapping[str, Any], errors: list[str]
     ) -> DeviceSubRequest:
-        """Return an alternative of a request; add its errors, and record facts about it without evaluation here."""
+        """Return an alternative of a request of a claim (`title`); `full_name` is `request` or `request/alternative`.
+        `errors` gets reasons why no pod gets a node, `self.problems` the facts without evaluation here.
+        """
         class_name = get_text(fields, "deviceClassName")
         device_class = self._objects.classes.get(class_name)
         if device_class is None:
             error = f"request {full_name}: device class {class_name} does not exist"
             is_missing = self._is_complete and self._objects.classes
-            (errors if is_missing else self.problems).append(error)  # no pod gets a node, or it may exist
+            (errors if is_missing else self.problems).append(error)  # else it may exist without being listed
         self.problems += [f"{title} uses {name}" for name in _REQUEST_FEATURES if fields.get(name)]
         class_selectors = self._list_selectors(device_class.body if device_class else {}, "spec", "selectors")
         selectors = (*class_selectors, *self._list_selectors(fields, "selectors"))

@@ -23,7 +23,9 @@ class KubectlKindFiles(Struct, frozen=True):
 
 
 def read_kind_files(directory: str, context: ReadContext) -> KubectlKindFiles:
-    """Read the file of each kind. A kind without a readable file is unread, unless it is unknown to the server."""
+    """Read the file of each kind. A kind without a readable file is unread, unless kubectl's error output shows it as
+    unknown to the server: then it has no objects.
+    """
     contents: list[tuple[str, bytes]] = []
     unread_kinds: list[str] = []
     problems = list(list_dump_errors(directory, context))

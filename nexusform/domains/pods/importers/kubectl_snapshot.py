@@ -213,7 +213,7 @@ def parse_kubectl_files(files: Iterable[tuple[str, bytes]]) -> KubectlOutput:
             metadata = body["metadata"]
             if body.get("kind") == "Node":
                 node, node_name = _keep_needed_node_fields(body), str(metadata["name"])
-                if reading.nodes.get(node_name, node) != node:
+                if reading.nodes.get(node_name, node) != node:  # listed before with different contents
                     reading.duplicate_nodes.append(node_name)
                 reading.nodes[node_name] = node
             elif body.get("kind") == "Pod":
@@ -247,7 +247,7 @@ def _list_objects(name: str, content: bytes, findings: list[Problem]) -> Iterato
 
 
 def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list[Any]:
-    """Return the documents of a file, of JSON if it begins with `{`, else of YAML; none, and a finding, if invalid."""
+    """Return the documents of a file: JSON if it begins with `{`, else YAML. Of invalid JSON none, with a finding."""
     if content.lstrip()[:1] != b"{":
         stream = parse_yaml(name, content)
         findings += stream.findings
@@ -263,20 +263,18 @@ def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list
         return [msgspec.json.decode(content)]
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
         if "truncated" in str(problem):
-            detail = "this file is truncated: create it again."
-            findings.append(build_problem(name, None, "truncated-file", detail))
-            return []
-        findings.append(build_problem(name, None, INVALID, f"this is not JSON: {problem}."))
+            error_id, detail = "truncated-file", "this file is truncated: create it again."
+        else:
+            error_id, detail = INVALID, f"this is not JSON: {problem}."
+        findings.append(build_problem(name, None, error_id, detail))
         return []
 
 
 def _keep_needed_node_fields(body: _Object) -> _Object:
-    """Return the fields of a node read by `_build_node`."""
+    """Return the fields of a node required later (by `_build_node`), its images as their sizes by name."""
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
-    # The size in bytes of each image of a node by all its names.
-    images = status.get("images")
-    sizes: dict[str, int] = {}
-    for image in list_mappings(images):
+    sizes: dict[str, int] = {}  # in bytes, of each image by all its names
+    for image in list_mappings(status, "images"):
         for name in get_list(image, "names"):
             sizes[str(name)] = get_integer(image, "sizeBytes", 0)
     return {
@@ -306,8 +304,8 @@ def _keep_needed_object_fields(body: _Object) -> _Object:
 
 
 def _reduce_pod(body: _Object) -> _Object:
-    """Return the required parts of a pod as plain data. `promised`: it has no node, or only a nominated one; `resized`:
-    its resources were changed in place.
+    """Return the required parts of a pod as plain data. `promised`: it has no node, or only a nominated one (put into
+    its spec here); `resized`: its resources were changed in place.
     """
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
     containers: dict[str, list[_Object]] = {}
@@ -316,7 +314,7 @@ def _reduce_pod(body: _Object) -> _Object:
         allocated = apply_allocated_requests(body, section)
         containers[section] = [select_present_fields(item, _CONTAINER_FIELDS) for item in list_mappings(allocated)]
         is_resized = is_resized or allocated != spec.get(section)
-    if not spec.get("nodeName"):
+    if not spec.get("nodeName"):  # a node may be reserved for the pod until its victims are gone
         spec = {**spec, "nodeName": status.get("nominatedNodeName")}
     return {
         "labels": get_mapping(metadata, "labels"),
@@ -355,7 +353,7 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
         if not pod.node:
             waiting_pods.append(pod)
         else:
-            (nominated_pods if body.get("promised") else pods).append(pod)
+            (nominated_pods if body.get("promised") else pods).append(pod)  # promised: the node is reserved only
     return KubectlSnapshot(
         nodes=tuple(nodes),
         pods=tuple(pods),
@@ -427,12 +425,12 @@ def _build_spread_selector(kind: str, labels: Mapping[str, str]) -> LabelSelecto
 def _build_pod(
     title: str, body: _Object, *, storage: Storage, devices: DeviceObjects, is_complete: bool
 ) -> ObservedPod:
-    """Return the record of a stored pod, its spec parsed like a manifest's."""
+    """Return the record of a pod stored in a snapshot (`title`: namespace/name), its spec parsed like a manifest's."""
     namespace, _, name = title.partition("/")
-    kind, owner = _find_controller(name, body)
+    kind, owner_name = _find_controller(name, body)
     spec = dict(body["spec"])
     node = str(spec.pop("nodeName", ""))
-    if kind == "DaemonSet":
+    if kind == "DaemonSet":  # its controller adds an affinity to the node of the pod
         spec["affinity"] = _remove_node_pinning(get_mapping(spec, "affinity"))
     labels = body["labels"]
     manifest = Manifest(
@@ -444,7 +442,7 @@ def _build_pod(
     pod_owner = PodOwner(namespace=namespace, kind=kind, added_labels={}, spread_selector=selector, template="")
     pod_spec = parse_pod_spec(metadata, root.get_mapping("spec"), pod_owner, Priorities())
     is_terminating = body["terminating"] is True
-    volumes = parse_volumes(manifest, root.get_mapping("spec"), (), storage)
+    volumes = parse_volumes(manifest, root.get_mapping("spec"), templates=(), storage=storage)
     device_claims = parse_device_claims(namespace, root.get_mapping("spec"), devices, is_complete=is_complete)
     pod_spec = msgspec.structs.replace(
         pod_spec,
@@ -458,7 +456,8 @@ def _build_pod(
         device_claims=() if device_claims.problems else device_claims.claims,
         has_unknown_rules=pod_spec.has_unknown_rules or bool(device_claims.problems),
     )
-    workload = "" if is_terminating else f"{namespace}/{kind}/{owner}"
+    # A terminating pod counts for no controller.
+    workload = "" if is_terminating else f"{namespace}/{kind}/{owner_name}"
     return ObservedPod(
         workload=workload,
         namespace=namespace,
@@ -482,7 +481,7 @@ def _find_controller(pod: str, body: _Object) -> tuple[str, str]:
     pod itself.
     """
     kind, name = str(body["owner"].get("kind", "Pod")), str(body["owner"].get("name", pod))
-    if kind == "Node":  # the kubelet's own, from a file on its node
+    if kind == "Node":  # a static pod: kubelet runs it from a file on its node
         return "Pod", pod
     suffix = f"-{body['labels'].get('pod-template-hash')}"
     if kind == "ReplicaSet" and name.endswith(suffix):
@@ -491,7 +490,7 @@ def _find_controller(pod: str, body: _Object) -> tuple[str, str]:
 
 
 def _remove_node_pinning(affinity: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configured node affinity of a DaemonSet: its controller adds each pod's own node."""
+    """Return the affinity of a DaemonSet's pod as configured: its controller adds the pod's own node as matchFields."""
     node_affinity = dict(get_mapping(affinity, "nodeAffinity"))
     terms = list_mappings(node_affinity.pop(_REQUIRED, None), "nodeSelectorTerms")
     expressions = [term["matchExpressions"] for term in terms if term.get("matchExpressions")]

@@ -40,7 +40,7 @@ def _get_number(node: Node, default: int) -> int:
 
 
 def _check_unique_names(items: Iterator[tuple[Node, str]], noun: str) -> Iterator[CheckFailure]:
-    """Yield duplicate names; `items` with the path to each."""
+    """Yield a failure for each name used before; `items` are objects with their paths, `noun` is their kind."""
     known_names: set[str] = set()
     for node, path in items:
         name = node.get_node("name").text
@@ -61,7 +61,7 @@ def _check_workload_spec(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_always_restarting_pod(spec: Node) -> Iterator[CheckFailure]:
-    """Check the template of a controller with pods running forever (all but Jobs)."""
+    """Yield the failures in the template of a controller with pods running forever (all but Jobs)."""
     pod = spec.get_node("template", "spec")
     policy = pod.get_node("restartPolicy")
     if policy.text not in ("", "Always"):
@@ -73,7 +73,9 @@ def _check_always_restarting_pod(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_selector(spec: Node) -> Iterator[CheckFailure]:
-    """Check that the selector of a workload is not empty and selects the labels of its template."""
+    """Yield a failure if the selector of a workload is empty or does not select the labels of its template. Missing or
+    invalid fields are reported by other checks.
+    """
     selector = spec.get_node("selector")
     labels, expressions = selector.get_node("matchLabels"), selector.get_node("matchExpressions")
     if not isinstance(selector.data, dict) or spec.get_node("template").is_absent:
@@ -85,19 +87,22 @@ def _check_selector(spec: Node) -> Iterator[CheckFailure]:
         Requirement(
             expression.get_node("key").text,
             expression.get_node("operator").text,
-            tuple(t for t, _ in expression.get_node("values").list_texts()),
+            tuple(text for text, _ in expression.get_node("values").list_texts()),
         )
         for expression in expressions.list_items()
     ]
-    pairs = {key: value.data for key, value in labels.list_fields()}
+    match_labels = {key: value.data for key, value in labels.list_fields()}
     template_labels = {key: value.data for key, value in spec.get_node("template", "metadata", "labels").list_fields()}
-    has_only_texts = all(isinstance(value, str) for value in (*pairs.values(), *template_labels.values()))
+    has_only_texts = all(isinstance(value, str) for value in (*match_labels.values(), *template_labels.values()))
     is_valid = not any([*_check_requirement(expression)] for expression in expressions.list_items())
-    if has_only_texts and is_valid and not is_selected(build_label_selector(pairs, requirements), template_labels):
+    if not has_only_texts or not is_valid:
+        return  # reported as invalid
+    if not is_selected(build_label_selector(match_labels, requirements), template_labels):
         yield selector, ".selector", "does not match the labels of the template."
 
 
 def _check_deployment(spec: Node) -> Iterator[CheckFailure]:
+    """Yield the failures of a workload, and a progress deadline not after the time of readiness (by default 600 s)."""
     yield from _check_workload_spec(spec)
     deadline, ready_seconds = spec.get_node("progressDeadlineSeconds"), spec.get_node("minReadySeconds")
     seconds = _get_number(ready_seconds, 0)
@@ -115,15 +120,18 @@ def _check_job(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_template_mounts(spec: Node) -> Iterator[CheckFailure]:
+    """Yield failures of the volume mounts in a pod template, by the paths below the spec of its workload."""
     claims = {claim.get_node("metadata", "name").text for claim in spec.get_node("volumeClaimTemplates").list_items()}
     for node, path, text in _check_volume_mounts(spec.get_node("template", "spec"), claims):
         yield node, f".template.spec{path}", text
 
 
 def _check_volume_mounts(pod: Node, claims: set[str]) -> Iterator[CheckFailure]:
-    """Check that the pod, or a claim template of its workload, has the mounted volumes."""
+    """Yield a failure for each mounted volume missing among those of the pod, and among the names of the claim
+    templates of its workload (`claims`).
+    """
     if not isinstance(pod.data, dict) or pod.get_node("volumes").text:
-        return  # of the wrong type
+        return  # the pod or its volumes are of the wrong type, reported elsewhere
     volumes = claims | {volume.get_node("name").text for volume in pod.get_node("volumes").list_items()}
     for key in _CONTAINERS:
         for container, path in _list_items_with_path(pod, key):
@@ -134,6 +142,7 @@ def _check_volume_mounts(pod: Node, claims: set[str]) -> Iterator[CheckFailure]:
 
 
 def _check_pod(pod: Node) -> Iterator[CheckFailure]:
+    """Yield failures of a pod spec: equal names, no name server with dnsPolicy None, invalid labels of nodes."""
     containers = (container for key in _CONTAINERS for container in _list_items_with_path(pod, key))
     yield from _check_unique_names(containers, "container")
     yield from _check_unique_names(_list_items_with_path(pod, "volumes"), "volume")
@@ -199,6 +208,7 @@ def _parse_quantity(data: Any) -> Quantity | None:
 
 
 def _check_toleration(toleration: Node) -> Iterator[CheckFailure]:
+    """Yield fields of a toleration in contradiction to its operator or effect."""
     operator = toleration.get_node("operator").text
     if not toleration.get_node("key").text and operator != "Exists":
         yield toleration, ".operator", "must be Exists when there is no key."
@@ -223,7 +233,7 @@ def _check_requirement(requirement: Node) -> Iterator[CheckFailure]:
 
 def _check_labels(node: Node, key: str) -> Iterator[CheckFailure]:
     for label, _, text in list_label_problems(node.get_node(key), f".{key}"):
-        path, _, message = text.partition(" ")
+        path, _, message = text.partition(" ")  # a sentence begins with the path
         yield label, path, message
 
 

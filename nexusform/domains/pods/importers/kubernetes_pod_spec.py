@@ -128,7 +128,7 @@ def compute_template_hash(template: Mapping[str, Any]) -> str:
 
 def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: Priorities) -> PodSpec:
     """Return the scheduler's pod spec of a template's `metadata` and `spec`, and report invalid or unpredicted fields.
-    Volumes and devices are added later.
+    Volumes and devices are added by the caller.
     """
     labels = {**metadata.get_text_mapping("labels"), **owner.added_labels}
     if not spec.data.get("containers"):
@@ -148,8 +148,8 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
     return PodSpec(
         namespace=owner.namespace,
         labels=tuple(sorted(labels.items())),
-        requests=_compute_requests(spec, {}),
-        scored_requests=_compute_requests(spec, _SCORE_DEFAULTS),
+        requests=_compute_requests(spec, fallback={}),
+        scored_requests=_compute_requests(spec, fallback=_SCORE_DEFAULTS),
         node_name=spec.get_text("nodeName"),
         has_unknown_rules=scheduler != "default-scheduler" or bool(group_key),
         node_selector=tuple(sorted(spec.get_text_mapping("nodeSelector").items())),
@@ -171,7 +171,7 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         can_preempt=spec.get_text("preemptionPolicy") != NEVER
         and spec.get_text("priorityClassName") not in priorities.non_preempting,
         images=_list_images(spec),
-        # The scored requests of the containers alone, if the pod has requests of its own.
+        # Those of the containers alone, if the pod has requests of its own, else None.
         container_scored_requests=_compute_requests(spec, _SCORE_DEFAULTS, has_pod_level=False)
         if spec.get_mapping("resources").data
         else None,
@@ -187,11 +187,9 @@ def parse_containers(spec: Fields) -> tuple[Container, ...]:
     """Return the containers of a pod; their problems are reported with the pod."""
     containers = []
     for container in (*spec.list_mappings("initContainers"), *spec.list_mappings("containers")):
-        image = container.get_text("image")
+        name, image = container.get_text("name"), container.get_text("image")
         amounts = _get_effective_requests(container, is_reported=True)
-        containers.append(
-            Container(container.get_text("name"), add_default_tag(image) if image else "", _sort_amounts(amounts))
-        )
+        containers.append(Container(name, add_default_tag(image) if image else "", _sort_amounts(amounts)))
     return tuple(containers)
 
 
@@ -267,7 +265,7 @@ def _list_host_ports(spec: Fields) -> tuple[HostPort, ...]:
         for port in container.list_mappings("ports"):
             number = port.get_integer("hostPort", 0) or (port.get_integer("containerPort", 0) if shares_network else 0)
             if number:
-                address = port.get_text("hostIP") or HostPort(0).address
+                address = port.get_text("hostIP") or HostPort(0).address  # by default every address
                 ports.append(HostPort(number, port.get_text("protocol", "TCP"), address))
     return tuple(dict.fromkeys(ports))
 
@@ -301,17 +299,16 @@ def _sort_amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 
 
 def _get_pod_level_amounts(spec: Fields, is_reported: bool) -> Amounts:
-    """Return the pod-level requests. With only a limit, the sum of the containers' requests is used."""
+    """Return the requests of the pod itself (`spec.resources`), empty without any: its requests, else the sums of its
+    containers' CPU and memory, else its limits.
+    """
     resources = spec.get_mapping("resources")
     if not resources.data:
         return {}
     container_total = _sum_container_requests(spec, partial(_get_effective_requests, is_reported=True))
     default_requests = {name: container_total[name] for name in _SCORE_DEFAULTS if name in container_total}
-    return {
-        **_parse_quantities(resources.get_mapping("limits"), is_reported),
-        **default_requests,
-        **_parse_quantities(resources.get_mapping("requests"), is_reported),
-    }
+    limits = _parse_quantities(resources.get_mapping("limits"), is_reported)
+    return limits | default_requests | _parse_quantities(resources.get_mapping("requests"), is_reported)
 
 
 def _sum_container_requests(spec: Fields, read_amounts: Callable[[Fields], Amounts]) -> Amounts:
@@ -327,22 +324,19 @@ def _sum_container_requests(spec: Fields, read_amounts: Callable[[Fields], Amoun
             _add_amounts(running_total, amounts)
             _add_amounts(sidecar_total, amounts)
             amounts = dict(sidecar_total)
-        else:
+        else:  # it runs alone, but beside the earlier sidecars
             _add_amounts(amounts, sidecar_total)
         for name, amount in amounts.items():
             init_maximum[name] = max(init_maximum.get(name, 0), amount)
-    return {
-        name: max(running_total.get(name, 0), init_maximum.get(name, 0)) for name in (*running_total, *init_maximum)
-    }
+    names = (*running_total, *init_maximum)
+    return {name: max(running_total.get(name, 0), init_maximum.get(name, 0)) for name in names}
 
 
 def _get_effective_requests(container: Fields, is_reported: bool) -> Amounts:
     """Return the requests of a container; a limit without a request is its own request."""
     resources = container.get_mapping("resources")
-    return {
-        **_parse_quantities(resources.get_mapping("limits"), is_reported),
-        **_parse_quantities(resources.get_mapping("requests"), is_reported),
-    }
+    limits = _parse_quantities(resources.get_mapping("limits"), is_reported)
+    return limits | _parse_quantities(resources.get_mapping("requests"), is_reported)
 
 
 def _parse_quantities(fields: Fields, is_reported: bool) -> Amounts:
@@ -401,14 +395,14 @@ def _parse_node_affinity(
 
 
 def parse_node_term(fields: Fields) -> NodeSelectorTerm:
-    """Return one nodeSelectorTerm, and report its invalid requirements."""
+    """Return one nodeSelectorTerm, and report its invalid requirements (kept in the term)."""
     labels = tuple(_parse_requirement(item) for item in fields.list_mappings("matchExpressions"))
     names = tuple(_parse_requirement(item) for item in fields.list_mappings("matchFields"))
     for requirement in labels:
         if requirement.operator in (GREATER, LESS):  # only node selectors have these operators
             if len(requirement.values) != 1:
                 fields.report("matchExpressions", f"needs exactly one value for {requirement.operator}.")
-            continue
+            continue  # the check of label selectors below rejects both operators
         for problem in validate_selector_requirement(requirement):
             fields.report("matchExpressions", problem + ".")
     for requirement in names:
@@ -420,7 +414,7 @@ def parse_node_term(fields: Fields) -> NodeSelectorTerm:
 def _parse_pod_affinity(
     affinity: Fields, key: str, namespace: str, labels: Mapping[str, str]
 ) -> tuple[tuple[PodTerm, ...], tuple[PodTerm, ...]]:
-    """Return the required and the preferred terms of podAffinity or podAntiAffinity (`key`)."""
+    """Return the required terms (weight 0) and the preferred ones of podAffinity or podAntiAffinity (`key`)."""
     fields = affinity.get_mapping(key)
     required = tuple(_parse_pod_term(term, namespace, labels, weight=0) for term in fields.list_mappings(_REQUIRED))
     preferred = []
@@ -438,9 +432,8 @@ def _parse_pod_term(fields: Fields, namespace: str, labels: Mapping[str, str], w
     if not topology_key:
         fields.report("topologyKey", "must not be empty.")
     selector = _merge_match_label_keys(fields, parse_selector(fields, "labelSelector"), labels)
-    configured_namespaces = fields.get_texts("namespaces")
+    namespaces = tuple(sorted(set(fields.get_texts("namespaces"))))
     namespace_selector = parse_selector(fields, "namespaceSelector")
-    namespaces = tuple(sorted(set(configured_namespaces)))
     if not namespaces and namespace_selector is None:
         namespaces = (namespace,)
     return PodTerm(
@@ -502,9 +495,8 @@ def _parse_tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
         key = fields.get_text("key")
         if not key and operator != EXISTS:
             fields.report("operator", "must be Exists when key is empty.")
-        effect = fields.get_choice("effect", _EFFECTS, "")
-        # Any integer is valid: a negative one means no time at all.
-        seconds = fields.data.get("tolerationSeconds")
+        effect = fields.get_choice("effect", _EFFECTS, "")  # "" is every effect
+        seconds = fields.data.get("tolerationSeconds")  # any integer is valid: a negative one means no time at all
         duration = seconds if isinstance(seconds, int) else None
         tolerations.append(Toleration(key, operator, fields.get_text("value"), effect, duration))
     if kind != "DaemonSet":

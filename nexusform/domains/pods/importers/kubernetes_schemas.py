@@ -45,7 +45,9 @@ class _KubernetesSchemas(Struct, frozen=True):
 
 @cache
 def _load_schemas() -> _KubernetesSchemas:
-    """Read assets/kubernetes_fields.txt: a line per kind, an empty line, then a line per type with its fields."""
+    """Read assets/kubernetes_fields.txt: a line per kind with the name of its type, an empty line, then a line per type
+    with its fields (`name=type`).
+    """
     file = resources.files("nexusform.domains.pods.importers").joinpath("assets", "kubernetes_fields.txt")
     lines = [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     separator = lines.index("")
@@ -77,7 +79,7 @@ def _build_shape(type_text: str, rule: FieldShape) -> FieldShape:
         return FieldShape(_CONTAINERS[prefix], items=_build_shape(type_text[1:], rule))
     if type_text not in _SCALARS:
         return FieldShape(FieldKind.OBJECT, type=type_text)
-    if type_text == "q" and rule.check_form is None:
+    if type_text == "q" and rule.check_form is None:  # a quantity without a rule of its own
         return FieldShape(FieldKind.QUANTITY, check_form=check_quantity)
     return replace(rule, kind=_SCALARS[type_text])
 
@@ -113,7 +115,7 @@ class _SchemaValidator:
         self._unknown_key_count = 0  # number of unknown keys so far
 
     def check_value(self, node: Node, shape: FieldShape, path: str) -> Iterator[Problem]:
-        """Check a value against its shape; null counts as absent."""
+        """Yield the problems of a value by its shape; none for null (absent), or for any value of a free shape."""
         data = node.data
         if data is None or shape.kind is FieldKind.ANY:
             return
@@ -126,7 +128,7 @@ class _SchemaValidator:
             count_before = self._unknown_key_count
             yield from self._check_fields(node, shape.type, path)
             check = CHECKS.get(shape.type)
-            # Skip the check if keys below are unknown.
+            # Skip the check between fields if keys below are unknown: it would report their right names as missing.
             if check is not None and self._unknown_key_count == count_before:
                 for part, path_end, detail in check(node):
                     build_problem = self._build_missing_field_warning if part.is_absent else self._build_problem
@@ -154,16 +156,15 @@ class _SchemaValidator:
             yield self._build_problem(metadata.get_node("name"), f'metadata.name is "{name}": {problem_text}.')
         namespace = self._manifest.namespace
         for problem in validate_dns_label(namespace) if namespace else ():
-            yield self._build_problem(
-                metadata.get_node("namespace"), f'metadata.namespace is "{namespace}": {problem}.'
-            )
+            detail = f'metadata.namespace is "{namespace}": {problem}.'
+            yield self._build_problem(metadata.get_node("namespace"), detail)
         for node, _, detail in list_metadata_problems(metadata):
             yield self._build_problem(node, detail)
 
     def _check_fields(self, node: Node, type_name: str, path: str) -> Iterator[Problem]:
-        """Check for unknown fields, wrong values, and missing fields."""
+        """Yield a problem for each unknown, wrong and missing field; an empty value counts as missing."""
         fields = _get_fields(type_name)
-        set_keys: set[str] = set()
+        set_keys: set[str] = set()  # keys not reported as missing
         for key, field_node in node.list_fields():
             inner_path = join_texts((path, key), ".")
             if key not in fields:
@@ -184,7 +185,7 @@ class _SchemaValidator:
                 yield self._build_missing_field_warning(node.get_node(key), detail)
 
     def _check_scalar(self, node: Node, shape: FieldShape, path: str) -> Iterator[Problem]:
-        """Check a value other than a mapping or list; "" is accepted as a text or an amount."""
+        """Yield the problem of a value other than a mapping or list; "" is accepted as a text or an amount."""
         data = node.data
         if data == "" and shape.kind in (FieldKind.TEXT, FieldKind.AMOUNT):
             return
@@ -319,7 +320,7 @@ _NAMED_MAXIMUMS: Final = {"": MAX_INT32, "L": MAX_INT64}
 def parse_field_rules() -> Mapping[str, Mapping[str, FieldShape]]:
     """Return the rules by type and field, without the value types."""
     table: dict[str, dict[str, FieldShape]] = {}
-    for line in _RULES.replace("\n    ", " ").splitlines():
+    for line in _RULES.replace("\n    ", " ").splitlines():  # continued lines are indented
         name, *fields = line.split(" ")
         table[name] = dict(map(_parse_field_rule, fields))
     return table
@@ -427,7 +428,7 @@ _MAX_CRON_JOB_NAME: Final = 52
 
 
 def check_name(kind: str, name: str) -> str:
-    """Return why an object of this kind cannot have the name, as a clause; "" if it can."""
+    """Return why an object of this kind cannot have the name, as a clause; "" if it can, or any name is allowed."""
     form = _NAMES.get(kind, "subdomain")
     if form == "segment":
         return 'a name has no "/" or "%", and is not . or ..' if re.search(r"[/%]|^\.\.?$", name) else ""

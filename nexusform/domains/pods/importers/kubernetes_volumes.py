@@ -102,7 +102,7 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
                 if annotations.get_text(_DEFAULT_CLASS) == "true":
                     default_class = manifest.name
     referenced_names = frozenset(_get_silent_fields(claim, "spec").get_text("volumeName") for claim in claims.values())
-    volumes_by_class: dict[str, list[Volume]] = {}
+    volumes_by_class: dict[str, list[Volume]] = {}  # free ones, without a claim
     for name, manifest in volumes.items():
         if name not in referenced_names and not _get_silent_fields(manifest, "spec").get_mapping("claimRef").data:
             volume = _build_volume(manifest)
@@ -124,7 +124,7 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
 def _collect_reserved_volumes(
     volumes: Mapping[str, Manifest], claims: Mapping[tuple[str, str], Manifest], *, is_complete: bool
 ) -> dict[tuple[str, str], Manifest]:
-    """Return the volumes reserved for or bound to a claim, by its namespace and name."""
+    """Return the volumes reserved for or bound to a claim, by its namespace and name; not those of a deleted claim."""
     reserved: dict[tuple[str, str], Manifest] = {}
     for manifest in volumes.values():
         claim = _get_silent_fields(manifest, "spec").get_mapping("claimRef")
@@ -222,9 +222,9 @@ def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> Pod
     provisioning, or unbound.
     """
     name = source.get_text("claimName")
-    reference = (source, "claimName")
+    reference = (source, "claimName")  # the place of findings
     claim_object = storage.claims.get((namespace, name))
-    if claim_object is None:
+    if claim_object is None:  # a StatefulSet may create it from a template
         template_claim = _find_template_claim(namespace, name, storage)
         if template_claim is None:
             return _report_missing_claim(name, reference, storage)
@@ -280,7 +280,7 @@ def _list_bound_claims(claim: Manifest, storage: Storage) -> Pairs:
 
 
 def _list_exclusive_disks(volume: Fields) -> Iterator[InlineVolume]:
-    """Yield the disks without a claim that one pod per node can use (see isVolumeConflict upstream)."""
+    """Yield the disks without a claim for one pod per node (isVolumeConflict of kube-scheduler)."""
     gce, aws = volume.get_mapping("gcePersistentDisk"), volume.get_mapping("awsElasticBlockStore")
     iscsi, rbd = volume.get_mapping("iscsi"), volume.get_mapping("rbd")
     if gce.data:
@@ -299,7 +299,7 @@ def _find_template_claim(namespace: str, name: str, storage: Storage) -> Fields 
     """Return the claim template of a StatefulSet with a pod of this claim's ordinal; None for other names."""
     prefix, _, ordinal = name.rpartition("-")
     template = storage.templates.get((namespace, prefix))
-    is_number = ordinal.isdecimal() and str(int(ordinal)) == ordinal
+    is_number = ordinal.isdecimal() and str(int(ordinal)) == ordinal  # without leading zeros
     return template.claim if template is not None and is_number and int(ordinal) in template.ordinals else None
 
 
@@ -343,14 +343,15 @@ def collect_cluster_storage(manifests: Sequence[Manifest], *, is_complete: bool 
             invalid_claims.append((f"{namespace}/{name}", error))
         elif not _has_existing_volume(manifest, storage):
             claim = _get_silent_fields(manifest, "spec")
-            claims.append(_build_unbound_claim(f"{namespace}/{name}", claim, (claim, ""), storage))
+            reference = (claim, "")  # place of findings: the claim itself
+            claims.append(_build_unbound_claim(f"{namespace}/{name}", claim, reference, storage))
     immediate_claims = tuple(claim for claim in _filter_unique(claims) if not claim.waits_for_pod)
     attach_limits = build_attach_limits(storage.csi, storage.volumes)
     return ClusterStorage(tuple(volumes), immediate_claims, tuple(invalid_claims), attach_limits)
 
 
 def _build_volume(manifest: Manifest, named_by: Manifest | None = None) -> Volume:
-    """Return a PersistentVolume, owned by the claim of its claimRef, else by `named_by`."""
+    """Return a PersistentVolume, reserved for the claim of its claimRef, else for `named_by`: a claim with its name."""
     spec = _get_silent_fields(manifest, "spec")
     claim = spec.get_mapping("claimRef")
     claim_name = f"{claim.get_text('namespace')}/{claim.get_text('name')}" if claim.data else ""
@@ -394,15 +395,15 @@ def _has_existing_volume(claim: Manifest, storage: Storage) -> bool:
 
 
 def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
-    """Return why pods with this claim get no node, in the scheduler's words; "" if they do. A claim on a
-    missing volume, or on one of another claim, waits; a claim with a deleted volume has lost it, once the
-    volume controller has checked. Without an observed claim the existing volumes are unknown.
+    """Return why pods with this claim get no node, in the scheduler's words; "" if they may get one. A claim waits
+    (UNBOUND) for a missing or too small volume, or for one of another claim. A claim of a manifest, not yet observed
+    by kubectl, gets "" without a volume: it may exist unseen.
     """
     metadata, name = _get_silent_fields(claim, "metadata"), claim.name
     spec, phase = _get_silent_fields(claim, "spec"), _get_silent_fields(claim, "status").get_text("phase")
     volume_name = spec.get_text("volumeName")
     is_observed = storage.is_complete and bool(phase)
-    if phase == _LOST:
+    if phase == _LOST:  # the volume controller found its volume deleted
         return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume_name}"'
     if "deletionTimestamp" in metadata:
         return f'persistentvolumeclaim "{name}" is being deleted'
@@ -416,17 +417,18 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
     volume_spec = _get_silent_fields(volume, "spec")
     reference = volume_spec.get_mapping("claimRef")
     if reference.data:  # reserved for this claim, or another one
-        has_name = (reference.get_text("namespace"), reference.get_text("name")) == (claim.namespace, name)
-        is_owner = has_name and _is_same_claim(reference, claim, is_complete=storage.is_complete)
+        names_claim = (reference.get_text("namespace"), reference.get_text("name")) == (claim.namespace, name)
+        is_owner = names_claim and _is_same_claim(reference, claim, is_complete=storage.is_complete)
         return "" if is_owner else UNBOUND
     requested_bytes = parse_amount(spec.get_mapping("resources").get_mapping("requests").data.get("storage"))
     capacity = parse_amount(volume_spec.get_mapping("capacity").data.get("storage"))
-    return UNBOUND if capacity < requested_bytes else ""
+    return UNBOUND if capacity < requested_bytes else ""  # an unreserved volume is bound if it is large enough
 
 
 def _compute_bound_volume_nodes(claim: Manifest, reference: _FieldReference, storage: Storage) -> VolumeNeed | None:
     """Return the nodes in reach of the volume of a bound claim; None for all, or if unknown (then with a warning)."""
     volume_name = _get_silent_fields(claim, "spec").get_text("volumeName")
+    # Without a name in the claim, a volume is reserved for it (claimRef).
     volume = storage.volumes.get(volume_name) if volume_name else storage.reserved_volumes[claim.namespace, claim.name]
     if volume is None:
         text = f'is bound to the volume "{volume_name}", but no manifest defines it'
@@ -514,12 +516,7 @@ def _parse_allowed_topologies(storage_class: Manifest) -> Terms | None:
     root = Fields(storage_class, [], storage_class.body)
     terms = []
     for term in root.list_mappings("allowedTopologies"):
-        labels = term.list_mappings("matchLabelExpressions")
-        terms.append(
-            NodeSelectorTerm(
-                tuple(
-                    Requirement(expression.get_text("key"), IN, expression.get_texts("values")) for expression in labels
-                )
-            )
-        )
+        expressions = term.list_mappings("matchLabelExpressions")
+        requirements = [Requirement(item.get_text("key"), IN, item.get_texts("values")) for item in expressions]
+        terms.append(NodeSelectorTerm(tuple(requirements)))
     return tuple(terms) or _ALL_NODES

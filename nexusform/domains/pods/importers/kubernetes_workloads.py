@@ -84,9 +84,7 @@ def collect_workloads(
         if (manifest.group, manifest.kind) == ("", "Service"):
             selector = get_mapping(manifest.body, "spec", "selector")
             selectors.setdefault(manifest.namespace, []).append({k: str(v) for k, v in selector.items()})
-    previous_by_title = {
-        (manifest.kind, manifest.namespace, manifest.name): manifest for manifest in previous_manifests
-    }
+    previous_by_title = {(item.kind, item.namespace, item.name): item for item in previous_manifests}
     reader = _WorkloadReader(
         priorities=collect_priority_classes(all_manifests, is_complete=is_complete),
         rules=collect_admission_rules(all_manifests),
@@ -231,7 +229,7 @@ class _WorkloadReader(Struct):
         if live.remaining_pods is not None:  # a Job; its pods keep their template
             return replace(workload, replicas=min(workload.replicas, live.remaining_pods))
         revisions = find_current_revisions(template, live, replica_sets)
-        if revisions == () and manifest.kind in _REVISION_KINDS:  # the live template is another one
+        if revisions == () and manifest.kind in _REVISION_KINDS:  # known (not None): the live template is another one
             return replace(workload, replaced_revision=live.revision or NEWEST_REVISION)
         # 0: unknown. Other numbers are those before the Deployment was scaled.
         is_scaled = any(item.desired_pods not in (0, workload.replicas) for item in replica_sets)
@@ -250,15 +248,16 @@ class _WorkloadReader(Struct):
             detail = f"{manifest.title} sets no replicas, so the {kept_replicas} of the cluster are kept."
             summary = f"{manifest.title}: keeps {kept_replicas} replicas of the cluster"
             position = manifest.find_position("spec")
-            self.findings.append(
-                build_problem(manifest.file, position, LIVE_REPLICAS, detail, Severity.WARNING, summary)
-            )
+            problem = build_problem(manifest.file, position, LIVE_REPLICAS, detail, Severity.WARNING, summary)
+            self.findings.append(problem)
         return merged
 
     def _build_spread_selector(
         self, manifest: Manifest, selector: LabelSelector | None, labels: Mapping[str, str]
     ) -> LabelSelector | None:
-        """Return the selector of pods for kube-scheduler's default spreading: by Services and set; None without any."""
+        """Return the selector of pods for kube-scheduler's default spreading: by the Services of the pod and by its
+        controller, except for DaemonSets; None without any.
+        """
         pairs: dict[str, str] = {}
         for service_selector in self.services.get(manifest.namespace, ()):
             if all(labels.get(key) == value for key, value in service_selector.items()):
@@ -274,8 +273,8 @@ class _WorkloadReader(Struct):
         return None if spread_selector.is_empty else spread_selector
 
     def _apply_autoscaler(self, manifest: Manifest, workload: Workload) -> Workload:
-        """Return a workload with the replicas set by its autoscaler before the first measurement, if it has one, and
-        report the bounds.
+        """Return a workload with the replicas set by its autoscaler before the first measurement (none with 0 replicas:
+        it is disabled), and report the bounds; unchanged without an autoscaler.
         """
         scaler = self.autoscalers.get((manifest.namespace, manifest.kind, manifest.name))
         if scaler is None:
@@ -296,9 +295,8 @@ class _WorkloadReader(Struct):
             f"{maximum} replicas; {outcome}."
         )
         summary = f"{manifest.title}: {replicas} replicas; its autoscaler allows {minimum} to {maximum}"
-        self.findings.append(
-            build_problem(manifest.file, manifest.find_position("spec"), AUTOSCALED, detail, Severity.WARNING, summary)
-        )
+        position = manifest.find_position("spec")
+        self.findings.append(build_problem(manifest.file, position, AUTOSCALED, detail, Severity.WARNING, summary))
         return replace(workload, replicas=replicas, configured_replicas=configured_replicas)
 
 
@@ -353,7 +351,7 @@ def _limit_pods(spec: Fields, key: str, pods: int) -> int:
 
 
 def _apply_deployment_strategy(workload: Workload, spec: Fields) -> Workload:
-    """Return a Deployment with its update strategy and pause, and report invalid fields."""
+    """Return a Deployment with its update strategy and whether it is paused, and report invalid fields."""
     strategy = spec.get_mapping("strategy")
     kind = strategy.get_choice("type", ("RollingUpdate", "Recreate"), "RollingUpdate")
     rolling_update = strategy.get_mapping("rollingUpdate")
@@ -365,8 +363,7 @@ def _apply_deployment_strategy(workload: Workload, spec: Fields) -> Workload:
         strategy.report("rollingUpdate", "must not be set when type is Recreate.")
     _check_rollout_limits(rolling_update, surge_text, unavailable_text)
     if surge == 0 and unavailable == 0:
-        # Kubernetes allows one unavailable pod if both values round to 0.
-        unavailable = 1
+        unavailable = 1  # as Kubernetes, if both values round to 0
     return replace(
         workload,
         strategy=Strategy(kind),
@@ -426,7 +423,9 @@ def _check_rollout_limits(rolling_update: Fields, surge_text: str, unavailable_t
 
 
 def _parse_count_or_percentage(fields: Fields, key: str, replicas: int, *, rounds_up: bool) -> int:
-    """Return a number of pods, or a percentage of the replicas (surge rounds up, unavailability down)."""
+    """Return a number of pods, or a percentage of the replicas (surge rounds up, unavailability down), by default 25%;
+    an invalid value is reported.
+    """
     value = fields.data.get(key)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
@@ -482,16 +481,19 @@ _OLD_VERSIONS: Final[Mapping[tuple[str, str], Mapping[str, Mapping[str, Any]]]] 
 
 
 def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Manifest:
-    """Convert an old version with its defaults, and the selector of a ReplicationController; others are unchanged."""
+    """Return a workload of an old API version as one of apps/v1, with the defaults of the old version, and a
+    ReplicationController with a label selector. Other objects are returned unchanged; an old version is reported.
+    """
     spec = manifest.body.get("spec")
-    version = (manifest.group, manifest.version)
+    version = (manifest.group, manifest.version)  # such as ("extensions", "v1beta1")
     is_replication_controller = manifest.kind == "ReplicationController"
     if not isinstance(spec, dict) or (version not in _OLD_VERSIONS and not is_replication_controller):
         return manifest  # current, or reported as invalid later
     if version in _OLD_VERSIONS:
         detail = f"{manifest.group}/{manifest.version} is not served since Kubernetes 1.16; write apps/v1."
         Fields(manifest, findings, manifest.body).report("apiVersion", detail, Severity.WARNING)
-    changed_spec = {**_OLD_VERSIONS.get(version, {}).get(manifest.kind, {}), **spec}
+    old_defaults = _OLD_VERSIONS.get(version, {}).get(manifest.kind, {})
+    changed_spec = {**old_defaults, **spec}
     selector = changed_spec.get("selector")
     if is_replication_controller and isinstance(selector, dict) and selector:
         changed_spec["selector"] = {"matchLabels": selector}

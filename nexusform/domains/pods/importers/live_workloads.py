@@ -97,7 +97,7 @@ def get_controller_reference(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _count_remaining_pods(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:
-    """Return the number of pods left to run by a Job, None if unlimited."""
+    """Return the number of pods left to run by a Job: 0 once it has ended, None if unlimited."""
     conditions = {(get_text(item, "type"), get_text(item, "status")) for item in list_mappings(status, "conditions")}
     if conditions & {("Complete", "True"), ("Failed", "True")}:
         return 0
@@ -108,7 +108,7 @@ def _count_remaining_pods(spec: Mapping[str, Any], status: Mapping[str, Any]) ->
 
 
 def _read_pod_counts(annotations: Mapping[str, Any]) -> dict[str, int]:
-    """Return the pods of a Deployment by the annotations of its ReplicaSet."""
+    """Return `desired_pods` and `max_pods` of a Deployment by the annotations of its ReplicaSet, if it has them."""
     texts = {name: str(annotations.get(f"{_DEPLOYMENT}{name}-replicas", "")) for name in ("desired", "max")}
     return {f"{name}_pods": int(text) for name, text in texts.items() if text.isdecimal()}
 
@@ -137,7 +137,7 @@ def group_replica_sets(workloads: Iterable[LiveWorkload]) -> dict[str, list[Live
 def find_current_revisions(
     template: Mapping[str, Any], live: LiveWorkload, replica_sets: Sequence[LiveWorkload]
 ) -> tuple[str, ...] | None:
-    """Return the revision labels of a workload's pods with this pod spec: () if no pod has it, None if unknown."""
+    """Return the revisions of pods with this pod spec, by ReplicaSets or the live set: () if none, None if unknown."""
     if not replica_sets and not live.template:
         return None
     expected = _select_placement_fields(template)
@@ -198,7 +198,7 @@ def _select_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _select_pod_template_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a pod spec with an effect on placement, containers without environments."""
+    """Return the fields of a pod spec with an effect on placement, its containers without environment variables."""
     selected = {name: spec[name] for name in _TEMPLATE_FIELDS if spec.get(name)}
     for section in _CONTAINER_SECTIONS:
         if section in selected:
@@ -212,9 +212,9 @@ def _list_owned_field_values(tree: Mapping[str, Any], value: Any, path: FieldPat
     for key, subtree in tree.items():
         kind, _, name = key.partition(":")
         step: str | tuple[tuple[str, Any], ...] = name
-        if kind == "f":
+        if kind == "f":  # a field by its name
             inner_value = get_value_at_path(value, name)
-        elif kind == "k":
+        elif kind == "k":  # an item of a list, by the fields of its identity as JSON
             identity = tuple(sorted(json.loads(name).items()))
             inner_value, step = _find_list_item(value, identity), identity
         else:
@@ -242,7 +242,9 @@ def _find_value_at_path(value: Any, path: FieldPath) -> Any:
 
 
 def _set_value_at_path(value: Any, path: FieldPath, new_value: Any) -> Any:
-    """Return a copy of `value` with a value at a path; missing parts are created."""
+    """Return a copy of `value` with a value at a path: its steps are names of fields, or the identifying fields of an
+    item in a list. Missing parts are created.
+    """
     if not path:
         return new_value
     step, *rest = path

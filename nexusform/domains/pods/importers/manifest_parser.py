@@ -202,7 +202,7 @@ def list_services(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
 
 
 def find_selection_exclusion(manifest: Manifest, services: Collection[tuple[str, str]] = ()) -> str | None:
-    """Return why a placement never selects an object; None if it may, given the hub's Services."""
+    """Return why a placement never selects an object, None if it may. `services`: namespace and name of the hub's."""
     namespace = manifest.name if manifest.is_namespace else manifest.namespace
     if is_reserved_namespace(namespace):
         return f"namespace {namespace} is reserved: default, kube-* and fleet-* are never selected"
@@ -254,7 +254,9 @@ class _ManifestReader:
             self.manifests.append(manifest)
 
     def _build_manifest(self, body: dict[str, Any], document: YamlDocument) -> Manifest | None:
-        """Return an object with its labels; None, and a finding, without version, kind, name or readable metadata."""
+        """Return an object with its labels; report and return None without version, kind, name or a metadata mapping.
+        Other invalid metadata is reported, too.
+        """
         if not isinstance(body.get("metadata"), dict | None):
             self._report(document.find_position("metadata"), "metadata is a mapping.")
             return None
@@ -272,14 +274,14 @@ class _ManifestReader:
                 text += " generateName creates a name in the cluster; set metadata.name instead."
             self._report(document.position, text)
             return None
-        group, _, short = str(version).rpartition("/")
+        group, _, short_version = str(version).rpartition("/")  # "" is the core group
         namespace = metadata.get("namespace")
         if not isinstance(namespace, str | None):
             self._report(document.find_position("metadata", "namespace"), "metadata.namespace is a text; quote it.")
             namespace = str(namespace)
         return Manifest(
             group=group,
-            version=short,
+            version=short_version,
             kind=str(kind),
             namespace=_resolve_namespace(group, str(kind), namespace),
             name=str(name),
@@ -411,7 +413,7 @@ class Fields:
         return items or []
 
     def get_texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of texts; other scalars are converted."""
+        """Return a list of texts; other scalars are converted, mappings and lists left out, both with a finding."""
         items = self.get_list(key)
         if any(isinstance(item, (dict, list)) for item in items):
             self.report(key, "must be a list of texts.")

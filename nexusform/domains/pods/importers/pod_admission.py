@@ -111,7 +111,7 @@ def find_limit_range_rejection(namespace: str, spec: Fields, rules: AdmissionRul
             return reason
     for bounds in rules.bounds.get(namespace, ()):
         container_groups = [[container] for container in containers]
-        if bounds.target == "Pod":
+        if bounds.target == "Pod":  # its containers together
             container_groups = [list(spec.list_mappings("containers"))]
         for group in container_groups:
             reason = _find_bounds_violation(bounds, group)
@@ -161,7 +161,7 @@ def _read_nano(resources: Fields, section: str, name: str) -> int | None:
 
 
 def collect_resource_quotas(manifests: Iterable[Manifest]) -> tuple[ResourceQuota, ...]:
-    """Return the ResourceQuotas among the objects of a cluster."""
+    """Return the ResourceQuotas among the objects of a cluster, with CPU in milli-CPUs."""
     quotas = []
     for manifest in manifests:
         if (manifest.group, manifest.kind) == ("", "ResourceQuota"):
@@ -208,7 +208,9 @@ def _replace_data(spec: Fields, data: RawAmounts) -> Fields:
 
 
 def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
-    """Return the spec with the node selector, tolerations and overhead of its RuntimeClass, if it has a known one."""
+    """Return the spec with the node selector, tolerations and overhead of its RuntimeClass; unchanged without one, or
+    if it is unknown. An unknown class, and a contradiction of node selectors, is reported.
+    """
     name = spec.get_text("runtimeClassName")
     if not name:
         return spec
@@ -276,8 +278,8 @@ def _apply_multus_networks(namespace: str, annotations: Fields, spec: Fields, ru
     """Return the spec with requests for the devices of the networks named in the pod's annotation. Unknown networks are
     reported.
     """
-    needed_resources: Counter[str] = Counter()
-    for name in _parse_network_names(annotations, namespace):
+    needed_resources: Counter[str] = Counter()  # number of devices by resource
+    for name in _parse_network_names(annotations, namespace):  # namespace, name
         if name not in rules.networks:
             detail = (
                 f"names the network {'/'.join(name)}, but no manifest defines it. Its resource request is not counted."
@@ -285,7 +287,7 @@ def _apply_multus_networks(namespace: str, annotations: Fields, spec: Fields, ru
             summary = f"network {'/'.join(name)} is not on the cluster"
             annotations.report(NETWORKS, detail, Severity.WARNING, summary=summary)
         resource = rules.networks.get(name)
-        if resource:
+        if resource:  # else the network needs no device, or is unknown
             needed_resources[resource] += 1
     containers = spec.data.get("containers")
     if not needed_resources or not isinstance(containers, list):
@@ -333,7 +335,5 @@ def _add_missing_requests(containers: list[Any], missing_amounts: Mapping[str, i
     added_amounts = {
         name: _sum_requested([first_container], name) + count for name, count in missing_amounts.items() if count > 0
     }
-    changed_amounts = {
-        section: {**get_mapping(resources, section), **added_amounts} for section in ("requests", "limits")
-    }
-    return [{**first_container, "resources": {**resources, **changed_amounts}}, *containers[1:]]
+    changes = {section: {**get_mapping(resources, section), **added_amounts} for section in ("requests", "limits")}
+    return [{**first_container, "resources": {**resources, **changes}}, *containers[1:]]

@@ -20,11 +20,11 @@ NOT_READY: Final = "NotReady"
 
 
 def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the condition of a pod from kubectl as plain data for `PodCondition`."""
+    """Return the condition of a pod from kubectl as plain data for `PodCondition`, without fields of default values."""
     metadata, status = get_mapping(body, "metadata"), get_mapping(body, "status")
     ready = _find_condition(status, "Ready")
     statuses = [item for section in _STATUSES.values() for item in list_mappings(status, section)]
-    is_ready = ready.get("status", "True") == "True"
+    is_ready = ready.get("status", "True") == "True"  # a pod without this condition counts as ready
     condition: dict[str, Any] = {
         "name": metadata.get("name"),
         "uid": metadata.get("uid"),
@@ -35,6 +35,7 @@ def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
         "deletion_cost": _parse_deletion_cost(get_mapping(metadata, "annotations").get(_DELETION_COST)),
     }
     if not is_ready:
+        # "" for a container not waiting; the other texts of _STARTING are those of a normal start.
         reasons = [get_text(item, "state", "waiting", "reason") for item in statuses]
         stuck_reasons = (reason for reason in reasons if reason not in _STARTING)
         default_reason = NOT_READY if status.get("phase") == "Running" else ""
@@ -43,7 +44,7 @@ def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
             "stuck_reason": next(stuck_reasons, default_reason),
             "stuck_since": str(ready.get("lastTransitionTime") or status.get("startTime") or ""),
         }
-    # `is_ready` = False equals 0, and stays.
+    # `is_ready` = False equals 0, but is kept, as its default is True.
     return {name: value for name, value in condition.items() if value is False or value not in (None, 0, "")}
 
 
@@ -75,8 +76,9 @@ def reduce_node_condition(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
-    """Return the containers of a running pod (`section`: one of CONTAINERS) with their allocated requests: the larger
-    of requested and actual resources. Source: kubernetes component-helpers/resource, determineContainerReqs.
+    """Return the containers of a pod (`section`: one of CONTAINERS), the running ones with their allocated requests:
+    the larger of requested and actual resources (different during a resize in place). Source: kubernetes
+    component-helpers/resource, determineContainerReqs.
     """
     status = get_mapping(pod, "status")
     containers, statuses = get_value_at_path(pod, "spec", section), list_mappings(status, _STATUSES[section])
@@ -97,7 +99,7 @@ def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
         keeps_running = section == "containers" or get_text(container, "restartPolicy") == "Always"  # or a sidecar
         amounts = allocated_by_name.get(get_text(container, "name"))
         if not keeps_running or not amounts:
-            changed_containers.append(container)
+            changed_containers.append(container)  # finished, or without allocated resources
             continue
         resources = get_mapping(container, "resources")
         if not is_infeasible:

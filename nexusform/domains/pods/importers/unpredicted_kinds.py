@@ -80,8 +80,10 @@ _EFFECTS: Final[Mapping[tuple[str, str], str]] = {
 
 
 def list_unpredicted_problems(manifests: Iterable[Manifest], known_kinds: Collection[tuple[str, str]]) -> list[Problem]:
-    """Return a warning per kind at its first object. `known_kinds`: group and kind of supported objects."""
-    manifests_by_effect: dict[tuple[str, str, str], list[Manifest]] = {}
+    """Return a warning per kind with an effect on pods, at its first object. `known_kinds`: group and kind of the
+    objects read elsewhere, without a warning.
+    """
+    manifests_by_effect: dict[tuple[str, str, str], list[Manifest]] = {}  # by group, kind and effect
     for manifest in manifests:
         if (manifest.group, manifest.kind) not in known_kinds:
             effect = _describe_effect_on_pods(manifest)
@@ -98,7 +100,9 @@ def list_unpredicted_problems(manifests: Iterable[Manifest], known_kinds: Collec
 
 
 def _describe_effect_on_pods(manifest: Manifest) -> str:
-    """Return the effect of an object on pods, "" if it has none: by the table, for other kinds by their group."""
+    """Return the effect of an object on pods, "" if it has none: by the table of kinds, for a mutating webhook by its
+    rules, for other kinds by their group (objects of a custom kind may create pods).
+    """
     group, kind = manifest.group, manifest.kind
     effect = _EFFECTS.get((group, kind), _EFFECTS.get((group, _ANY)))
     if effect is not None:

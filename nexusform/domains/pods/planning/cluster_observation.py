@@ -88,8 +88,8 @@ def match_cluster_snapshot(
     for node in snapshot.nodes:
         name = _resolve_vm_name(node, cluster, removed_vms)
         if name in removed_vms or name in cluster.recreated_nodes:
-            continue
-        if name not in nodes:
+            continue  # its pods count as lost
+        if name not in nodes:  # no VM of the plan
             unknown_nodes.append(name)
         names[node.name] = name
         nodes[name] = _build_registered_node(name, nodes.get(name), node)
@@ -262,7 +262,9 @@ def merge_observed_pods(
 
 
 def _assign_predicted_numbers(pods: Sequence[ExistingPod], predicted_nodes: Mapping[int, str]) -> list[ExistingPod]:
-    """Return pods of one workload with the numbers recorded for their nodes, if there are any."""
+    """Return pods of one workload with the numbers of the pods predicted for their nodes (`predicted_nodes`: by
+    number), others with the lowest free numbers.
+    """
     if "/StatefulSet/" in pods[0].workload:
         return list(pods)  # numbered by their ordinals
     numbers_by_node = group_by(predicted_nodes, lambda number: predicted_nodes[number])
@@ -283,16 +285,14 @@ def match_observed_clusters(
 ) -> dict[str, ObservedCluster]:
     """Return the clusters listed by kubectl by id, matched to the plan; mismatches become warnings."""
     removed_vms: set[str] = set()
-    for vms in objects if external.snapshots else ():
+    for vms in objects if external.snapshots else ():  # else nobody needs them
         removed_vms |= set(vms.list_prior_names()) - {vm.name for vm in vms.list_vms()}
     result: dict[str, ObservedCluster] = {}
     for cluster_id, snapshot_block in external.snapshots.items():
-        bound_cluster = result[cluster_id] = match_cluster_snapshot(
-            cluster_id, clusters.get(cluster_id), snapshot_block.snapshot, removed_vms
-        )
-        external.diagnostics += _warn_mismatches(
-            snapshot_block.block, cluster_id, bound_cluster, is_known=cluster_id in clusters
-        )
+        observed = match_cluster_snapshot(cluster_id, clusters.get(cluster_id), snapshot_block.snapshot, removed_vms)
+        result[cluster_id] = observed
+        is_known = cluster_id in clusters
+        external.diagnostics += _warn_mismatches(snapshot_block.block, cluster_id, observed, is_known=is_known)
     return result
 
 
@@ -322,7 +322,7 @@ def _warn_mismatches(
 def check_unknown_clusters(
     external: ExternalClusters, clusters: Mapping[str, NodeCluster], instances: Iterable[Instance]
 ) -> Iterator[Diagnostic]:
-    """Yield errors for data blocks about unknown clusters and members."""
+    """Yield errors for data blocks with kubectl files of unknown clusters or fleet members."""
     members = [get_text(item.planned, "name") for item in instances if item.type.kind is PlanningKind.MEMBER]
     # Clusters without a site are known from these data blocks only.
     known_ids = {*members, *(cluster_id for cluster_id, cluster in clusters.items() if cluster.site_id)}
@@ -332,9 +332,8 @@ def check_unknown_clusters(
                 f'No nexus_kubernetes_cluster or tacker_vnf has the id "{cluster_id}", and no '
                 f"fleet_member_cluster this name.{suggest_name(cluster_id, sorted(known_ids))}"
             )
-            yield build_error(
-                "unknown-cluster", detail, snapshot_block.block.header_span, block=snapshot_block.block.header
-            )
+            block = snapshot_block.block
+            yield build_error("unknown-cluster", detail, block.header_span, block=block.header)
 
 
 def apply_observed_budget_status(
@@ -358,7 +357,9 @@ def apply_observed_budget_status(
 def _apply_budget_status(
     budget: PodDisruptionBudget, observed_body: Mapping[str, Any], existing_pods: Sequence[ExistingPod]
 ) -> PodDisruptionBudget:
-    """Return one budget with its observed status, unless the plan changes its amounts."""
+    """Return one budget with its observed status: how far the disruptions allowed now differ from the computed ones,
+    and whether enough pods are healthy. It is unchanged if the plan changes its amounts.
+    """
     status, spec = get_mapping(observed_body, "status"), get_mapping(observed_body, "spec")
     amounts = [format_scalar(spec.get(name)) for name in ("minAvailable", "maxUnavailable")]
     allowed_count = status.get("disruptionsAllowed")

@@ -52,33 +52,28 @@ class PodsByCluster:
     ) -> None:
         self.clusters = clusters
         self.members = members
-        self.findings: list[tuple[str, Problem]] = []
+        self.findings: list[tuple[str, Problem]] = []  # with the address of the object
         self._object_pods: dict[ObjectKey, ObjectPods] = {}
         self._object_pods_by_cluster: dict[str, dict[ObjectKey, ObjectPods]] = {}  # the same, by cluster id
-        self._clusters_by_address: dict[str, set[str]] = {}  # by object address
-        self._existing_pods: dict[str, dict[PodKey, ExistingPod]] = {}
+        self._clusters_by_address: dict[str, set[str]] = {}  # cluster ids by object address
+        self._existing_pods: dict[str, dict[PodKey, ExistingPod]] = {}  # by cluster id, as predicted so far
         # By cluster id, all pods before their first prediction, and the lost ones among them.
         self._base_pods: dict[str, dict[PodKey, ExistingPod]] = {}
         self._base_lost_pods: dict[str, frozenset[PodKey]] = {}
         # By cluster id, pods of state on nodes created in this plan, until they are placed again.
         self._lost_pods: dict[str, frozenset[PodKey]] = {}
-        # Objects with pods evicted for others since their last prediction.
-        self._disturbed_keys: set[ObjectKey] = set()
+        self._disturbed_keys: set[ObjectKey] = set()  # objects with pods evicted since their last prediction
         self._forgotten_addresses: set[str] = set()  # addresses of forgotten objects, their pods keep running
-        # By cluster id, the namespaces of existing objects outside of this plan.
-        self._namespaces: dict[str, set[str]] = {}
-        # Namespaces of objects outside the targets of this plan (-target) that are kept.
-        self._kept_namespaces: dict[ObjectKey, set[str]] = {}
+        self._namespaces: dict[str, set[str]] = {}  # by cluster id, of existing objects outside of this plan
+        self._kept_namespaces: dict[ObjectKey, set[str]] = {}  # of objects outside the targets (-target), not removed
         objects = list(prior)
         self._prior_pods = {(item.address, item.cluster_id): item for item in objects}
         self._prior_pods_by_cluster = group_by(self._prior_pods.values(), lambda item: item.cluster_id)
-        # By cluster id and workload.
-        self._prior_workloads = build_prior_workloads(objects)
+        self._prior_workloads = build_prior_workloads(objects)  # by cluster id and workload
         for item in objects:
             self._load_prior_pods(item, get_pod_specs(self._prior_workloads[item.cluster_id]))
             self._kept_namespaces[item.address, item.cluster_id] = list_namespaces(item.manifests)
-        # Pods of other states use capacity and move only by preemption.
-        external_objects = list(external_pods)
+        external_objects = list(external_pods)  # pods of other states use capacity and move only by preemption
         external_workloads = build_prior_workloads(external_objects)
         for item in external_objects:
             existing_pods = self._existing_pods.setdefault(item.cluster_id, {})
@@ -101,24 +96,22 @@ class PodsByCluster:
         # Record the pods lost with nodes created in this plan, such as those of a forgotten cluster.
         cluster = self.clusters.get(prior.cluster_id)
         if cluster is None:
-            return
+            return  # it has no nodes in this plan
         created_nodes = cluster.recreated_nodes | cluster.new_nodes
         lost_pods = {pod.key for pod in pods if pod.node in created_nodes}
         self._lost_pods[prior.cluster_id] = self._lost_pods.get(prior.cluster_id, frozenset()) | lost_pods
 
     def _load_observed_pods(self, cluster_id: str, observed_cluster: ObservedCluster) -> dict[str, list[ExistingPod]]:
-        """Load pods at their observed nodes, besides those predicted in state."""
+        """Load pods at their observed nodes, besides those predicted in state; return the observed ones by workload."""
         namespaces = self._namespaces.setdefault(cluster_id, set())
         namespaces |= list_namespaces(observed_cluster.objects)
         namespaces |= {pod.spec.namespace for pod in observed_cluster.existing_pods}
         existing_pods = self._existing_pods.setdefault(cluster_id, {})
         own_pods = self._object_pods_by_cluster.get(cluster_id, {}).values()
-        is_replaced = create_replacement_check(
-            own_pods, self._prior_workloads.get(cluster_id, {}), is_complete=observed_cluster.is_complete
-        )
-        observed_pods = merge_observed_pods(
-            existing_pods, observed_cluster.existing_pods, observed_cluster.cluster.node_by_name, is_replaced
-        )
+        prior_workloads = self._prior_workloads.get(cluster_id, {})
+        is_replaced = create_replacement_check(own_pods, prior_workloads, is_complete=observed_cluster.is_complete)
+        node_by_name = observed_cluster.cluster.node_by_name
+        observed_pods = merge_observed_pods(existing_pods, observed_cluster.existing_pods, node_by_name, is_replaced)
         observed_keys = {pod.key for pod in chain.from_iterable(observed_pods.values())}
         self._lost_pods[cluster_id] = self._lost_pods.get(cluster_id, frozenset()) - observed_keys
         return observed_pods
@@ -188,9 +181,8 @@ class PodsByCluster:
         observed_cluster = self._get_observed_cluster(cluster_id)
         known_pods = self._existing_pods.get(cluster_id, {}).values()
         pods = (*known_pods, *observed_cluster.nominated_pods, *observed_cluster.waiting_pods)
-        live_workloads = {
-            key: build_workload_with_pod_count(key, count) for key, count in estimate_replicas(pods).items()
-        }
+        replicas = estimate_replicas(pods).items()
+        live_workloads = {name: build_workload_with_pod_count(name, count) for name, count in replicas}
         return collect_workloads(
             object_pods.manifests,
             self._collect_manifests(cluster_id),
@@ -234,16 +226,14 @@ class PodsByCluster:
         planned_claims = self._collect_claims(manifests, pods_after, cluster_id)
         stateful_sets = {(item.namespace, item.name) for item in manifests if item.kind == "StatefulSet"}
         removed_namespaces = list_namespaces(prior_manifests.values()) - list_namespaces(manifests)
-        return compute_storage_demand(prior_claims), compute_planned_storage_demand(
-            prior_claims, planned_claims, stateful_sets, removed_namespaces
-        )
+        planned = compute_planned_storage_demand(prior_claims, planned_claims, stateful_sets, removed_namespaces)
+        return compute_storage_demand(prior_claims), planned
 
     def _collect_claims(self, manifests: Sequence[Manifest], pod_counts: Mapping[str, int], cluster_id: str) -> Claims:
         """Return the claims of these pods on storage appliances; observed claims have their volume already."""
         objects = self._get_observed_cluster(cluster_id).objects
-        observed_names = {
-            (manifest.namespace, manifest.name) for manifest in objects if manifest.kind == "PersistentVolumeClaim"
-        }
+        observed_claims = [manifest for manifest in objects if manifest.kind == "PersistentVolumeClaim"]
+        observed_names = {(claim.namespace, claim.name) for claim in observed_claims}
         has_all_claims = cluster_id in self._observed_clusters and self._is_complete(cluster_id)
         return collect_appliance_claims(manifests, pod_counts, observed_names, is_complete=has_all_claims)
 

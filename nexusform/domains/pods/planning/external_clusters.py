@@ -70,7 +70,7 @@ def _build_error(problem_id: str, text: str, block: ResourceBlock) -> Diagnostic
 def list_read_blocks(
     kind: PlanningKind, request: PlanRequest, evaluation: Evaluation
 ) -> Iterator[tuple[ResourceBlock, Mapping[str, Any]]]:
-    """Yield the data blocks of a kind with the attributes read."""
+    """Yield the data blocks of a kind with the attributes read, without unreadable ones."""
     for block, attributes in list_data_blocks(kind, request, evaluation):
         if attributes is not None:
             yield block, attributes
@@ -86,5 +86,5 @@ def list_data_blocks(
             if block.mode != "data" or block.type not in sources or sources[block.type].kind is not kind:
                 continue
             for instance in evaluation.list_module_instances(module.path):
-                for item in evaluation.get_resource(instance, block).items.values():
+                for item in evaluation.get_resource(instance, block).items.values():  # by count or for_each
                     yield block, item.attributes

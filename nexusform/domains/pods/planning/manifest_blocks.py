@@ -53,9 +53,7 @@ def list_prior_pods(
     instances: Mapping[Address, InstanceState], registries: PluginRegistries, members: Mapping[str, str]
 ) -> Iterator[PriorPods]:
     """Yield the pods of a state's instances by order of creation; `members`: cluster ids by Fleet member name."""
-    current_objects = [
-        (address, instance.current) for address, instance in instances.items() if instance.current is not None
-    ]
+    current_objects = [(address, item.current) for address, item in instances.items() if item.current is not None]
     current_objects.sort(key=lambda address_and_object: address_and_object[1].creation)
     collect_hub_objects = cache(partial(_collect_hub_objects, instances, registries))
     for address, current in current_objects:
@@ -89,7 +87,7 @@ def _collect_hub_objects(
     for address, instance in instances.items():
         current = instance.current
         if current is None or registries.get_kind(address.type) is not PlanningKind.MANIFEST:
-            continue
+            continue  # not created yet, or of another kind
         if not current.attributes.get("cluster_id"):  # else it is applied to this cluster alone
             objects += _parse_body(current.attributes)
     return tuple(objects)
@@ -100,7 +98,7 @@ def _parse_body(attributes: Mapping[str, Any]) -> tuple[Manifest, ...]:
 
 
 def collect_prior_members(instances: Mapping[Address, InstanceState], registries: PluginRegistries) -> dict[str, str]:
-    """Return the members in state: name -> cluster id."""
+    """Return the fleet members in state: name -> id of the Kubernetes cluster."""
     members = {}
     for address, instance in instances.items():
         if registries.get_kind(address.type) is PlanningKind.MEMBER and instance.current is not None:
@@ -118,10 +116,8 @@ def create_pod_phase(blocks: BlockPlanner, objects: Iterable[VmObject], external
     registries = blocks.request.registries
     members = collect_prior_members(blocks.prior.instances, registries)
     outside_addresses = {str(item) for item in blocks.prior.instances if not blocks.selection.has(item)}
-    prior_objects = [
-        replace(item, is_outside_targets=item.address in outside_addresses)
-        for item in list_prior_pods(blocks.prior.instances, registries, members)
-    ]
+    prior_pods = list_prior_pods(blocks.prior.instances, registries, members)
+    prior_objects = [replace(item, is_outside_targets=item.address in outside_addresses) for item in prior_pods]
     objects = list(objects)
     clusters = {**external.clusters, **build_planned_clusters(objects)}
     observed_clusters = match_observed_clusters(external, clusters, objects)
@@ -131,9 +127,8 @@ def create_pod_phase(blocks: BlockPlanner, objects: Iterable[VmObject], external
     for address, instance in blocks.instances.items():
         keeps_running = instance.action is Action.FORGET
         if instance.is_removed and instance.type.kind is PlanningKind.MANIFEST:
-            pods.remove_pods(
-                str(address), _get_cluster_id(instance.before), "workload_removed", keeps_running=keeps_running
-            )
+            cluster_id = _get_cluster_id(instance.before)
+            pods.remove_pods(str(address), cluster_id, "workload_removed", keeps_running=keeps_running)
         elif instance.is_removed and instance.type.kind is PlanningKind.PLACEMENT:
             for member in get_mapping(instance.before, "workloads"):
                 pods.remove_pods(str(address), member, keeps_running=keeps_running)
@@ -145,9 +140,8 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
     together. Return the errors of manifests.
     """
     types = blocks.request.registries.resource_types
-    phase_blocks = [
-        block for block in blocks.order.list_phase(FLEET_PHASE) if types[block.type].build_fleet_object is not None
-    ]
+    fleet_blocks = blocks.order.list_phase(FLEET_PHASE)
+    phase_blocks = [block for block in fleet_blocks if types[block.type].build_fleet_object is not None]
     manifest_addresses = {block.address for block in phase_blocks if types[block.type].kind is PlanningKind.MANIFEST}
     problems: list[Diagnostic] = []
     # The blocks of phase 5 in dependency order: independent manifests together.
@@ -248,7 +242,7 @@ def list_manifest_diagnostics(pods: PodPhase, instances: Mapping[Address, Instan
     by_address = {str(address): instance for address, instance in instances.items()}
     for address, finding in pods.findings:
         instance = by_address.get(address)
-        if instance is not None:
+        if instance is not None:  # else it has no block
             path = ("yaml_body",) if instance.type.kind is PlanningKind.MANIFEST else ()
             detail = f"yaml_body:{finding.line}: {finding.detail}" if finding.line else finding.detail
             yield instance.build_diagnostic(Problem(path, finding.id, detail, finding.severity, brief=finding.brief))
@@ -265,7 +259,7 @@ def list_pod_risk_warnings(pods: PodPhase, instances: Mapping[Address, Instance]
     for (address, _, kind), risks in risks_by_kind.items():
         instance = by_address.get(address)
         if instance is not None:
-            is_named = len(clusters[address]) > 1
+            is_named = len(clusters[address]) > 1  # the texts name the cluster if the object is on several
             problem = Problem((), kind, _merge_pod_warnings(risks, is_named=is_named), Severity.WARNING)
             yield replace(instance.build_diagnostic(problem), brief=_merge_summaries(risks, is_named=is_named))
 
@@ -336,7 +330,9 @@ def _merge_by_cluster(risks: Iterable[_Risk], *, is_named: bool) -> str:
 
 
 def _merge_summaries(risks: Sequence[_Risk], *, is_named: bool) -> str:
-    """Return the warnings in one line with the first reason; "" without summaries."""
+    """Return warnings of one kind as one line with the first reason; "" without summaries. `is_named`: with the cluster
+    of each.
+    """
     _, first_warning = risks[0]
     summary = first_warning.summary
     subject, _, text = summary.partition(": ")
@@ -360,9 +356,8 @@ def list_hosted_workloads(state: State, registries: PluginRegistries) -> list[Sc
             for name, values in existing_pods.items():
                 node = parse_pod_record(values).node
                 if node:
-                    hosted_workloads.append(
-                        ScheduledPod(object_pods.cluster_id, node, spec.namespace, name, dict(spec.labels))
-                    )
+                    pod = ScheduledPod(object_pods.cluster_id, node, spec.namespace, name, dict(spec.labels))
+                    hosted_workloads.append(pod)
     return hosted_workloads
 
 

@@ -84,7 +84,7 @@ def build_existing_clusters(
     parts: list[_ClusterPart] = []
     for kind, state_object in sorted(context.objects, key=lambda pair: pair[0].phase):
         if kind.vms is None:
-            continue
+            continue  # objects of this kind have no VMs
         demand, _ = kind.vms.build_demand(state_object.attributes, context.context, state_object.address)
         if demand is None:
             continue
@@ -187,7 +187,7 @@ def _build_object_node(part: _ClusterPart, vm: PlacedVm, pool: PoolDemand, clust
 
 
 def build_node(vm: PlacedVm, sku: VmSku, marks: NodeProperties) -> Node:
-    """Return the node of a VM."""
+    """Return the node of a VM; `marks` are its labels, taints and kubelet settings by its pool."""
     location, kubelet = vm.placement, marks.kubelet
     size = compute_allocatable(sku, kubelet)
     cells: tuple[Mapping[str, int], ...] = ()

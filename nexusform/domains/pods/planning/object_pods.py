@@ -52,14 +52,14 @@ class PriorPods(Struct, frozen=True):
     is_outside_targets: bool = False
 
     def list_existing_pods(self, specs: Mapping[str, PodSpec]) -> Iterator[tuple[RecordedPod, ExistingPod]]:
-        """Yield the existing pods with their records. `specs` are those of workloads (keys)."""
+        """Yield the existing pods with their records in state. `specs` are the pod specs of workloads (keys)."""
         for key, pods in self.workloads.items():
             spec = specs.get(key, PodSpec(namespace=key.partition("/")[0]))
             for name, values in pods.items():
                 record = parse_pod_record(values)
-                # A key is `namespace/kind/name`.
-                is_permanent = record.state == PodState.FAILED and key.split("/")[1] in _PERMANENT_FAILURE_KINDS
-                rejection = record.reason or "" if is_permanent else ""
+                _, kind, _ = key.split("/")
+                is_permanent = record.state == PodState.FAILED and kind in _PERMANENT_FAILURE_KINDS
+                rejection = (record.reason or "") if is_permanent else ""
                 pod = ExistingPod(key, parse_pod_number(key, name), record.node, _find_pod_spec_in_state(spec, record))
                 is_kept = self.is_outside_targets
                 yield record, replace(pod, rejection=rejection, volumes=record.volumes, is_protected=is_kept)
@@ -80,7 +80,9 @@ def build_prior_workloads(objects: Iterable[PriorPods]) -> dict[str, dict[str, W
 def add_previous_maximums(
     workloads: Iterable[Workload], previous_workloads: Mapping[str, Workload]
 ) -> tuple[Workload, ...]:
-    """Return workloads with their maximum number of pods before this plan, surge included, if known; 0: not scaled."""
+    """Return workloads with `previous_max_pods`: the maximum number of pods in the state before this plan, surge
+    included, or 0 if the plan does not scale them. Workloads with an observed maximum, or not in state, are unchanged.
+    """
     scaled: list[Workload] = []
     for workload in workloads:
         prior = previous_workloads.get(workload.key)
@@ -108,12 +110,11 @@ class PredictionInput(Struct, frozen=True):
 
 
 class ObjectPods(Struct):
-    """Pods of one object on one cluster. `prior_pods` are those of state by workload and name, `records`
-    their records; `prior_templates` are template hashes by workload. `workloads` and `manifests` are those of
-    the last call, `values` is the returned value, `outcomes` has the outcome of each pod (by workload and
-    number), `displacements` those of pods evicted for other objects. `has_uncreated`: some pods do not
-    exist, `has_rejected_pods`: some of them on any number of nodes (see WorkloadForecast); `rejections` are pods
-    rejected permanently.
+    """Pods of one object on one cluster. `prior_pods` are those of state by workload and name, `records` their records;
+    `prior_templates` are template hashes by workload. `workloads` and `manifests` are those of the last call, `values`
+    is the returned value, `outcomes` has the outcome of each pod (by workload and number), `displacements` those of
+    pods evicted for other objects. `has_uncreated`: some pods do not exist, `has_rejected_pods`: some of them on any
+    number of nodes (see WorkloadForecast); `rejections` are pods rejected permanently.
     """
 
     prior_pods: dict[str, dict[str, ExistingPod]] = field(default_factory=dict)
@@ -187,14 +188,8 @@ class ObjectPods(Struct):
         """Add an observed pod of a workload with this current template to the object, as if read from state."""
         node = cluster.find_node(pod.node)
         machine, zone = (node.machine, node.zone) if node is not None else (None, None)
-        record = RecordedPod(
-            pod.node,
-            machine,
-            zone,
-            is_certain=True,
-            provenance=OBSERVED,
-            state=str(PodState.SCHEDULED if pod.node else PodState.PENDING),
-        )
+        state = str(PodState.SCHEDULED if pod.node else PodState.PENDING)
+        record = RecordedPod(pod.node, machine, zone, is_certain=True, provenance=OBSERVED, state=state)
         if pod.spec.template != template:
             record = replace(record, former_template=pod.spec.template, former_pod=format_pod_spec(pod.spec))
         self.prior_pods.setdefault(pod.workload, {})[pod.name] = pod
@@ -208,7 +203,7 @@ class ObjectPods(Struct):
             yield pods[name]
 
     def record_outcomes(self, outcomes: Iterable[PodOutcome]) -> None:
-        """Record the outcome of each pod."""
+        """Record the outcome of each pod; the removal of a pod created by this plan leaves none."""
         for outcome in outcomes:
             outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
             if outcome.is_removed:
@@ -223,11 +218,8 @@ class ObjectPods(Struct):
         own_forecasts = [forecasts[workload.key] for workload in self.workloads]
         self.has_uncreated = any(item.uncreated for item in own_forecasts)
         self.has_rejected_pods = any(item.has_rejected_pods for item in own_forecasts)
-        self.rejections = tuple(
-            RejectedPods(item.workload, item.uncreated, item.rejection)
-            for item in own_forecasts
-            if item.uncreated and item.workload.admission_error
-        )
+        rejected = [item for item in own_forecasts if item.uncreated and item.workload.admission_error]
+        self.rejections = tuple(RejectedPods(item.workload, item.uncreated, item.rejection) for item in rejected)
 
     def record_eviction_by_other(self, outcome: PodOutcome) -> None:
         """Record the outcome of a pod evicted for one of another object."""
@@ -235,13 +227,13 @@ class ObjectPods(Struct):
         pods = self.prior_pods.get(outcome.workload, {})
         if outcome.name in pods:
             pods[outcome.name] = replace(pods[outcome.name], node=outcome.node)
-        if outcome.number in self.outcomes.get(outcome.workload, {}):
+        if outcome.number in self.outcomes.get(outcome.workload, {}):  # predicted before
             self._merge_pod_outcome(outcome)
 
     def _merge_pod_outcome(self, outcome: PodOutcome) -> None:
-        """Record an outcome; if it continues an earlier change of the pod, as one change with it."""
+        """Record an outcome; if it continues an earlier change of the pod in this plan, as one change with it."""
         outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
-        displacement = self.displacements.get(outcome.key)
+        displacement = self.displacements.get(outcome.key)  # its eviction for another object of this plan
         earlier_outcome = outcome_by_number.get(outcome.number, displacement)
         if earlier_outcome is not None and earlier_outcome.trigger and outcome.trigger in _CONTINUING_TRIGGERS:
             if earlier_outcome.node and earlier_outcome.node == outcome.node and not outcome.trigger:
@@ -255,16 +247,17 @@ class ObjectPods(Struct):
                     preempted_by=earlier_outcome.preempted_by,
                 )
         elif outcome.trigger == pod_outcomes.TEMPLATE_CHANGED and self.overrides_changed:
-            outcome = replace(outcome, trigger=OVERRIDE_CHANGED)
+            outcome = replace(outcome, trigger=OVERRIDE_CHANGED)  # by the overrides of its placement alone
         outcome_by_number[outcome.number] = outcome
 
     def list_quota_doubts(self) -> Iterator[tuple[PodKey, PodDoubt]]:
         """Yield doubts about Deployments in a rollout under a full quota: their controllers retry at any time."""
         if not self.has_uncreated:
-            return
+            return  # no quota is full
         for workload in self.workloads:
             outcomes = self.list_outcomes(workload.key)
             is_rolling = any(item.trigger == pod_outcomes.TEMPLATE_CHANGED for item in outcomes)
+            # A rejection on admission (not by a quota) is the same whenever the controller retries.
             if workload.kind == "Deployment" and is_rolling and not workload.admission_error:
                 yield from ((item.key, PodDoubt(_QUOTA)) for item in outcomes)
 
@@ -283,7 +276,7 @@ class ObjectPods(Struct):
         kept_evictions: list[WorkloadWarning] = []
         for earlier in self.warnings:
             if (earlier.workload, earlier.kind) in repeated_keys:
-                continue
+                continue  # replaced by a new one
             if earlier.kind == PREEMPTS and earlier.workload in preempting_workloads:
                 kept_preemptions.append(earlier)
             elif earlier.kind == NO_EXECUTE_EVICTS:  # the next prediction finds these pods on other nodes

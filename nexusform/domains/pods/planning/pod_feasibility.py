@@ -99,7 +99,7 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
     pods, cluster = capacity.pods, capacity.cluster
     workloads = pods.list_workloads(address, cluster.id)
     if not workloads:
-        return None
+        return None  # it has no pods
     outcomes = [outcome for outcome in pods.list_outcomes(address, cluster.id) if not outcome.is_removed]
     requested, running = _count_requested(workloads), _count_running(outcomes)
     waiting_outcomes = [outcome for outcome in outcomes if not outcome.node]
@@ -146,7 +146,8 @@ def _can_run(
     """Return whether the pods of the workloads with these keys may run with enough nodes: they have no scheduling gates
     and no missing claims, fit an empty node, and pods for their affinity exist.
     """
-    nodes = [*inputs.cluster.nodes, *(copy_node(node, 0) for node in list_pool_nodes(cluster).values())]
+    additional_nodes = (copy_node(node, 0) for node in list_pool_nodes(cluster).values())  # one more of each pool
+    nodes = [*inputs.cluster.nodes, *additional_nodes]
     return all(
         not spec.gates
         and not any(rule.find_rejection(spec) for rule in profile.POD_FILTERS)
@@ -222,8 +223,8 @@ class ClusterLossEffects:
 
 
 def _count_waiting_after_losses(inputs: PredictionInput, places: Sequence[str]) -> dict[str, Counter[str]]:
-    """Count the waiting pods by workload, after the loss of each place; empty if the place of a node is not known,
-    or for a cluster with too many pods and places.
+    """Count the waiting pods by workload, after the loss of each place (a machine or rack; `places` has that of each
+    node); empty if the place of a node is not known (""), or for a cluster with too many pods and places.
     """
     pod_count = len(inputs.existing_pods) + sum(workload.replicas for workload in inputs.workloads)
     if not all(places) or len(set(places)) * pod_count > MAX_LOST_PODS:
@@ -270,7 +271,7 @@ def find_additions(
         predicted_counts = [counts[pool] for counts in single_pools if pool in counts]  # no new predictions
         probes = (*sorted(predicted_counts), estimate, estimate - 1, 2 * estimate, estimate // 2)
         limit = min([maximum + 1, *best.values()]) - 1  # fewer than the best pool so far
-        fewest = _find_fewest_nodes(partial(is_enough, {}, pool), 0, limit, probes)
+        fewest = _find_fewest_nodes(partial(is_enough, {}, pool), minimum=0, maximum=limit, probes=probes)
         if fewest is not None:
             best = {pool: fewest}
     return best or _find_mix(dict.fromkeys(nodes, maximum), is_enough)
@@ -316,9 +317,9 @@ def _find_mix(maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int]
         return {}  # there are no mixes
     fewest: dict[str, int] = {}
     for pool, limit in maximum.items():
-        count = _find_fewest_nodes(partial(is_enough, maximum, pool), -1, limit)
+        count = _find_fewest_nodes(partial(is_enough, maximum, pool), minimum=-1, maximum=limit)
         if count is None:
-            return {}
+            return {}  # even the maximum of all pools is too few
         fewest[pool] = count
     further = chain.from_iterable(combinations_with_replacement(fewest, size) for size in range(_MAX_MIXES))
     for added in islice(further, _MAX_MIXES):
@@ -329,7 +330,7 @@ def _find_mix(maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int]
 
 
 def count_waiting_pods(inputs: PredictionInput) -> Counter[str]:
-    """Count the pods without a node by workload."""
+    """Count by workload the pods without a node, or not created because of a quota or an earlier pod."""
     prediction = predict(
         inputs.cluster, inputs.existing_pods, inputs.workloads, seed=inputs.seed, lost_pods=inputs.lost_pods
     )
@@ -342,7 +343,7 @@ def list_pool_nodes(cluster: NodeCluster) -> Mapping[str, Node]:
     """Return a node of each pool, in the order of the pools: a schedulable one if there is any."""
     nodes: dict[str, Node] = {}
     for number, node in enumerate(cluster.nodes):
-        pool = cluster.pools[number] if cluster.pools else _find_pool_label(node)
+        pool = cluster.pools[number] if cluster.pools else _find_pool_label(node)  # without VMs: by label
         if pool not in nodes or (_is_node_restricted(nodes[pool]) and not _is_node_restricted(node)):
             nodes[pool] = node
     return {**nodes, **cluster.empty_pools}
@@ -357,8 +358,8 @@ def _find_pool_label(node: Node) -> str:
 
 
 def copy_node(node: Node, number: int) -> Node:
-    """Copy a node of a pool as an additional, ready one on a machine of its own, with unknown images. Labels with the
-    machine's name get another value.
+    """Copy a node of a pool as an additional, ready one (the `number`th from 0) on a machine of its own, with unknown
+    images. Labels with the machine's name get another value.
     """
     name = f"{node.name}-additional-{number + 1}"
     labels = {

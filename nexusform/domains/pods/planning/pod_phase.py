@@ -77,11 +77,11 @@ class PodPhase(PodsByCluster):
             return  # the cluster is not observed
         workloads: list[Workload] = []
         for workload in object_pods.workloads:
-            workload_pods = observed_pods.pop(workload.key, [])
+            workload_pods = observed_pods.pop(workload.key, [])  # each observed pod gets into one object
             next_number = 1 + max((pod.number for pod in workload_pods), default=-1)
             workload_pods += self._list_waiting_pods(object_pods, workload, cluster.id, next_number)
             prior_template = object_pods.prior_templates.get(workload.key)
-            is_changed = prior_template not in (None, workload.pod.template)
+            is_changed = prior_template not in (None, workload.pod.template)  # by this plan
             is_complete = self._is_complete(cluster.id)
             adjusted = add_observed_changes(workload, workload_pods, is_complete=is_complete, is_changed=is_changed)
             orphans = self._take_orphaned_pods(object_pods, workload, cluster.id, workload_pods)
@@ -131,9 +131,10 @@ class PodPhase(PodsByCluster):
     ) -> list[ExistingPod]:
         """Return the observed Pending pods of a workload, numbered from `first_number`; none if state has its own."""
         observed = self._observed_clusters[cluster_id]
+        # Pods with scheduling gates do not wait for a node.
         pods = [pod for pod in observed.waiting_pods if pod.workload == workload.key and not pod.spec.gates]
         if any(not pod.node for pod in object_pods.prior_pods.get(workload.key, {}).values()):
-            return []
+            return []  # the Pending pods in state are the same ones
         if workload.kind == "StatefulSet":
             return pods  # their numbers are their ordinals
         return [replace(pod, number=number) for number, pod in enumerate(pods, first_number)]
@@ -148,17 +149,17 @@ class PodPhase(PodsByCluster):
         previous: tuple[Manifest, ...] = (),
         overrides_changed: bool = False,
     ) -> PodMap:
-        """Place the pods of an object's resources on a cluster: workload -> pod -> record of its location.
-        `prior_workloads` are those in state; without any, existing pods of the object are removed first (it
-        is re-created). `previous` are the former manifests (default: those in state); `overrides_changed`:
-        overrides alone changed the template.
+        """Place the pods of an object's resources on a cluster. Return the record of the location of each pod by
+        workload and name, {} without known nodes; record warnings and findings. `prior_workloads` are those in state;
+        without any, existing pods of the object are removed first (it is re-created). `previous` are the former
+        manifests (default: those in state); `overrides_changed`: overrides alone changed the template.
         """
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
         if cluster is None:
             return {}  # without known nodes there is no prediction
         key = (placement_address, cluster_id)
-        if prior_workloads and key not in self._object_pods:
+        if prior_workloads and key not in self._object_pods:  # its pods in state were not loaded at the start
             prior_manifests = unwrap_envelopes(previous or manifests).manifests
             specs = _parse_pod_specs(prior_manifests, self._collect_manifests(cluster_id))
             self._load_prior_pods(PriorPods(placement_address, cluster_id, prior_workloads), specs)
@@ -174,23 +175,23 @@ class PodPhase(PodsByCluster):
             self._apply_prior_manifests(object_pods, cluster_id, unwrap_envelopes(previous).manifests)
             self._update_unchanged_specs(object_pods, cluster_id)
         self._import_observed_pods(object_pods, cluster)
-        self._predict_changed_objects([key], cluster)
+        self._predict_changed_objects([key], cluster)  # sets `values`
         return object_pods.values
 
     def place_objects(
         self, cluster_name: str, objects: Sequence[tuple[str, tuple[Manifest, ...]]]
     ) -> dict[str, PodMap]:
-        """Place the pods of several objects in one queue. Return the values of `place_pods` by object address."""
+        """Place the pods of several objects in one queue. Return by object address the result of `place_pods`."""
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
         if cluster is None:
-            return {address: {} for address, _ in objects}
+            return {address: {} for address, _ in objects}  # without known nodes there is no prediction
         for address, manifests in objects:
             object_pods = self._get_object_pods(address, cluster_id)
-            self._kept_namespaces.pop((address, cluster_id), None)
+            self._kept_namespaces.pop((address, cluster_id), None)  # its manifests list its namespaces from now on
             object_pods.manifests = unwrap_envelopes(manifests).manifests
         keys: list[ObjectKey] = []
-        for address, _ in objects:
+        for address, _ in objects:  # a PriorityClass of one object applies to the pods of all
             object_pods = self._object_pods[address, cluster_id]
             reading = self._read_workloads(object_pods, (address, cluster_id))
             self.findings += [(address, finding) for finding in reading.findings]
@@ -211,14 +212,14 @@ class PodPhase(PodsByCluster):
         object_pods = self._object_pods.get((placement_address, cluster_id))
         self._kept_namespaces.pop((placement_address, cluster_id), None)
         if object_pods is None:
-            return
+            return  # it has no pods there
         object_pods.workloads, object_pods.manifests, object_pods.values, object_pods.warnings = ((), (), {}, ())
         object_pods.rejections = ()
         object_pods.outcomes.clear()
         existing_pods = dict(self._existing_pods.get(cluster_id, {}))
         for key, pods in object_pods.prior_pods.items():
             self._remove_workload(object_pods, cluster_id, key, pods, trigger)
-        if keeps_running:
+        if keeps_running:  # other pods still share the nodes with them
             self._existing_pods[cluster_id] = existing_pods
             self._forgotten_addresses.add(placement_address)
         object_pods.prior_pods, object_pods.prior_templates = {}, {}
@@ -277,15 +278,14 @@ class PodPhase(PodsByCluster):
         object_pods_list = self._object_pods_by_cluster.get(cluster_id, {}).values()
         workloads = tuple(workload for object_pods in object_pods_list for workload in object_pods.workloads)
         own_keys = {workload.key for workload in workloads}
+        other_pods = [pod for pod in observed.waiting_pods if pod.workload not in own_keys and not pod.spec.gates]
         return PredictionScenario(
             cluster=self._build_cluster(cluster),
             existing_pods=tuple(base_pods.values()),
             workloads=workloads,
             seed=cluster.seed,
             lost_pods=self._base_lost_pods.get(cluster_id, frozenset()),
-            waiting_pods=tuple(
-                pod for pod in observed.waiting_pods if pod.workload not in own_keys and not pod.spec.gates
-            ),
+            waiting_pods=tuple(other_pods),
             unready_nodes=observed.unready_nodes,
         )
 
@@ -297,9 +297,9 @@ class PodPhase(PodsByCluster):
             self._base_lost_pods[cluster_id] = self._lost_pods.get(cluster_id, frozenset())
             return
         unpredicted_objects = [self._object_pods[key] for key in keys if self._object_pods[key].inputs is None]
-        new_keys = set(chain.from_iterable(object_pods.list_keys() for object_pods in unpredicted_objects))
-        base_pods = {key: pod for key, pod in self._base_pods[cluster_id].items() if pod.workload not in new_keys}
-        new_pods = {key: pod for key, pod in existing_pods.items() if pod.workload in new_keys}
+        workload_keys = set(chain.from_iterable(object_pods.list_keys() for object_pods in unpredicted_objects))
+        base_pods = {key: pod for key, pod in self._base_pods[cluster_id].items() if pod.workload not in workload_keys}
+        new_pods = {key: pod for key, pod in existing_pods.items() if pod.workload in workload_keys}
         self._base_pods[cluster_id] = base_pods | new_pods
 
     def _update_unchanged_specs(self, object_pods: ObjectPods, cluster_id: str) -> None:
@@ -310,7 +310,7 @@ class PodPhase(PodsByCluster):
                 self._replace_workload_spec(object_pods, cluster_id, workload.key, workload.pod)
 
     def _apply_prior_manifests(self, object_pods: ObjectPods, cluster_id: str, manifests: tuple[Manifest, ...]) -> None:
-        """Set the spec from these manifests on pods in state."""
+        """Set the specs and template hashes of pods in state by their workloads in these manifests, if there."""
         specs = _parse_pod_specs(manifests, self._collect_manifests(cluster_id))
         for key in object_pods.prior_pods:
             if key in specs:
@@ -333,7 +333,7 @@ class PodPhase(PodsByCluster):
         if not workloads:
             for key in keys:
                 self._object_pods[key].values.clear()
-            return
+            return  # no pods to predict
         self._record_pods_before_prediction(keys, cluster.id)
         cluster_model = self._build_cluster(cluster)
         existing_pods = tuple(self._existing_pods.get(cluster.id, {}).values())
@@ -379,14 +379,14 @@ class PodPhase(PodsByCluster):
         """Remove the pods of a workload from the plan, and record the removal of the existing ones."""
         existing_pods = self._existing_pods.get(cluster_id, {})
         for pod in pods.values():
-            self._base_pods.get(cluster_id, {}).pop((key, pod.number), None)
+            self._base_pods.get(cluster_id, {}).pop((key, pod.number), None)  # those before the prediction
             if existing_pods.pop((key, pod.number), None) is not None:
                 object_pods.removed_outcomes.append(pod_outcomes.build_removal(pod, trigger))
         object_pods.outcomes.pop(key, None)
 
     @property
     def rows(self) -> list[PlacementChange]:
-        """Rows of all pods, removed ones first, with the nodes that rejected them."""
+        """Rows of all pods, object by object: of removed pods, of the others, and of those never created."""
         rows: list[PlacementChange] = []
         for (address, cluster_id), object_pods in self._object_pods.items():
             outcomes = list(object_pods.removed_outcomes)
@@ -441,6 +441,7 @@ class PodPhase(PodsByCluster):
         """Yield the namespaces needed by pods but missing on a cluster: object address, cluster id, namespaces."""
         known_namespaces = {cluster_id: set(names) for cluster_id, names in self._namespaces.items()}
         for key, object_pods in self._object_pods.items():
+            # An object outside the targets (-target) has no manifests in this plan.
             names = list_namespaces(object_pods.manifests) or self._kept_namespaces.get(key, set())
             _, cluster_id = key
             known_namespaces.setdefault(cluster_id, set()).update(names)
@@ -469,7 +470,7 @@ class PodPhase(PodsByCluster):
         for (address, _), object_pods in self._object_pods.items():
             inputs = object_pods.inputs
             if inputs is None:
-                continue
+                continue  # never predicted
             _, pods = pods_by_input.setdefault(id(inputs), (inputs, {}))
             for outcome in object_pods.list_all_outcomes():
                 pods[outcome.key] = (address, outcome)
@@ -493,7 +494,7 @@ class PodPhase(PodsByCluster):
         return all(outcome.is_certain for item in objects for outcome in item.list_all_outcomes())
 
     def build_input(self, cluster: NodeCluster) -> PredictionInput:
-        """Build the input of a new prediction of all objects on a cluster, from its pods after this plan."""
+        """Build the input of a new prediction of all objects on a cluster, from its pods on nodes after this plan."""
         objects = self._object_pods_by_cluster.get(cluster.id, {}).values()
         workloads = chain.from_iterable(item.workloads for item in objects)
         existing_pods = tuple(pod for pod in self._existing_pods.get(cluster.id, {}).values() if pod.node)

@@ -128,7 +128,7 @@ def build_pod_values(
 
 def _build_state_and_reason(outcome: PodOutcome, kept_pod: RecordedPod | None) -> dict[str, str | None]:
     """Return lifecycle state and reason of a pod; for an unchanged pod those in state, {} if it has none there."""
-    if kept_pod is not None and bool(kept_pod.node) == bool(outcome.node):
+    if kept_pod is not None and bool(kept_pod.node) == bool(outcome.node):  # still with or without a node
         if not kept_pod.state:
             return {}  # written by an earlier version
         if kept_pod.state == outcome.state:
@@ -227,7 +227,7 @@ def _build_pod_reason(outcome: PodOutcome) -> str:
     reason = f"preempted by {outcome.preempted_by}" if outcome.preempted_by else ""
     if not outcome.node and not outcome.is_removed:
         return f"{reason}; {outcome.reason}" if reason else outcome.reason
-    if outcome.victims:
+    if outcome.victims:  # more important than its own eviction
         reason = f"preempts {format_first_items([pod.name for pod in outcome.victims], _MAX_NAMES)}"
     return reason or REASONS.get(outcome.trigger, "") or describe_condition(outcome.condition)
 
@@ -239,11 +239,8 @@ def _build_former_location(
     location = _build_location(cluster, name, outcome.previous, record.state if record is not None else "")
     if outcome.action == pod_outcomes.KEEP or record is None or record.node != outcome.previous:
         return location  # unchanged, or not the recorded node
-    return replace(
-        location,
-        machine=record.machine or location.machine,
-        availability_zone=record.availability_zone or location.availability_zone,
-    )
+    machine, zone = record.machine or location.machine, record.availability_zone or location.availability_zone
+    return replace(location, machine=machine, availability_zone=zone)
 
 
 def _build_location(cluster: NodeCluster | None, name: str, node_name: str, state: str = "") -> PodLocation:

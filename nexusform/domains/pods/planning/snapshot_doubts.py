@@ -60,12 +60,12 @@ class SnapshotUncertainty(Struct, frozen=True):
 
 
 def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[SnapshotUncertainty]:
-    """Yield the doubts about a snapshot, at a time of planning (ISO 8601)."""
+    """Yield the reasons why a snapshot of kubectl may differ from the cluster, at a time of planning (ISO 8601)."""
     if not snapshot.has_pods:
         detail = "The files list no pods, so the free capacity of the nodes is unknown."
         yield SnapshotUncertainty("pods that were not read", "pods-not-listed", detail)
     observed = snapshot.observation_time
-    age = int(datetime.fromisoformat(now).timestamp()) - observed if observed else 0
+    age = int(datetime.fromisoformat(now).timestamp()) - observed if observed else 0  # seconds, 0 if unknown
     if age > _HOUR:
         time = datetime.fromtimestamp(observed, UTC)
         detail = f"The files show the cluster as of {time:%H:%M} on {time:%Y-%m-%d} (UTC). Create them again."
@@ -158,23 +158,24 @@ def find_pods_in_doubt(
 
 def _can_be_changed(hooks: Iterable[Manifest], spec: PodSpec, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
     """Return whether a mutating webhook or policy may change a pod."""
-    namespace = {"kubernetes.io/metadata.name": spec.namespace, **namespaces.get(spec.namespace, {})}
+    namespace_labels = {"kubernetes.io/metadata.name": spec.namespace, **namespaces.get(spec.namespace, {})}
     return any(
-        _has_matching_rule(manifest, hook, spec, namespace)
+        _has_matching_rule(manifest, hook, spec, namespace_labels)
         for manifest in hooks
         for hook in (get_mapping(manifest.body, *_POLICY_HOOK), *list_mappings(manifest.body, "webhooks"))
     )
 
 
 def _has_matching_rule(
-    manifest: Manifest, hook: Mapping[str, Any], spec: PodSpec, namespace: Mapping[str, str]
+    manifest: Manifest, hook: Mapping[str, Any], spec: PodSpec, namespace_labels: Mapping[str, str]
 ) -> bool:
     """Return whether the rules and selectors of a webhook or policy select the creation of a pod."""
-    has_rule = any(
+    has_rule = any(  # a rule with one of the words for each of its fields
         all(words & set(map(str, get_list(rule, key) or default)) for key, words, default in _POD_CREATION_RULE)
         for rule in (*list_mappings(hook, "rules"), *list_mappings(hook, "resourceRules"))
     )
-    pairs = (("namespaceSelector", namespace), ("objectSelector", dict(spec.labels)))
     fields = Fields(manifest, [], dict(hook))
-    selectors = [(parse_selector(fields, name), labels) for name, labels in pairs]
+    # Selectors with the labels to select; None is an absent selector: it selects everything.
+    selectors = [(parse_selector(fields, "namespaceSelector"), namespace_labels)]
+    selectors.append((parse_selector(fields, "objectSelector"), dict(spec.labels)))
     return has_rule and all(selector is None or is_selected(selector, labels) for selector, labels in selectors)

@@ -102,11 +102,8 @@ def add_observed_changes(
     if len({(pod.spec.requests, pod.spec.images) for pod in current_pods}) != 1:  # no common additions
         return workload
     spec = current_pods[0].spec
-    return replace(
-        workload,
-        pod=replace(workload.pod, requests=spec.requests, scored_requests=spec.scored_requests, images=spec.images),
-        is_admission_known=True,
-    )
+    pod = replace(workload.pod, requests=spec.requests, scored_requests=spec.scored_requests, images=spec.images)
+    return replace(workload, pod=pod, is_admission_known=True)
 
 
 def _find_rewritten_revisions(workload: Workload, pods: Iterable[ExistingPod]) -> tuple[str, ...]:
@@ -247,9 +244,9 @@ def create_replacement_check(
 def find_orphan_pods(
     workload: Workload, manifests: Iterable[Manifest], pods: Iterable[ExistingPod]
 ) -> Iterator[ExistingPod]:
-    """Yield the pods without a controller adopted by a ReplicaSet, DaemonSet or StatefulSet. A StatefulSet adopts only
-    pods with its names. Source: kubernetes pkg/controller/controller_ref_manager.go,
-    pkg/controller/statefulset/stateful_set.go.
+    """Yield the pods without a controller (`namespace/Pod/name`) adopted by a ReplicaSet, DaemonSet or StatefulSet by
+    its selector. A StatefulSet adopts only pods with its names. Source: kubernetes
+    pkg/controller/controller_ref_manager.go, pkg/controller/statefulset/stateful_set.go.
     """
     title = (workload.kind, workload.namespace, workload.name)
     prefix = f"{workload.namespace}/Pod/"
@@ -262,7 +259,7 @@ def find_orphan_pods(
         for pod in pods:
             name = pod.workload.removeprefix(prefix)
             has_name = workload.kind != "StatefulSet" or _parse_ordinal(workload, name) is not None
-            if pod.workload == prefix + name and has_name and is_selected(selector, dict(pod.spec.labels)):
+            if pod.workload.startswith(prefix) and has_name and is_selected(selector, dict(pod.spec.labels)):
                 yield pod
 
 

@@ -229,12 +229,14 @@ def _find_surplus_pods_by_node(
     """Yield the pods in excess on a node compared with the other prediction, each with a node in excess there ("" if
     none is left). Pods of one template are interchangeable.
     """
+    # Number of pods left to compare, by node ("" without one) and template.
     others_by_location = Counter((other.node, other.spec.template) for other in others if not other.is_removed)
     surplus_pods: list[PodOutcome] = []
+    # Kept pods (without a decision) are compared first, so a placed pod is in excess rather than a kept one.
     for outcome in sorted(outcomes, key=lambda outcome: (outcome.feasible_nodes is not None, outcome.number)):
         location = (outcome.node, outcome.spec.template)
         if outcome.is_removed:
-            continue
+            continue  # compared by `_find_pods_removed_in_one_prediction`
         if others_by_location[location]:
             others_by_location[location] -= 1
         else:
@@ -252,24 +254,28 @@ def _list_resampled_scenarios(scene: PredictionScenario, samples: int) -> Iterat
 
 
 def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[ExistingPod, ...]:
-    """Return the existing pods with other ages, if some may be evicted: any one of equal starts may be first."""
+    """Return the existing pods with other ages, if some may be evicted: among equal ages, the order of start is drawn
+    by the number of the sample.
+    """
     lowest = min((pod.spec.priority for pod in scene.existing_pods), default=0)
     if all(workload.pod.priority <= lowest for workload in scene.workloads):
         return scene.existing_pods  # no pod can be evicted
     texts = [f"{sample}|{pod.workload}|{pod.number}".encode() for pod in scene.existing_pods]
     pairs = zip(scene.existing_pods, texts, strict=True)
+    # The order by age stays; the hash decides among equal ages.
     return tuple(replace(pod, age=(pod.age << _RANK_BITS) + crc32(text)) for pod, text in pairs)
 
 
 def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
-    """Yield the scene with other orders of arrival, each with other random choices."""
+    """Yield the scene with other orders of arrival, each with other random choices, and with its condition as text:
+    one workload after the other, then each order of a few workloads, then drawn times of arrival of all pods.
+    """
     if len(scene.workloads) < 2 and not any(map(has_differing_concurrent_pods, scene.workloads)):
         return  # there is only one order
     keys = [workload.key for workload in scene.workloads]
     # Another controller creates a claim of each pod from a template.
-    claiming_keys = frozenset(
-        workload.key for workload in scene.workloads if any(claim.is_own for claim in workload.pod.device_claims)
-    )
+    claiming = [item for item in scene.workloads if any(claim.is_own for claim in item.pod.device_claims)]
+    claiming_keys = frozenset(workload.key for workload in claiming)
     rankings = _rank_workloads(keys, claiming_keys)
     ordered_keys = frozenset(workload.key for workload in scene.workloads if workload.is_ordered)
     orders = _list_workload_orders(keys, samples // 3) if ordered_keys else []
@@ -282,10 +288,10 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
             # Pods that start at once: the next one of an ordered set arrives before those of slower controllers.
             arrival = ArrivalOrder(ranks=orders[number - len(rankings)], has_fast_replacements=number % 2 == 0)
         else:  # drawn times of arrival; every fourth sample has fast replacements, two of four slow victims
-            arrival = ArrivalOrder(number, tuple(keys), ordered_keys, claiming_keys=claiming_keys)
+            arrival = ArrivalOrder(number, ranks=tuple(keys), ordered_keys=ordered_keys, claiming_keys=claiming_keys)
             arrival = replace(arrival, has_slow_victims=number % 4 > 1, has_fast_replacements=number % 4 < 1)
         pods = _shuffle_eviction_ages(scene, number)
-        slow = number if arrival.has_slow_victims else 0
+        slow = number if arrival.has_slow_victims else 0  # see `predict`: some pods free their capacity later
         seed = scene.seed + 1 + number
         yield condition, replace(scene, arrival=arrival, seed=seed, existing_pods=pods, slow_terminations=slow)
 
@@ -297,7 +303,7 @@ def _rank_workloads(keys: Sequence[str], claiming_keys: Collection[str]) -> list
     orders = [list(keys), sorted(keys, key=count_controller_hops)]
     rankings = [(f"if {_get_name(order[0])} arrives first", tuple(order)) for order in orders]
     for key in keys[:_MOST_LATE_WORKLOADS]:
-        if count_controller_hops(key) or key in claiming_keys:
+        if count_controller_hops(key) or key in claiming_keys:  # the time of its controllers is unknown
             # Move the key to one end: False is sorted before True.
             first_order, last_order = sorted(keys, key=key.__ne__), sorted(keys, key=key.__eq__)
             rankings.append((f"if {_get_name(key)} arrives first", tuple(first_order)))
@@ -319,7 +325,7 @@ def _list_workload_orders(keys: Sequence[str], count: int) -> list[tuple[str, ..
 def _list_scenarios_with_waiting_pods(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with the Pending pods of other workloads placed first."""
     if not scene.waiting_pods:
-        return
+        return  # none can be first
     first = scene.waiting_pods[0].name
     pods = [
         Workload("Pod", pod.spec.namespace, f"{pod.name}-{index}", replicas=1, pod=pod.spec, strategy=Strategy.RECREATE)
@@ -340,7 +346,7 @@ def _list_scenarios_after_terminations(scene: PredictionScenario, _: int) -> Ite
 def _list_slow_terminations(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with removed pods still holding their capacity until a new pod fits nowhere else."""
     for order, pods in enumerate(_list_pod_age_permutations(scene, samples)):
-        for sample in (1, 2 + order, 2 + order + _MOST_ORDERS):
+        for sample in (1, 2 + order, 2 + order + _MOST_ORDERS):  # all pods are slow, or some by two draws
             slow_scene = replace(scene, existing_pods=pods, seed=scene.seed + order, slow_terminations=sample)
             yield "if removed pods terminate slowly", slow_scene
 
@@ -348,7 +354,7 @@ def _list_slow_terminations(scene: PredictionScenario, samples: int) -> Iterator
 def _list_with_coming_taints(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with the coming taints of unready nodes."""
     if not scene.unready_nodes:
-        return
+        return  # no taint is coming
     taints = tuple(Taint(_UNREACHABLE, "", effect) for effect in (NO_SCHEDULE, NO_EXECUTE))
     nodes = tuple(
         replace(node, taints=node.taints + taints) if node.name in scene.unready_nodes else node
@@ -360,6 +366,7 @@ def _list_with_coming_taints(scene: PredictionScenario, _: int) -> Iterator[tupl
 
 def _list_image_sizes(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with the smallest and the largest sizes of images with different sizes on nodes."""
+    # Images with one size keep their values, unknown images (None) stay unknown.
     for size, values in zip(("smallest", "largest"), scene.cluster.extreme_image_values, strict=False):
         nodes = tuple(
             replace(node, images=node.images and {name: values.get(name, node.images[name]) for name in node.images})
@@ -404,7 +411,7 @@ def _change_time_and_pod_order(scene: PredictionScenario, samples: int) -> Itera
     conditions = [pod.condition for pod in scene.existing_pods if pod.condition is not None]
     newest = max((max(item.ready_time, item.creation_time) for item in conditions), default=0)
     now = scene.cluster.observation_time or newest
-    for hours in (1, 24) if now else ():
+    for hours in (1, 24) if now else ():  # no time is known without observed pods
         cluster = replace(scene.cluster, observation_time=now + hours * _HOUR)
         yield f"{hours} h later", replace(scene, cluster=cluster)
     for pods in _list_pod_age_permutations(scene, samples):
@@ -412,9 +419,11 @@ def _change_time_and_pod_order(scene: PredictionScenario, samples: int) -> Itera
 
 
 def _list_pod_age_permutations(scene: PredictionScenario, samples: int) -> Iterator[tuple[ExistingPod, ...]]:
-    """Yield the existing pods with other ages: of those created in one second, each is the newest once."""
+    """Yield the existing pods with other ages: of each workload's pods created in one second, each is the newest once,
+    with the others in their order or in the reverse one. The number of orders is limited.
+    """
     keys = {workload.key for workload in scene.workloads}
-    groups = group_by(
+    groups = group_by(  # by workload and time of creation, else of the predicted start
         scene.existing_pods,
         lambda pod: (pod.workload, pod.age if pod.condition is None else pod.condition.creation_time),
     )
@@ -425,8 +434,8 @@ def _list_pod_age_permutations(scene: PredictionScenario, samples: int) -> Itera
             # The pod at position `order` is the newest.
             oldest, direction = min(pod.age for pod in pods), 1 if order % 2 else -1
             for position, pod in enumerate(pods):
-                distance = (position - order) * direction % len(pods)
-                permuted_pods.append(replace(pod, age=(oldest << _RANK_BITS) - distance))
+                distance = (position - order) * direction % len(pods)  # 0 is the newest
+                permuted_pods.append(replace(pod, age=(oldest << _RANK_BITS) - distance))  # groups keep their order
         yield tuple(permuted_pods)
 
 

@@ -48,15 +48,17 @@ def is_device_selected(expression: str, driver: str, device: Device) -> bool:
 def _evaluate_expression(
     expression: str, driver: str, attributes: tuple[tuple[str, Attribute], ...], capacity: tuple[tuple[str, int], ...]
 ) -> bool:
-    """Return whether an expression selects a device with these values; names without a domain have the driver's."""
+    """Return whether a CEL expression selects a device with these attributes and capacities; a result other than true
+    or false is an error. Names without a domain have the driver's.
+    """
     values: dict[str, dict[str, dict[str, Any]]] = {"attributes": {}, "capacity": {}}
-    for name, attribute in attributes:
-        kind, value = attribute
+    for name, (kind, value) in attributes:
         _add_domain_value(values["attributes"], name, driver, {_VERSION_KEY: value} if kind == _VERSION_KEY else value)
     for name, amount in capacity:
         _add_domain_value(values["capacity"], name, driver, amount)
     for part, domain, other_domain in _LOOKUP.findall(expression):
-        values[part].setdefault(domain + other_domain, {})  # one of them is empty
+        # A lookup in a domain without values is no error. One of the two texts is empty.
+        values[part].setdefault(domain + other_domain, {})
     result = _compile(expression).eval(data={"device": {"driver": driver, "allowMultipleAllocations": False, **values}})
     value = result.value()
     if not isinstance(value, bool):
@@ -85,7 +87,7 @@ def _create_environment() -> Any:
     amount, version, truth, text = cel.Type.INT, cel.Type.MAP, cel.Type.BOOL, cel.Type.STRING
 
     def declare(name: str, *overloads: tuple[Any, list[Any], Any]) -> Any:
-        is_member = name not in ("quantity", "semver")
+        is_member = name not in ("quantity", "semver")  # called as a method of the first parameter
         return cel.FunctionDecl(
             name,
             [
@@ -124,7 +126,7 @@ def _create_environment() -> Any:
 
 
 def parse_device_quantity(text: str) -> int:
-    """Return a quantity in thousandths. An amount too large is a ValueError."""
+    """Return a quantity in thousandths. Any other text, or an amount too large, is a ValueError."""
     quantity = read_quantity(text)
     if quantity is None:
         raise ValueError(f"{text} is no quantity")

@@ -67,24 +67,24 @@ class ClaimedDevices:
         self._allocator = DeviceAllocator(cluster.devices.slices, cluster.version, seed)
         self._pools = {node.name: self._allocator.gather_pools(node) for node in cluster.nodes}
         self._has_gated_slices = any(item.is_gated for item in cluster.devices.slices)
-        self._uses = dict(cluster.devices.allocations)
+        self._uses = dict(cluster.devices.allocations)  # devices by claim
         self._claims_by_pod: dict[PodIdentity, tuple[str, ...]] = {}
-        self._holders: dict[str, set[PodIdentity]] = {}
-        self._random_nodes: set[str] = set()
-        self._needs: dict[tuple[DeviceClaim, ...], DeviceNodeRequirements] = {}
+        self._holders: dict[str, set[PodIdentity]] = {}  # pods by claim
+        self._random_nodes: set[str] = set()  # nodes with pods of unknown devices
+        self._needs: dict[tuple[DeviceClaim, ...], DeviceNodeRequirements] = {}  # results for the devices in use now
         for pod in existing_pods:
             if not pod.node:
-                continue
+                continue  # it uses no devices yet
             for name, uses in pod.devices:
                 self._uses[name] = uses
                 self._add_claim_holder(pod, name)
-            if pod.spec.device_claims and not pod.devices:
+            if pod.spec.device_claims and not pod.devices:  # it has devices, but they are not recorded
                 self._random_nodes.add(pod.node)
         # Allocated claims without a known pod keep their devices.
         self._unheld_claims = self._uses.keys() - self._holders.keys()
 
     def compute_need(self, spec: PodSpec) -> DeviceNodeRequirements:
-        """Return the nodes with devices for the claims of a pod."""
+        """Return the nodes with devices for the claims of a pod; the result is kept until a claim changes."""
         claims = spec.device_claims
         if not claims:
             return DeviceNodeRequirements()
@@ -94,9 +94,9 @@ class ClaimedDevices:
         return need
 
     def _compute_need(self, claims: tuple[DeviceClaim, ...]) -> DeviceNodeRequirements:
-        """Return the nodes with enough free devices for open claims and in reach of the devices of allocated ones."""
+        """Return the nodes with enough free devices for unallocated claims, and in reach of those of allocated ones."""
         error = next((claim.error for claim in claims if claim.error), "")
-        if error:
+        if error:  # no node is checked
             return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=error),))
         allocations: dict[str, DeviceAllocation | None] = {}
         try:
@@ -155,7 +155,7 @@ class ClaimedDevices:
         """
         claims = pod.spec.device_claims
         if not claims or pod.node not in self._node_by_name or pod.identity in self._claims_by_pod:
-            return
+            return  # nothing to allocate, or not on a node of the cluster
         try:
             allocation = self._allocate_claims_on_node(claims, self._node_by_name[pod.node])
         except AllocationError:  # an existing pod has devices, but it is unknown which
@@ -237,14 +237,14 @@ class DeviceAllocator:
     """Slices of a cluster. `allocate` finds devices for claims on a node; `seed` draws the order of slices."""
 
     def __init__(self, slices: Iterable[ResourceSlice], version: tuple[int, ...], seed: int) -> None:
-        self._is_ordered, self._seed = version >= _ORDERED_POOLS, seed
+        self._is_ordered, self._seed = version >= _ORDERED_POOLS, seed  # else pools are searched at random
         sorted_slices = sorted(slices, key=lambda item: item.name)
         by_pool = group_by(sorted_slices, lambda item: (item.driver, item.pool))
-        self._pools: list[list[ResourceSlice]] = []
+        self._pools: list[list[ResourceSlice]] = []  # of each pool, the slices of its newest generation alone
         for _, pool in sorted(by_pool.items()):
             newest_generation = max(item.generation for item in pool)
             self._pools.append([item for item in pool if item.generation == newest_generation])
-        self._slice_by_device = {
+        self._slice_by_device = {  # with the record of the device
             (item.driver, item.pool, device.name): (item, device)
             for pool in self._pools
             for item in pool
@@ -280,7 +280,7 @@ class DeviceAllocator:
         if not search.allocate_request(claim_index=0, request_index=0):
             return None
         uses = tuple(tuple(uses) for uses in search.uses)
-        return DeviceAllocation(uses, search.score, not self._is_ordered and search.is_random())
+        return DeviceAllocation(uses, search.score, is_random=not self._is_ordered and search.is_random())
 
 
 def _has_devices_for(item: ResourceSlice, node: Node) -> bool:
@@ -328,7 +328,7 @@ class _AllocationSearch:
         """
         for alternative in request.alternatives:
             if alternative.count != ALL_DEVICES:
-                continue
+                continue  # some devices may be found without the missing ones
             if any(pool.is_incomplete or pool.duplicate_name for pool in self._pools):
                 raise AllocationError(f"claim {claim.name}, request {request.name}: a pool is incomplete or invalid")
             self._list_candidates(alternative)  # raises the error of a selector
@@ -341,9 +341,9 @@ class _AllocationSearch:
         )
 
     def allocate_request(self, claim_index: int, request_index: int) -> bool:
-        """Allocate a request of a claim and all later ones; return whether there are devices for all."""
+        """Allocate a request by its first possible alternative, and all later ones; return whether all get devices."""
         if claim_index >= len(self._claims):
-            return True
+            return True  # no request is left
         claim = self._claims[claim_index]
         if request_index >= len(claim.requests):
             return self.allocate_request(claim_index + 1, 0)
@@ -364,7 +364,9 @@ class _AllocationSearch:
     def _allocate_devices(
         self, claim_index: int, request_index: int, alternative: DeviceSubRequest, count: int, first: int = 0
     ) -> bool:
-        """Allocate the devices of a request from position `first` on and all later requests; return whether it can."""
+        """Allocate the devices of a request from position `first` on, and all later requests; return whether all get
+        devices. If not, the devices taken are given back.
+        """
         if first >= count:
             return self.allocate_request(claim_index, request_index + 1)
         candidates = self._list_candidates(alternative)
@@ -375,16 +377,16 @@ class _AllocationSearch:
             if self._steps > _MOST_STEPS:
                 raise AllocationError("too many combinations of devices")
             if not self._is_usable(claim_index, alternative, candidate):
-                continue
+                continue  # the next candidate; with all devices requested there is none
             request = self._claims[claim_index].requests[request_index]
             if not self._record_constraint_values(claim_index, request, alternative, candidate):
                 if is_all:
                     raise AllocationError(f"request {request.name}: a constraint prevents the use of all devices")
                 continue
-            self._move(claim_index, alternative, candidate, 1)
+            self._move(claim_index, alternative, candidate, sign=1)
             if self._allocate_devices(claim_index, request_index, alternative, count, first + 1):
                 return True
-            self._move(claim_index, alternative, candidate, -1)
+            self._move(claim_index, alternative, candidate, sign=-1)  # later requests need this device
             for index, _ in self._list_constraints(claim_index, request, alternative):
                 self._values[claim_index, index].pop()
         return False
@@ -394,13 +396,14 @@ class _AllocationSearch:
         two devices of a pool have one name.
         """
         if id(alternative) in self._candidates:
-            return self._candidates[id(alternative)]
+            return self._candidates[id(alternative)]  # found before
         candidates: list[CandidateDevice] = []
         for pool in self._pools:
             if pool.duplicate_name:
                 raise AllocationError(f"pool {pool.slices[0].pool} has two devices {pool.duplicate_name}")
             for item in pool.slices:
                 for device in item.devices:
+                    # The pools of a node have only slices for it, but a slice may have devices for other nodes.
                     is_for_node = not item.has_own_nodes or is_any_term_satisfied(device.terms, self._node)
                     if _is_selected(alternative, item, device) and is_for_node:
                         candidates.append(CandidateDevice((item.driver, item.pool, device.name), device, item))
@@ -438,7 +441,7 @@ class _AllocationSearch:
         for index, constraint in self._list_constraints(claim_index, request, alternative):
             known_values = self._values.setdefault((claim_index, index), [])
             value = find_device_attribute(candidate, constraint.attribute)
-            if value is None or value != next(iter(known_values), value):
+            if value is None or value != next(iter(known_values), value):  # those known are equal
                 return False
             new_values.append((known_values, value))
         for known_values, value in new_values:
@@ -449,7 +452,7 @@ class _AllocationSearch:
         self, claim_index: int, request: DeviceRequest, alternative: DeviceSubRequest
     ) -> Iterator[tuple[int, DeviceMatchConstraint]]:
         """Yield the positions and constraints of a claim for an alternative; one without requests is for all."""
-        names = {request.name, f"{request.name}/{alternative.name}"}
+        names = {request.name, f"{request.name}/{alternative.name}"}  # a constraint may name one or the other
         for index, constraint in enumerate(self._claims[claim_index].constraints):
             if not constraint.requests or names.intersection(constraint.requests):
                 yield index, constraint

@@ -33,19 +33,19 @@ def find_kubelet_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str:
 
 
 def _list_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Iterator[str]:
-    """Yield the failed kubelet checks as kubelet words them."""
+    """Yield the failed kubelet checks as kubelet words them; nothing if it accepts the pod."""
     selector = dict(pod.node_selector)
     if _OS in selector and selector[_OS] != node.labels.get(_OS):
         yield "PodOSSelectorNodeLabelDoesNotMatch: the kubernetes.io/os label doesn't match the node's"
     requests = pod.requests
-    figures = [
+    figures = [  # name, requested, used, capacity
         ("pods", 1, usage.pods, node.pods),
         ("cpu", requests.cpu, usage.cpu, node.cpu),
         ("memory", requests.memory, usage.memory, node.memory),
     ]
     # kubelet skips resources unknown to its node.
-    known_resources = [(name, amount) for name, amount in requests.other_resources if name in node.other_resources]
-    for name, amount in known_resources:
+    known_requests = [(name, amount) for name, amount in requests.other_resources if name in node.other_resources]
+    for name, amount in known_requests:
         figures.append((name, amount, usage.other_resources.get(name, 0), node.other_resources[name]))
     for name, amount, used, capacity in figures:
         if amount > capacity - used:
@@ -71,8 +71,8 @@ class NodeNumaCells:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._free = [dict(cell) for cell in node.cells]
-        self._allocations: list[tuple[PodSpec, _Share]] = []
+        self._free = [dict(cell) for cell in node.cells]  # amounts by cell and resource
+        self._allocations: list[tuple[PodSpec, _Share]] = []  # of each container, with the spec of its pod
 
     def allocate(self, pod: PodSpec) -> str:
         """Allocate NUMA cell resources to a pod, and return ""; or allocate none, and return kubelet's rejection."""
@@ -81,7 +81,7 @@ class NodeNumaCells:
             cell_numbers = self._select_numa_cells(container)
             if cell_numbers is None:
                 for share in shares:
-                    self._change_free_capacity(share, 1)
+                    self._change_free_capacity(share, sign=1)
                 amounts = ", ".join(f"{amount} {name}" for name, amount in container)
                 is_single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
                 location = "NUMA cell" if is_single else "narrowest set of NUMA cells"
@@ -104,13 +104,16 @@ class NodeNumaCells:
             position = next((position for position, (spec, _) in enumerate(self._allocations) if spec in specs), None)
             if position is not None:  # else nothing is recorded for this spec
                 _, share = self._allocations.pop(position)
-                self._change_free_capacity(share, 1)
+                self._change_free_capacity(share, sign=1)
 
     def _select_numa_cells(self, container: AlignedRequests) -> tuple[int, ...] | None:
-        """Return the smallest cell set accepted by the policy, lowest numbers first; None without one."""
+        """Return the smallest set of NUMA cells with enough free resources for a container and permitted by the policy
+        of kubelet's topology manager, the lowest numbers first; None without one.
+        """
         is_single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
-        for width in range(1, 2 if is_single else len(self._free) + 1):  # single: one cell only
-            # restricted: every resource comes from as few cells as it could on an empty node.
+        widest = 1 if is_single else len(self._free)
+        for width in range(1, widest + 1):
+            # Policy restricted: every resource comes from as few cells as it could on an empty node.
             if not is_single and any(self._count_required_cells(name, amount) != width for name, amount in container):
                 continue
             for cells in combinations(range(len(self._free)), width):
@@ -125,15 +128,15 @@ class NodeNumaCells:
         return next((width for width, total in enumerate(totals, 1) if total >= amount), len(totals))
 
     def _allocate_from_cells(self, container: AlignedRequests, cells: Sequence[int]) -> _Share:
-        """Allocate the requests of a container from these cells; return the share for its release."""
+        """Allocate the requests of a container from these cells; return the amounts taken of each, for its release."""
         share: list[dict[str, int]] = [{} for _ in self._free]
         for name, amount in container:
-            missing = amount
+            remaining = amount
             for cell in cells:
-                cell_amount = min(missing, max(0, self._free[cell].get(name, 0)))
+                cell_amount = min(remaining, max(0, self._free[cell].get(name, 0)))
                 share[cell][name] = cell_amount
-                missing -= cell_amount
-        self._change_free_capacity(tuple(share), -1)
+                remaining -= cell_amount
+        self._change_free_capacity(tuple(share), sign=-1)
         return tuple(share)
 
     def _change_free_capacity(self, share: _Share, sign: int) -> None:
@@ -146,16 +149,16 @@ class NodeNumaCells:
 def compute_cells(
     cpus: int, reserved: frozenset[int], resources: Mapping[str, Sequence[int]], count: int
 ) -> tuple[dict[str, int], ...]:
-    """Return the capacity of each of `count` NUMA cells: whole CPUs except reserved ones, and further
-    resources. CPUs are numbered in blocks, beginning with the first cell. A resource with one figure is
-    spread evenly; the first cells get the remainder.
+    """Return the capacity of each of `count` NUMA cells: whole CPUs except reserved ones, and further `resources`, each
+    with an amount per cell, or with one amount to spread evenly (the first cells get the remainder). CPUs are numbered
+    in blocks, beginning with the first cell.
     """
     cells: list[dict[str, int]] = []
     for cell in range(count):
         first_cpu, end_cpu = cell * cpus // count, (cell + 1) * cpus // count
         capacity = {"cpu": len(set(range(first_cpu, end_cpu)) - reserved)}
         for name, amounts in resources.items():
-            if name != STORAGE:
+            if name != STORAGE:  # it belongs to no cell
                 capacity[name] = _compute_cell_amount(amounts, cell, count)
         cells.append(capacity)
     return tuple(cells)

@@ -25,13 +25,13 @@ def format_pending_message(rejections: Iterable[Rejection], nodes: int) -> str:
     if not nodes:
         return "no nodes available to schedule pods"
     pod_reasons: set[str] = set()
-    tally: Counter[str] = Counter()
+    node_counts: Counter[str] = Counter()  # by reason
     for rejection in rejections:
         if profile.is_pod_rejection(rejection):
             pod_reasons.add(rejection.reason)
         else:
-            tally.update(rejection.reason.split(", "))
-    parts = sorted(f"{count} {reason}" for reason, count in tally.items())
+            node_counts.update(rejection.reason.split(", "))
+    parts = sorted(f"{count} {reason}" for reason, count in node_counts.items())
     return f"0/{nodes} nodes are available: {', '.join([*sorted(pod_reasons), *parts])}."
 
 

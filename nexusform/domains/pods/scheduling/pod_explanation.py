@@ -80,16 +80,16 @@ def evaluate_nodes(
 
 
 def _build_node_verdicts(scheduler: PodSpecScheduler) -> tuple[NodeVerdict, ...]:
-    """Return every node as evaluated by the scheduler, highest total first."""
+    """Return every node as evaluated by the scheduler, highest total first, rejected nodes (without a total) last."""
     points = scheduler.score_nodes()
     verdicts = []
     for at, node in enumerate(scheduler.cache.nodes):
-        by_rule = points.get(at, {})  # none for a rejected node
+        by_rule = points.get(at, {})  # points by rule, none for a rejected node
         total = sum(by_rule.values()) if by_rule else None
         rejections = tuple(scheduler.list_rejections(at))
         taint = taints.find_untolerated_taint(scheduler.group.spec, node)
-        hints = {}
+        hints = {}  # by rule
         if taint is not None and any(rejection.rule == "taints" for rejection in rejections):
             hints["taints"] = taints.format_taint(taint)
         verdicts.append(NodeVerdict(node.name, rejections, by_rule, total, hints))
-    return tuple(sorted(verdicts, key=lambda v: (v.total is None, -(v.total or 0), v.node)))
+    return tuple(sorted(verdicts, key=lambda verdict: (verdict.total is None, -(verdict.total or 0), verdict.node)))

@@ -61,7 +61,7 @@ class ArrivalOrder(Struct, frozen=True):
         ready_keys = [key for key, count in counts.items() if count < 1 or key not in self.ordered_keys] or counts
         if not self.sample:
             return min(ready_keys, key=self.ranks.index)
-        if self.sample % _MIXED_SAMPLES == 0:
+        if self.sample % _MIXED_SAMPLES == 0:  # some samples draw the workload of each pod anew
             step = sum(counts.values())
             return min(ready_keys, key=lambda key: self._hash_arrival_order(f"{step}|{key}"))
         return min(counts, key=lambda key: self._compute_arrival_time(key, counts[key]))  # includes waiting times
@@ -105,7 +105,7 @@ def _compare_for_removal(first: ExistingPod, second: ExistingPod, pods_by_node: 
     """Return a negative number if the first pod is removed first, a positive one if the second is."""
     first_key, second_key = _build_removal_sort_key(first, pods_by_node), _build_removal_sort_key(second, pods_by_node)
     if first_key != second_key:
-        return (first_key > second_key) - (first_key < second_key)
+        return 1 if first_key > second_key else -1
     if first.condition is not None and second.condition is not None:
         difference = _compare_conditions(first.condition, second.condition, now)
         if difference:
@@ -134,8 +134,9 @@ def _build_removal_sort_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tup
 
 
 def _compare_magnitudes(first_time: int, second_time: int, one: PodCondition, two: PodCondition, now: int) -> int:
-    """Compare two times by the logarithm of their distance from now: the later one is smaller, an unknown one (0) the
-    smallest. Pods with times of one magnitude are compared by uid.
+    """Compare two times by the logarithm of their distance from now (negative: the first pod is removed first): the
+    later one is smaller, an unknown one (0) the smallest. Pods with times of one magnitude are compared by uid. `now`
+    is 0 if unknown.
     """
     if not first_time or not second_time:
         return first_time - second_time

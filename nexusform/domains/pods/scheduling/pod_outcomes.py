@@ -122,10 +122,9 @@ class PlaceablePodRange(Struct, frozen=True):
 
 
 class WorkloadForecast(Struct, frozen=True):
-    """Workload after the prediction: requested pods, and running pods by machine and rack. Counts omit nodes
-    with unknown machine or rack. `is_blocked`: a rolling update cannot continue. `uncreated` pods do not
-    exist: rejected by a quota or on admission, or (`deferred`) behind another pod of an ordered set; `rejection` is
-    the reason.
+    """Workload after the prediction: requested pods, and running pods by machine and rack. Counts omit nodes with
+    unknown machine or rack. `is_blocked`: a rolling update cannot continue. `uncreated` pods do not exist: rejected by
+    a quota or on admission, or (`deferred`) behind another pod of an ordered set; `rejection` is the reason.
     """
 
     workload: Workload
@@ -222,32 +221,32 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
         node = next(bucket)  # the following rules reject all nodes of a bucket, or none
         if not is_first_pod and inter_pod_affinity.find_rejection(counts, node):
             continue
-        if any(_is_permanently_skewed(tally, node) for tally in counts.hard_spread):
+        if any(_is_permanently_skewed(counter, node) for counter in counts.hard_spread):
             continue
-        for at in (node, *bucket):
-            usage_number = usage_numbers[at]
+        for member in (node, *bucket):
+            usage_number = usage_numbers[member]
             if usage_number not in limits:
-                limits[usage_number] = _compute_pod_limit(spec, cache.nodes[at], cache.usage[at], further)
-            capacity[at] = limits[usage_number]
+                limits[usage_number] = _compute_pod_limit(spec, cache.nodes[member], cache.usage[member], further)
+            capacity[member] = limits[usage_number]
     anti_affinity, spread = _list_own_counters(scheduler, capacity)
     if is_first_pod:
         return _compute_affinity_range(scheduler, capacity, further, anti_affinity, spread)
-    topologies = {id(tally.domain_by_node) for tally in (*anti_affinity, *spread)}
+    topologies = {id(counter.domain_by_node) for counter in (*anti_affinity, *spread)}
     if len(topologies) > 1 or len(spread) > 1 or len(counts.affinity) > 1:  # the number depends on the order
         return _compute_placeable_bounds(scheduler, capacity, further, anti_affinity, spread)
     total = min(_sum_node_capacity(capacity, anti_affinity, spread), further)
     return PlaceablePodRange(total, total, is_exact=True)
 
 
-def _is_permanently_skewed(tally: SpreadCounter, node: int) -> bool:
+def _is_permanently_skewed(counter: SpreadCounter, node: int) -> bool:
     """Return whether a node never takes the pod: its key is missing, or existing pods exceed the skew."""
-    domain = tally.domain_by_node[node]
+    domain = counter.domain_by_node[node]
     if domain < 0:
         return True  # the node lacks the topology key
-    if tally.matches_itself and tally.counts_new_pods:
+    if counter.matches_itself and counter.counts_new_pods:
         return False  # its count changes with the pods to place
-    skew = tally.counts[domain] + tally.matches_itself - tally.get_minimum_pod_count()
-    return skew > tally.constraint.max_skew
+    skew = counter.counts[domain] + counter.matches_itself - counter.get_minimum_pod_count()
+    return skew > counter.constraint.max_skew
 
 
 def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int) -> int:
@@ -274,45 +273,47 @@ def _list_own_counters(
     """
     cache, group, counts = scheduler.cache, scheduler.group, scheduler.counts
     anti_affinity: dict[int, DomainCounter] = {}  # one counter per topology
-    for term, tally in zip(group.spec.anti_affinity, counts.anti_affinity, strict=True):
+    for term, counter in zip(group.spec.anti_affinity, counts.anti_affinity, strict=True):
         if not cache.is_selected(term, group):
             continue  # it is about other pods
-        labelled_nodes = [node for node in capacity if tally.domain_by_node[node] >= 0]
-        domains = {tally.domain_by_node[node] for node in labelled_nodes}
+        labelled_nodes = [node for node in capacity if counter.domain_by_node[node] >= 0]
+        domains = {counter.domain_by_node[node] for node in labelled_nodes}
         if len(domains) == len(labelled_nodes):
             capacity.update(dict.fromkeys(labelled_nodes, 1))
         else:
-            anti_affinity[id(tally.domain_by_node)] = tally
-    spread = [tally for tally in counts.hard_spread if tally.matches_itself and tally.counts_new_pods]
+            anti_affinity[id(counter.domain_by_node)] = counter
+    spread = [counter for counter in counts.hard_spread if counter.matches_itself and counter.counts_new_pods]
     return list(anti_affinity.values()), spread
 
 
 def _sum_node_capacity(
     capacity: Mapping[int, int], anti_affinity: Sequence[DomainCounter], spread: Sequence[SpreadCounter]
 ) -> int:
-    """Return the number of pods for all nodes together, limited by at most one counter of each kind."""
+    """Return the number of pods with room on all nodes together (`capacity`: by node), limited by the counters of the
+    rules between them: at most one of anti-affinity and one of spreading, over the same topology key.
+    """
     if not anti_affinity and not spread:
         return sum(capacity.values())
-    tally = (*anti_affinity, *spread)[0]  # both kinds have the same domains
+    counter = (*anti_affinity, *spread)[0]
     pods_by_domain: dict[int, int] = {}
     for node, pods in capacity.items():
-        domain = tally.domain_by_node[node]
+        domain = counter.domain_by_node[node]
         pods_by_domain[domain] = pods_by_domain.get(domain, 0) + pods
     if anti_affinity:
         # Nodes without the key (-1) are never rejected, so they keep all their capacity.
         pods_by_domain = {domain: pods if domain < 0 else min(pods, 1) for domain, pods in pods_by_domain.items()}
     if spread:
-        # Pods per domain, limited to the level of the fullest smallest domain + maxSkew.
-        tally = spread[0]
-        minimum = 0
-        if len(tally.eligible_domains) >= tally.constraint.min_domains:
-            levels = [tally.counts[domain] + pods_by_domain.get(domain, 0) for domain in tally.eligible_domains]
+        # No domain gets more than maxSkew pods above the smallest domain once that is full.
+        counter = spread[0]
+        minimum = 0  # by Kubernetes, with fewer domains than minDomains
+        if len(counter.eligible_domains) >= counter.constraint.min_domains:
+            levels = [counter.counts[domain] + pods_by_domain.get(domain, 0) for domain in counter.eligible_domains]
             minimum = min(levels, default=0)
-        ceiling = minimum + tally.constraint.max_skew
+        ceiling = minimum + counter.constraint.max_skew
         pods_by_domain = {
-            domain: min(pods, max(0, ceiling - tally.counts[domain]))
+            domain: min(pods, max(0, ceiling - counter.counts[domain]))
             for domain, pods in pods_by_domain.items()
-            if domain >= 0
+            if domain >= 0  # spreading rejects nodes without the key
         }
     return sum(pods_by_domain.values())
 
@@ -321,8 +322,8 @@ def _list_single_limits(
     capacity: Mapping[int, int], anti_affinity: Sequence[DomainCounter], spread: Sequence[SpreadCounter]
 ) -> list[int]:
     """Return the number of pods for all nodes together, limited by each counter alone. They may count by other keys."""
-    limits = [_sum_node_capacity(capacity, [tally], []) for tally in anti_affinity]
-    return limits + [_sum_node_capacity(capacity, [], [tally]) for tally in spread]
+    limits = [_sum_node_capacity(capacity, [counter], []) for counter in anti_affinity]
+    return limits + [_sum_node_capacity(capacity, [], [counter]) for counter in spread]
 
 
 def _compute_affinity_range(
@@ -332,18 +333,20 @@ def _compute_affinity_range(
     anti_affinity: Sequence[DomainCounter],
     spread: Sequence[SpreadCounter],
 ) -> PlaceablePodRange:
-    """Return the range for pods with affinity to their own group: all go to one unknown domain."""
+    """Return the number of pods with room, if required affinity to their own group sends all to one domain of the
+    topology key, not known yet. `capacity`: room for pods by node; `further`: pods to place.
+    """
     counts = scheduler.counts
-    tally = counts.affinity[0]
-    exclusions = (*counts.anti_affinity, *counts.existing_anti_affinity)
-    capacity_by_domain: dict[int, dict[int, int]] = {}
+    counter = counts.affinity[0]
+    exclusions = (*counts.anti_affinity, *counts.existing_anti_affinity)  # their domains reject the pods
+    capacity_by_domain: dict[int, dict[int, int]] = {}  # of the nodes
     for node, pods in capacity.items():
         has_all_keys = all(counter.domain_by_node[node] >= 0 for counter in counts.affinity)
         if has_all_keys and not inter_pod_affinity.has_pod_in_domain(exclusions, node):
-            capacity_by_domain.setdefault(tally.domain_by_node[node], {})[node] = pods
-    totals: list[int] = []
+            capacity_by_domain.setdefault(counter.domain_by_node[node], {})[node] = pods
+    totals: list[int] = []  # number of pods with room, by domain
     for domain_capacity in capacity_by_domain.values():
-        if len({id(counter.domain_by_node) for counter in (*anti_affinity, *spread)}) > 1:
+        if len({id(counter.domain_by_node) for counter in (*anti_affinity, *spread)}) > 1:  # several topology keys
             limits = _list_single_limits(domain_capacity, anti_affinity, spread)
         else:
             limits = [_sum_node_capacity(domain_capacity, anti_affinity, spread)]
@@ -367,11 +370,11 @@ def _compute_placeable_bounds(
     if spread or len(scheduler.counts.affinity) > 1:
         minimum = 0 if scheduler.choose_nodes() is None else min(1, maximum)  # only the next pod is known to fit
         return PlaceablePodRange(minimum, maximum, is_exact=False)
-    node_counts = [(tally, Counter(tally.domain_by_node[node] for node in capacity)) for tally in anti_affinity]
+    node_counts = [(counter, Counter(counter.domain_by_node[node] for node in capacity)) for counter in anti_affinity]
     # A pod on a node excludes the node itself, and per key the other nodes of its domain.
     excluded_nodes = 1
     for node in capacity:
-        domains = [(nodes_by_domain, tally.domain_by_node[node]) for tally, nodes_by_domain in node_counts]
+        domains = [(nodes_by_domain, counter.domain_by_node[node]) for counter, nodes_by_domain in node_counts]
         neighbours = sum(nodes_by_domain[domain] - 1 for nodes_by_domain, domain in domains if domain >= 0)
         excluded_nodes = max(excluded_nodes, 1 + neighbours)
     minimum = min(maximum, -(-len(capacity) // excluded_nodes))  # rounded up

@@ -105,7 +105,7 @@ class PodPredictor:
         self.creation_order = {workload.key: at for at, workload in enumerate(workloads)}
 
         managed_pods: list[ExistingPod] = []
-        unmanaged_pods: list[ExistingPod] = []
+        unmanaged_pods: list[ExistingPod] = []  # of workloads outside this prediction: they stay
         self.removed_pods: list[ExistingPod] = []
         for pod in existing_pods:
             if pod.workload in self.creation_order:
@@ -117,20 +117,16 @@ class PodPredictor:
         self.unmanaged_pods = tuple(unmanaged_pods)
         self.pods_by_workload = group_by(managed_pods, lambda pod: pod.workload)
 
-        running_pods: list[ExistingPod] = []
-        unplaced_pods: list[ExistingPod] = []
-        for pod in (*unmanaged_pods, *managed_pods):
-            if self._is_running(pod):
-                running_pods.append(pod)
-            else:
-                unplaced_pods.append(pod)
+        remaining_pods = (*unmanaged_pods, *managed_pods)
+        running_pods = [pod for pod in remaining_pods if self._is_running(pod)]
+        unplaced_pods = [pod for pod in remaining_pods if not self._is_running(pod)]
         expected_counts = [count_expected_pods(budget, workloads, unmanaged_pods) for budget in cluster.budgets]
         self.session = SchedulingSession(cluster, running_pods, seed, observer, expected_counts, unplaced_pods)
         self.quota_usage = QuotaUsage(cluster.quotas)
         self.progress_by_key: dict[str, WorkloadProgress] = {}
         # Unmanaged workloads with evicted pods, which their controllers re-create.
         self.displaced_workloads: dict[str, WorkloadProgress] = {}
-        self.displaced_pods: set[PodKey] = set()
+        self.displaced_pods: set[PodKey] = set()  # evicted unmanaged pods
         self._arrival: ArrivalOrder | None = None
         self._has_replacements = False  # of evicted pods, since the last retry
 
@@ -153,23 +149,24 @@ class PodPredictor:
         return taints.compute_toleration_seconds(pod.spec, node)
 
     def run(self, arrival: ArrivalOrder | None = None) -> PodsPrediction:
-        """Return the prediction for all workloads. Pods arrive in the order of `arrival`, or if None, by workload."""
+        """Return the prediction for all workloads. Pods arrive in the order of `arrival`; None: in queue order."""
         self._arrival = arrival
         progress_list = list(map(self._prepare_workload, self.workload_queue))
         self.progress_by_key = {progress.workload.key: progress for progress in progress_list}
         self._drop_pods_over_quota(progress_list)
         for pod in self.unmanaged_pods:
-            if pod.node in self.nodes and not self._is_running(pod):  # pods without a known node stay as they are
+            if pod.node in self.nodes and not self._is_running(pod):  # else it runs, or its node is unknown
                 self._evict_unmanaged(pod, self._find_node_loss_trigger(pod))
         self.session.has_random_ages = arrival is not None
         self.session.has_slow_victims = arrival is not None and arrival.has_slow_victims
         self._place_workloads(progress_list, arrival)
-        self.session.remove_victims()
+        self.session.remove_victims()  # slow victims terminate after the arrival of all pods
         self._recreate_evicted()
         self._retry_waiting_pods(progress_list)
         self._evict_pods_after_toleration(progress_list)
         for progress in progress_list:
             drop_deferred_pods(progress)
+            # An ordered set removes its surplus pods once all others have a node.
             if all(outcome.node for outcome in progress.outcomes.values()):
                 self._remove_deferred_pods(progress)
 
@@ -216,7 +213,9 @@ class PodPredictor:
         return replace(outcome, action=pod_outcomes.PLACE, previous="", trigger=trigger, is_certain=is_certain)
 
     def _prepare_workload(self, workload: Workload) -> WorkloadProgress:
-        """Sort the pods of a workload into kept, outdated, re-created and new ones."""
+        """Return a workload with its existing pods sorted: kept (current template), outdated (a former one), surplus,
+        failed, and those to place again; with too few pods, new ones are added.
+        """
         pods = sorted(self.pods_by_workload.get(workload.key, ()), key=lambda pod: pod.number)
         if workload.is_paused:
             workload = apply_deployment_pause(workload, pods)
@@ -224,25 +223,25 @@ class PodPredictor:
         if progress.is_daemon:
             self._prepare_daemons(progress, pods)
             return progress
+        # No pod of the current template gets ready, so a rollout waits after the first new ones.
         progress.is_template_stuck = workload.is_stuck or has_stuck_template(workload, pods)
         pods = self._remove_surplus(progress, pods)
         for pod in pods:
             is_current = pod.spec.template == workload.pod.template
             if self._is_running(pod):
                 (progress.kept_pods if is_current else progress.outdated_pods).append(pod)
-            elif pod.rejection and is_current:  # Failed for good
+            elif pod.rejection and is_current:  # Failed for good, and never placed again
                 progress.failed_pods.append(pod)
             elif pod.node:  # lost with its node, or evicted by a taint
                 trigger = self._find_node_loss_trigger(pod)
                 progress.pods_to_place.append(PodToPlace(pod.number, previous=pod.node, trigger=trigger))
-            else:  # no node took it
+            else:  # Pending, or a former template's pod rejected by kubelet
                 retried_pod = PodToPlace(pod.number, was_pending=True, age=pod.age)
                 if is_pending_outdated(workload, pod):  # the rollout of its Deployment decides on it
                     progress.pending_outdated_pods.append(replace(retried_pod, former_spec=pod.spec))
-                elif must_keep_former_template(workload, pod):  # an ordered set replaces no pod before it runs
-                    progress.pods_to_place.append(replace(retried_pod, former_spec=pod.spec))
-                else:
-                    progress.pods_to_place.append(retried_pod)
+                else:  # an ordered set replaces no pod before it runs
+                    former_spec = pod.spec if must_keep_former_template(workload, pod) else None
+                    progress.pods_to_place.append(replace(retried_pod, former_spec=former_spec))
         missing_count = max(0, workload.replicas - len(pods))
         numbers = find_unused_pod_numbers([pod.number for pod in pods], workload.first_ordinal, missing_count)
         progress.pods_to_place += [PodToPlace(number, trigger=progress.creation_trigger) for number in numbers]
@@ -256,14 +255,16 @@ class PodPredictor:
             progress.deferred_removals = [pod for pod in surplus if self._is_running(pod)]
         for pod in surplus:
             if pod in progress.deferred_removals:
-                continue
+                continue  # removed once all others have a node
             if self._is_running(pod):
                 self.session.remove_pod(pod, may_linger=True)
             progress.removals.append((pod, pod_outcomes.SCALE_IN))
         return [pod for pod in pods if pod not in surplus]
 
     def _prepare_daemons(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> None:
-        """Plan one pod of a DaemonSet per permitted node; Pending pods are assigned to nodes without a pod."""
+        """Plan one pod of a DaemonSet per permitted node: record kept, removed and surge pods, and the pods to place.
+        Nodes without a running pod get the Pending ones first, then new ones.
+        """
         spec, surplus = progress.workload.pod, progress.list_surplus_daemons(pods)
         permitted_nodes = {name for name, node in self.nodes.items() if profile.should_run_daemon(spec, node)}
         waiting_pods = [pod for pod in pods if not pod.node]
@@ -272,7 +273,7 @@ class PodPredictor:
             if pod not in surplus and self._is_running(pod) and profile.should_keep_daemon(spec, self.nodes[pod.node]):
                 served_nodes.add(pod.node)
                 progress.kept_pods.append(pod)
-            elif self._is_running(pod):
+            elif self._is_running(pod):  # a second pod of its node, or the node is not permitted any more
                 self.session.remove_pod(pod)
                 progress.removals.append((pod, pod_outcomes.SCALE_IN))
             elif pod.node:  # lost with its node
@@ -289,7 +290,7 @@ class PodPredictor:
         ]
 
     def _drop_pods_over_quota(self, progress_list: list[WorkloadProgress]) -> None:
-        """Drop new pods rejected by quotas or admission. Existing pods count first, new ones in order of creation."""
+        """Drop new pods rejected by quotas or admission: existing pods count first, new ones in order of creation."""
         quota_usage = self.quota_usage
         if not self.session.cluster.quotas and not any(progress.workload.admission_error for progress in progress_list):
             return  # nothing rejects a pod
@@ -318,7 +319,7 @@ class PodPredictor:
             arrived_counts[key] += 1
             if next(steps[key], None) is None:  # all pods of the workload have arrived
                 del steps[key], arrived_counts[key]
-            self._recreate_evicted()
+            self._recreate_evicted()  # pods evicted for the one just placed
             if arrival.has_fast_replacements and self._has_replacements:
                 self._retry_waiting_pods(progress_list)
 
@@ -327,12 +328,12 @@ class PodPredictor:
         workload = progress.workload
         progress.has_started = True
         progress.pods_to_place.sort()
-        progress.placeable_range = self._compute_running_range(progress)
+        progress.placeable_range = self._compute_running_range(progress)  # before the placement uses capacity
         rollout = TemplateRollout(self.session, self.quota_usage, progress)
         rollout.start()
-        verdicts = yield from self._place_pods(progress)
-        self._recreate_evicted()
-        if all(verdict.node for verdict in verdicts.values()):
+        verdicts = yield from self._place_pods(progress)  # by pod number
+        self._recreate_evicted()  # pods evicted for those just placed
+        if all(verdict.node for verdict in verdicts.values()):  # an ordered set scales in once all others have a node
             self._remove_deferred_pods(progress)
         if progress.is_daemon:
             verdicts |= DaemonRollout(self.session, progress, self.nodes, verdicts).replace_pods()
@@ -340,13 +341,13 @@ class PodPredictor:
         elif rollout.is_needed:
             verdicts = rollout.resume(verdicts)
             self._recreate_evicted()
-        verdicts |= rollout.list_pending_verdicts()
+        verdicts |= rollout.list_pending_verdicts()  # pods of former templates without a node
 
         by_number = {pod.number: pod for pod in progress.pods_to_place}
         for number, verdict in verdicts.items():
             if number not in progress.evicted_numbers:  # an evicted pod already has a later outcome
                 progress.outcomes[number] = self._build_outcome(workload, verdict, by_number[number])
-        if progress.is_daemon:
+        if progress.is_daemon:  # no node is left for further pods
             running = len(progress.kept_pods) + sum(bool(outcome.node) for outcome in progress.outcomes.values())
             progress.placeable_range = PlaceablePodRange(running, running, is_exact=True)
 
@@ -360,11 +361,8 @@ class PodPredictor:
         further_range = pod_outcomes.compute_placeable_range(scheduler, len(progress.pods_to_place))
         # The number of pods with a volume depends on the order of placement.
         minimum = 0 if spec.has_own_claims else further_range.minimum
-        return PlaceablePodRange(
-            kept_count + minimum,
-            kept_count + further_range.maximum,
-            further_range.is_exact and minimum == further_range.minimum,
-        )
+        is_exact = further_range.is_exact and minimum == further_range.minimum
+        return PlaceablePodRange(kept_count + minimum, kept_count + further_range.maximum, is_exact=is_exact)
 
     def _remove_deferred_pods(self, progress: WorkloadProgress) -> None:
         """Remove the surplus pods of an ordered workload, as the caller found a node for all others."""
@@ -376,10 +374,12 @@ class PodPredictor:
         progress.deferred_removals = []
 
     def _place_pods(self, progress: WorkloadProgress) -> Generator[str, None, dict[int, PodVerdict]]:
-        """Place pods by number or arrival, and return the verdicts by number. Yield the workload key before each."""
+        """Place pods by number or arrival, and return the verdicts by number. Yield the workload key before each pod.
+        An ordered workload creates no pod after the first one without a node, or after a stuck (not starting) one.
+        """
         workload = progress.workload
-        blocking_pod = ""  # the pod that all later ones of an ordered workload wait for
-        stuck_number = find_stuck_number(progress)
+        blocking_pod = ""  # the pod that all later ones of an ordered workload wait for; "" if they need not wait
+        stuck_number = find_stuck_number(progress)  # of a pod not starting, else above all
         verdicts: dict[int, PodVerdict] = {}
         pods = list(progress.pods_to_place)
         if self._arrival is not None:
@@ -408,7 +408,7 @@ class PodPredictor:
         if pod.former_spec is None:
             return self.session.place_pod(workload.pod, workload.key, pod.number)
         verdict = self.session.place_pod(pod.former_spec, workload.key, pod.number)
-        if not verdict.node or not workload.is_ordered:
+        if not verdict.node or not workload.is_ordered:  # a Deployment replaces it by its rollout
             progress.is_blocked = progress.is_blocked or not verdict.node  # the rollout waits for it
             return verdict
         age = self.session.age
@@ -428,11 +428,10 @@ class PodPredictor:
                 self._evict_unmanaged(eviction.pod, pod_outcomes.PREEMPTED, format_pod_name(*eviction.preemptor))
 
     def _record_eviction(self, progress: WorkloadProgress, eviction: PreemptionVictim) -> None:
-        """Record the eviction of a pod of this prediction, and request it again."""
+        """Record the eviction of a pod of a workload in this prediction, and request it again."""
         pod, preemptor = eviction.pod, format_pod_name(*eviction.preemptor)
         outcome = progress.outcomes.get(pod.number)
-        if outcome is not None and outcome.node == pod.node:
-            # It was placed by this prediction, and is placed again.
+        if outcome is not None and outcome.node == pod.node:  # placed by this prediction, and to be placed again
             progress.evicted_numbers.add(pod.number)
             progress.outcomes[pod.number] = replace(
                 outcome,
@@ -482,7 +481,7 @@ class PodPredictor:
             progress.outcomes[victim.number] = self._build_outcome(progress.workload, pending_verdict, new_pod)
 
     def _evict_pods_after_toleration(self, progress_list: list[WorkloadProgress]) -> None:
-        """Evict pods with an expiring toleration if another node now suits them better."""
+        """Evict pods after tolerationSeconds, even repeatedly, if another node suits them better; retry others."""
         if not any(taints.select_taints(node, taints.NO_EXECUTE) for node in self.nodes.values()):
             return  # no toleration expires
         for _ in range(_MOST_EVICTIONS):
@@ -502,9 +501,9 @@ class PodPredictor:
         for pod in (*progress.kept_pods, *placed_pods):
             verdict = self._reschedule_after_toleration(pod)
             if verdict is None:
-                continue
+                continue  # it stays
             has_moved = True
-            if pod in progress.kept_pods:
+            if pod in progress.kept_pods:  # an existing pod, else one placed by this prediction
                 progress.kept_pods.remove(pod)
                 new_pod = PodToPlace(pod.number, previous=pod.node, trigger=pod_outcomes.NO_EXECUTE)
                 progress.pods_to_place.append(new_pod)
@@ -567,12 +566,13 @@ class PodPredictor:
         )
 
     def _retry_waiting_pods(self, progress_list: Sequence[WorkloadProgress]) -> None:
-        """Retry waiting pods until nothing changes."""
-        # Later pods may satisfy the affinity of an earlier one, or may have been evicted. Failed pods are
-        # re-created until the existing pods make them fail permanently.
+        """Retry waiting pods until none gets a node: later pods may satisfy the affinity of an earlier one, or may have
+        been evicted. Failed pods are re-created until the existing pods make them fail permanently.
+        """
         has_changed = True
         while has_changed:
             has_changed = self._has_replacements = False
+            # Failed pods may fit into NUMA cells assigned in another order.
             if any(outcome.is_failed for progress in progress_list for outcome in progress.outcomes.values()):
                 self.session.assign_numa_cells()
             for progress in (*progress_list, *self.displaced_workloads.values()):
@@ -584,12 +584,12 @@ class PodPredictor:
         workload = progress.workload
         has_changed = False
         is_blocked = False  # an earlier pod of an ordered workload has no node: those not made yet wait for it
-        stuck_number = find_stuck_number(progress)
+        stuck_number = find_stuck_number(progress)  # of a pod not starting, else above all numbers
         pod_by_number = {pod.number: pod for pod in progress.pods_to_place}
         for number in sorted(outcome.number for outcome in progress.outcomes.values() if outcome.can_retry):
             is_waiting = is_blocked or number > stuck_number
             if is_waiting and not pod_by_number[number].was_pending:
-                continue  # not created yet
+                continue  # it is not created before the earlier pod runs
             verdict = self._place_pod(progress, pod_by_number[number])
             has_changed = has_changed or bool(verdict.node)
             is_blocked = is_blocked or (workload.is_ordered and not verdict.node)

@@ -87,8 +87,8 @@ class _TopologyAxis:
     def __init__(self, domain_by_node: list[int], size: int) -> None:
         self.domain_by_node = domain_by_node
         self.has_few_domains = size <= _FEW_DOMAINS
-        self.counts: list[list[int]] = []
-        self.members: dict[int, list[int]] = {}
+        self.counts: list[list[int]] = []  # of each counter over the key, by domain
+        self.members: dict[int, list[int]] = {}  # nodes by domain
 
     def get_domain_signature(self, node: int) -> Trait:
         """Return the domain of a node, or with many domains the counts of its domain; -1 without the key."""
@@ -98,7 +98,7 @@ class _TopologyAxis:
         return tuple([count[domain] for count in self.counts])
 
     def list_traits(self) -> Sequence[Trait]:
-        """Return the trait of every node."""
+        """Return of every node its domain, or with many domains the counts of its domain; -1 without the key."""
         if self.has_few_domains:
             return self.domain_by_node
         # The last item is the trait of nodes without a domain (-1).
@@ -122,10 +122,8 @@ class PodSpecScheduler:
         self.cache = cache
         self._nominated_groups = nominated_groups
         self.volume_needs = volume_needs
-        # Whether the need of its claims may change before the decision.
-        self.is_storage_uncertain = False
-        # The assumption behind the devices of nodes, "" if certain.
-        self.device_doubt = ""
+        self.is_storage_uncertain = False  # whether the need of its claims may change before the decision
+        self.device_doubt = ""  # the assumption behind the devices of nodes, "" if certain
         spec = group.spec
         # Spec read by node filters: that of the group with the pod's own claims.
         self._filter_spec = replace(spec, volumes=(*spec.volumes, *volume_needs)) if volume_needs else spec
@@ -135,21 +133,19 @@ class PodSpecScheduler:
         # Spec of the new pod as read by this scheduler version; existing pods count as configured.
         self._incoming_spec = apply_version_differences(spec, facts_cache.version)
         self.counts = TopologyCounts(cache, group, self._incoming_spec)
-        # Whether another node may be better by unknown images.
-        self.images_matter = facts_cache.images_unknown and bool(spec.images)
+        self.images_matter = facts_cache.images_unknown and bool(spec.images)  # unknown images may favour a node
         self.version = cache.version
         # Whether nodes of one number in `cache.usage_numbers` have equal usage scores.
         incoming_spec = self._incoming_spec
-        self._has_plain_usage = not (
-            incoming_spec.host_ports or incoming_spec.disks or incoming_spec.requests.other_resources
-        )
-        self._has_buckets = False
-        self._buckets: dict[tuple[Trait, ...], _NodeBucket] = {}
-        self._axes: list[_TopologyAxis] = []
-        self._moving_axes: list[_TopologyAxis] = []
-        self._score_cache: dict[int, int] = {}
-        self._bucket_keys: dict[int, tuple[Trait, ...]] = {}
-        self._node_scores: dict[int, int] = {}
+        special_needs = (incoming_spec.host_ports, incoming_spec.disks, incoming_spec.requests.other_resources)
+        self._has_plain_usage = not any(special_needs)
+        self._has_buckets = False  # they are created on demand
+        self._buckets: dict[tuple[Trait, ...], _NodeBucket] = {}  # nodes alike for the pod, by their traits
+        self._axes: list[_TopologyAxis] = []  # one per topology key in rules of the pod
+        self._moving_axes: list[_TopologyAxis] = []  # those with traits changed by each placed pod
+        self._score_cache: dict[int, int] = {}  # usage score by usage number
+        self._bucket_keys: dict[int, tuple[Trait, ...]] = {}  # by node
+        self._node_scores: dict[int, int] = {}  # usage score of each node in a bucket
 
     def find_rejection(self, node: int) -> Rejection | None:
         """Return the first rejection of a node in kube-scheduler's order; None if it is feasible."""
@@ -168,10 +164,10 @@ class PodSpecScheduler:
         if nominated_groups:
             version = self.cache.version
             for group in nominated_groups:
-                self._move_group_pod(group, node, 1)
+                self._move_group_pod(group, node, sign=1)
             rejections = list(self._list_node_rejections(node))
             for group in nominated_groups:
-                self._move_group_pod(group, node, -1)
+                self._move_group_pod(group, node, sign=-1)
             self.cache.version = version  # all pods are as before
             if rejections:
                 return iter(rejections)
@@ -212,11 +208,8 @@ class PodSpecScheduler:
         """Return the best nodes for the next pod; None if no node is feasible."""
         self._get_domain_buckets()
         # Buckets ignore nominated pods: take out the nodes rejected with them for now.
-        rejected_nodes = [
-            node
-            for node in self._nominated_groups
-            if node in self._node_scores and self.find_rejection(node) is not None
-        ]
+        nodes = [node for node in self._nominated_groups if node in self._node_scores]
+        rejected_nodes = [node for node in nodes if self.find_rejection(node) is not None]
         removed_nodes = [(node, self._remove_node(node)) for node in rejected_nodes]
         choice = self._choose_best_bucket_nodes()
         for node, score in removed_nodes:
@@ -253,19 +246,18 @@ class PodSpecScheduler:
         return BestNodes(tied_nodes, feasible_count, lead)
 
     def score_nodes(self) -> dict[int, dict[str, int]]:
-        """Return the weighted points per rule of each feasible node."""
+        """Return the weighted points of each feasible node, by node and rule; empty without one."""
         feasible_nodes = [node for node in range(len(self.cache.nodes)) if self.find_rejection(node) is None]
         if not feasible_nodes:
             return {}
         single_buckets = [(_NodeBucket.create_single(node), node) for node in feasible_nodes]
+        # By rule: the points of all feasible nodes, in their order.
         columns = self._compute_rule_scores(feasible_nodes, self._count_domains(single_buckets))
         points = {}
         for at, node in enumerate(feasible_nodes):
-            spec, node_record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
-            points[node] = {
-                rule: weight * score(spec, node_record, usage) for rule, weight, score in profile.USAGE_SCORES
-            }
-            points[node].update({rule: column[at] for rule, column in columns.items()})
+            spec, record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
+            usage_points = {rule: weight * rate(spec, record, usage) for rule, weight, rate in profile.USAGE_SCORES}
+            points[node] = usage_points | {rule: column[at] for rule, column in columns.items()}
         return points
 
     def add_pod(self, node: int) -> None:
@@ -295,10 +287,11 @@ class PodSpecScheduler:
             self._has_buckets = True
             self._create_topology_axes()
             self._bucket_keys = self._compute_bucket_keys()
-            numbers = self.cache.usage_numbers if self._has_plain_usage else range(len(self.cache.nodes))
-            alike_nodes: dict[tuple[tuple[Trait, ...], int], list[int]] = {}
+            # Nodes with one usage number have equal usage scores; with special requests each has a number of its own.
+            usage_numbers = self.cache.usage_numbers if self._has_plain_usage else range(len(self.cache.nodes))
+            alike_nodes: dict[tuple[tuple[Trait, ...], int], list[int]] = {}  # by bucket key and usage number
             for node, key in self._bucket_keys.items():
-                alike_nodes.setdefault((key, numbers[node]), []).append(node)
+                alike_nodes.setdefault((key, usage_numbers[node]), []).append(node)
             for nodes in alike_nodes.values():
                 score = self._compute_usage_score(nodes[0])  # equal for all of these nodes
                 if score >= 0:
@@ -309,24 +302,24 @@ class PodSpecScheduler:
     def _compute_bucket_keys(self) -> dict[int, tuple[Trait, ...]]:
         """Return the bucket key of each node, as `_compute_bucket_key` does for one."""
         points = self.facts.points
-        if not self._axes:
+        if not self._axes:  # no rule counts pods by topology key
             return dict(points)
         traits = list(zip(*[axis.list_traits() for axis in self._axes], strict=True))
         return {node: own_points + traits[node] for node, own_points in points.items()}
 
     def _create_topology_axes(self) -> None:
         """Create an axis per counted topology; those with many domains and changing counts list the nodes by domain."""
-        axis_by_domain: dict[int, _TopologyAxis] = {}
-        for tally in self.counts.list_counters():
-            axis = axis_by_domain.get(id(tally.domain_by_node))
+        axis_by_id: dict[int, _TopologyAxis] = {}  # by id of the list of domains, shared by counters of one key
+        for counter in self.counts.list_counters():
+            domains = counter.domain_by_node
+            axis = axis_by_id.get(id(domains))
             if axis is None:
-                axis = axis_by_domain[id(tally.domain_by_node)] = _TopologyAxis(tally.domain_by_node, len(tally.counts))
-            axis.counts.append(tally.counts)
-        self._axes = list(axis_by_domain.values())
-        moving_domains = {id(tally.domain_by_node) for tally in self.counts.list_counters_changed_by_pod()}
-        self._moving_axes = [
-            axis for axis in self._axes if not axis.has_few_domains and id(axis.domain_by_node) in moving_domains
-        ]
+                axis = axis_by_id[id(domains)] = _TopologyAxis(domains, len(counter.counts))
+            axis.counts.append(counter.counts)
+        self._axes = list(axis_by_id.values())
+        moving_ids = {id(counter.domain_by_node) for counter in self.counts.list_counters_changed_by_pod()}
+        large_axes = [axis for axis in self._axes if not axis.has_few_domains]
+        self._moving_axes = [axis for axis in large_axes if id(axis.domain_by_node) in moving_ids]
         for axis in self._moving_axes:
             axis.members = self.facts.list_members(axis.domain_by_node)
 
@@ -359,46 +352,48 @@ class PodSpecScheduler:
     def _compute_usage_score(self, node: int) -> int:
         """Return the usage score of the node, -1 if it is rejected."""
         spec, node_record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
-        number = self.cache.usage_numbers[node]
-        score = self._score_cache.get(number) if self._has_plain_usage else None  # equal for equal usage
+        usage_number = self.cache.usage_numbers[node]
+        score = self._score_cache.get(usage_number) if self._has_plain_usage else None  # equal for equal usage
         if score is None:
             if any(find_rejection(spec, node_record, usage) for _, find_rejection in profile.USAGE_FILTERS):
                 score = -1
             else:
                 score = sum(weight * rate(spec, node_record, usage) for _, weight, rate in profile.USAGE_SCORES)
-            self._score_cache[number] = score
+            self._score_cache[usage_number] = score
         return score
 
     def _count_domains(self, open_buckets: list[tuple[_NodeBucket, int]]) -> list[int]:
-        """Return the number of domains of the feasible nodes per soft spread constraint."""
+        """Count the domains per soft spread constraint with nodes of buckets (each with one of its nodes)."""
         counts = self.counts
         if not counts.soft_spread:
             return []
         # Nodes without points for spreading do not count.
         scored_buckets = [(bucket, node) for bucket, node in open_buckets if counts.has_spread_score(node)]
-        return [_count_bucket_domains(tally, scored_buckets) for tally in counts.soft_spread]
+        return [_count_bucket_domains(counter, scored_buckets) for counter in counts.soft_spread]
 
     def _compute_rule_scores(self, nodes: list[int], sizes: list[int]) -> dict[str, list[int]]:
-        """Return by rule the weighted points of each of these nodes; `sizes` are those of `_count_domains`."""
+        """Return by rule the weighted points of each node; `sizes`: number of domains per soft spread constraint."""
         counts, points = self.counts, self.facts.points
         columns: dict[str, list[int]] = {}
-        for at, node_score in enumerate(self._facts_cache.scores):
-            raws = [points[node][at] for node in nodes]
-            columns[node_score.name] = [node_score.weight * score for score in node_score.normalize(raws)]
+        for position, node_score in enumerate(self._facts_cache.scores):
+            scores = [points[node][position] for node in nodes]
+            columns[node_score.name] = [node_score.weight * score for score in node_score.normalize(scores)]
         for domain_score in profile.DOMAIN_SCORES:
             if domain_score.is_applicable(counts):
-                scores = [domain_score.score(counts, node, sizes) for node in nodes]
-                columns[domain_score.name] = [domain_score.weight * score for score in domain_score.normalize(scores)]
+                raws = [domain_score.score(counts, node, sizes) for node in nodes]  # None: without a score
+                columns[domain_score.name] = [domain_score.weight * score for score in domain_score.normalize(raws)]
         return columns
 
 
 def _compute_score_lead(best_total: int, buckets: Iterable[tuple[tuple[_NodeBucket, int], int]]) -> int | None:
-    """Return the lead of the best total over the next lower one; None if there is none."""
-    next_total = -1
-    for (bucket, _), total in buckets:
+    """Return the lead of the best total over the next lower one; None if there is none. `buckets` have the points of
+    all their nodes, apart from the usage score of each node.
+    """
+    next_total = -1  # below every total
+    for (bucket, _), points in buckets:
         for score in bucket.nodes_by_score:
-            if next_total < total + score < best_total:
-                next_total = total + score
+            if next_total < points + score < best_total:
+                next_total = points + score
     return None if next_total < 0 else best_total - next_total
 
 
@@ -414,15 +409,15 @@ def _run_usage_filter(
     return find_rejection(spec, cache.nodes[node], cache.usage[node])
 
 
-def _count_bucket_domains(tally: SpreadCounter, scored_buckets: list[tuple[_NodeBucket, int]]) -> int:
+def _count_bucket_domains(counter: SpreadCounter, scored_buckets: list[tuple[_NodeBucket, int]]) -> int:
     """Return the number of domains of a constraint with nodes of `scored_buckets`."""
-    if tally.constraint.topology_key == HOSTNAME:  # each node is a domain
+    if counter.constraint.topology_key == HOSTNAME:  # each node is a domain
         return sum(bucket.size for bucket, _ in scored_buckets)
-    if len(tally.counts) <= _FEW_DOMAINS:
+    if len(counter.counts) <= _FEW_DOMAINS:
         # Such a key distinguishes buckets, so one node represents its bucket.
-        return len({tally.domain_by_node[node] for _, node in scored_buckets})
+        return len({counter.domain_by_node[node] for _, node in scored_buckets})
     nodes = chain.from_iterable(bucket.list_nodes() for bucket, _ in scored_buckets)
-    return len({tally.domain_by_node[node] for node in nodes})
+    return len({counter.domain_by_node[node] for node in nodes})
 
 
 class FeasibleNodes(Struct, frozen=True):
@@ -451,8 +446,7 @@ class FeasibleNodesCache:
     def __init__(self, nodes: tuple[Node, ...], version: Version = ()) -> None:
         self._nodes = nodes
         self.version = version
-        # Whether the images of some node are unknown.
-        self.images_unknown = any(node.images is None for node in nodes)
+        self.images_unknown = any(node.images is None for node in nodes)  # those of some node
         self._facts: dict[object, FeasibleNodes] = {}
         # Node scores applicable to some node of the cluster.
         self.scores = tuple(rule for rule in profile.NODE_SCORES if any(map(rule.is_applicable, nodes)))

@@ -50,29 +50,28 @@ _DEFAULT_VOLUME_LIMIT: Final = 16
 
 def collect_pod_warnings(cluster: Cluster, prediction: PodsPrediction) -> tuple[WorkloadWarning, ...]:
     """Return every warning about a prediction, workload by workload."""
-    cache, facts_cache = SchedulerCache(cluster), FeasibleNodesCache(cluster.nodes)
+    cache, feasibility_cache = SchedulerCache(cluster), FeasibleNodesCache(cluster.nodes)
     node_by_name = {node.name: node for node in cluster.nodes}
     outcomes_by_workload = group_by(prediction.outcomes, lambda outcome: outcome.workload)
     existing_pods = prediction.list_existing_pods()
     next_rollout = SurgeCapacityCheck(cluster, existing_pods)
-    claims_by_node: Counter[str] = Counter()
+    claims_by_node: Counter[str] = Counter()  # number of volume claims
     for pod in existing_pods:
         claims_by_node[pod.node] += pod.spec.claim_count
     warnings: list[WorkloadWarning] = []
     for key, forecast in prediction.forecasts.items():
-        nodes = tuple(cluster.nodes[at] for at in facts_cache.get_feasible_nodes(forecast.workload.pod).points)
+        feasible_indices = feasibility_cache.get_feasible_nodes(forecast.workload.pod).points  # by index of the node
         outcomes = tuple(outcomes_by_workload.get(key, ()))
-        running_outcomes = tuple(outcome for outcome in outcomes if outcome.node)
         context = WorkloadContext(
             cluster=cluster,
             cache=cache,
-            nodes=nodes,
+            nodes=tuple(cluster.nodes[index] for index in feasible_indices),
             node_by_name=node_by_name,
             workload=forecast.workload,
             forecast=forecast,
             outcomes=outcomes,
             next_rollout=next_rollout,
-            running_outcomes=running_outcomes,
+            running_outcomes=tuple(outcome for outcome in outcomes if outcome.node),
             claims_by_node=claims_by_node,
         )
         warnings += chain.from_iterable(rule(context) for rule in _RULES)
@@ -86,6 +85,7 @@ def _warn_too_many_replicas(context: WorkloadContext) -> Iterator[WorkloadWarnin
         return  # it has no replicas, but one pod per node
     for term in context.select_own_terms(context.workload.pod.anti_affinity):
         domain_count = _count_topology_domains(context, term.topology_key)
+        # None: a worker without the key takes any number of pods; 0: there is no feasible worker.
         if domain_count is not None and replicas > domain_count > 0:
             detail = (
                 f"{replicas} replicas must not share a {term.topology_key}, but its workers have only "
@@ -98,7 +98,7 @@ def _warn_too_many_replicas(context: WorkloadContext) -> Iterator[WorkloadWarnin
 
 
 def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield a warning for a rolling update blocked by anti-affinity or missing surge capacity."""
+    """Yield a warning if anti-affinity or missing capacity for surge would block the next rolling update."""
     workload = context.workload
     if not workload.has_rolling_update or workload.max_unavailable or not workload.replicas:
         return  # an old pod may stop first
@@ -109,7 +109,7 @@ def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[WorkloadWarning
         is_full = domain_count is not None and workload.replicas >= domain_count
         selects_old_pods = term.selector is not None and is_selected(term.selector, old_labels)
         if not is_full or not selects_old_pods:
-            continue
+            continue  # a value of the key is free for a new pod, or may be shared with an old one
         detail = (
             f"the next change of its template will hang. Its {workload.replicas} replicas use every value "
             f"of {term.topology_key} ({domain_count}), and a new pod must not share one with an old pod. "
@@ -122,7 +122,7 @@ def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[WorkloadWarning
             "none may stop first; set maxUnavailable: 1"
         )
         yield context.build_warning(DEADLOCK, detail, summary=summary)
-        return
+        return  # one term explains it
     yield from _warn_no_surge_capacity(context)
 
 
@@ -155,15 +155,11 @@ def _warn_blocked_rollout(context: WorkloadContext) -> Iterator[WorkloadWarning]
     waiting_pods = [outcome for outcome in context.outcomes if outcome.is_pending]
     if waiting_pods:
         former_pods = _select_former_pods(context, waiting_pods)
-        new_pods = [outcome for outcome in waiting_pods if outcome not in former_pods] or waiting_pods
+        new_pods = [outcome for outcome in waiting_pods if outcome not in former_pods] or waiting_pods  # all are former
         names = tuple(outcome.name for outcome in new_pods)
         # A DaemonSet without maxSurge deletes the old pod of a node first.
         deletes_first = context.workload.kind == "DaemonSet" and not context.workload.allows_daemon_surge
-        effect = (
-            "cannot be placed, so the other old pods stay"
-            if deletes_first
-            else "cannot be placed while the old pods run"
-        )
+        effect = "cannot be placed" + (", so the other old pods stay" if deletes_first else " while the old pods run")
         detail = (
             f"its new pods ({format_names(names)}) {effect}: "
             f"{new_pods[0].reason}{_describe_former_pods(context, former_pods)}"
@@ -206,7 +202,7 @@ def _warn_stuck_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     workload = context.workload
     stuck_pods = [outcome for outcome in context.outcomes if outcome.node and describe_condition(outcome.condition)]
     if not stuck_pods:
-        return
+        return  # all are ready or starting
     texts = [describe_condition(outcome.condition) for outcome in stuck_pods]
     detail = f"{len(texts)} of its pods {select_word_form(len(texts), 'is', 'are')} not ready: {format_names(texts)}."
     former_pods = _select_former_pods(context, stuck_pods)
@@ -223,7 +219,7 @@ def _warn_pending_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning for Pending pods; the warning about a blocked rollout covers its own."""
     waiting_pods = [outcome for outcome in context.outcomes if outcome.is_pending]
     if not waiting_pods or context.forecast.is_blocked:
-        return
+        return  # none, or reported with the rollout
     share = _format_share(context, waiting_pods)
     detail = f"{share} ({_format_names(waiting_pods)}) would stay Pending: {waiting_pods[0].reason}"
     summary = f"{len(waiting_pods):,} Pending: {_find_main_reason(context, waiting_pods[0])}"
@@ -249,8 +245,8 @@ def _find_main_reason(context: WorkloadContext, pod: PodOutcome) -> str:
     pod_reasons = [rejection.reason for rejection in pod.rejections if profile.is_pod_rejection(rejection)]
     if pod_reasons:
         return pod_reasons[0]
-    tally = Counter(rejection.reason for rejection in pod.rejections)
-    return "; ".join(f"{count:,} {reason}" for reason, count in tally.most_common())
+    node_counts = Counter(rejection.reason for rejection in pod.rejections)
+    return "; ".join(f"{count:,} {reason}" for reason, count in node_counts.most_common())
 
 
 def _warn_failed_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
@@ -283,7 +279,7 @@ def _warn_uncreated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
 def _warn_daemon_without_node(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning for a DaemonSet permitted on no node."""
     if context.workload.kind != "DaemonSet" or context.forecast.replicas or context.forecast.uncreated:
-        return
+        return  # it has pods, or they are missing for another reason
     nodes = context.cluster.nodes
     pod = context.workload.pod
     rejections = (profile.find_node_rejection(pod, node) for node in nodes)
@@ -304,9 +300,8 @@ def _warn_unknown_volume_limits(context: WorkloadContext) -> Iterator[WorkloadWa
         f"{maximum} claims have their volumes on one node ({format_names(crowded_nodes)}). The limit of its CSI "
         "driver is unknown; beyond it, pods stay Pending. Show the limit: kubectl get csinode -o yaml"
     )
-    yield context.build_warning(
-        VOLUMES, detail, summary=f"{maximum} volumes on one node; the limit of its CSI driver is unknown"
-    )
+    summary = f"{maximum} volumes on one node; the limit of its CSI driver is unknown"
+    yield context.build_warning(VOLUMES, detail, summary=summary)
 
 
 def _warn_preemption(context: WorkloadContext) -> Iterator[WorkloadWarning]:
@@ -330,6 +325,7 @@ def _warn_preemption(context: WorkloadContext) -> Iterator[WorkloadWarning]:
 
 
 def _warn_no_execute_evictions(context: WorkloadContext) -> Iterator[WorkloadWarning]:
+    """Yield a warning for pods of the workload evicted by NoExecute taints."""
     evicted_pods = [outcome for outcome in context.outcomes if outcome.trigger == NO_EXECUTE]
     if evicted_pods:
         count = f"{len(evicted_pods):,} of its pods {select_word_form(len(evicted_pods), 'is', 'are')}"
@@ -361,7 +357,7 @@ def _format_evictions(evicted_pods: Iterable[PodOutcome], nodes: Mapping[str, No
         if node is not None:
             causes = [taints.format_taint(taint) for taint in taints.list_evicting_taints(outcome.spec, node)]
             seconds = taints.compute_toleration_seconds(outcome.spec, node)
-            if seconds:
+            if seconds:  # else at once
                 causes.append(f"after {seconds} s")
             text += f" ({', '.join(causes)})"
         texts.append(text)
@@ -464,9 +460,8 @@ def _explain_shared_hardware(context: WorkloadContext, proposed_label: str, loca
     # Nodes with unknown hardware may lack the key.
     domains = {node.labels[proposed_label] for node in context.nodes if proposed_label in node.labels}
     if proposed_label and len(domains) < context.workload.replicas:
-        return _explain_too_few(
-            context, proposed_label, f"{len(domains)} {location_noun}", has_one_value=len(domains) == 1
-        )
+        locations = f"{len(domains)} {location_noun}"
+        return _explain_too_few(context, proposed_label, locations, has_one_value=len(domains) == 1)
     if proposed_label in required_keys:
         return f"Its rule over {proposed_label} allows that. Use anti-affinity over it to separate them."
     if proposed_label in preferred_keys:
@@ -505,7 +500,8 @@ def _explain_too_few(
 
 
 def find_missing_topology_labels(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield warnings about topology keys used in rules and missing on all or some workers."""
+    """Yield warnings about topology keys used in rules and missing on all workers, or with anti-affinity, on some."""
+    # A label of the workers with one value per physical machine, "" without one.
     proposed_label = find_location_label_key(context.nodes, attrgetter("machine"))
     # Every topology key of a spec with its use, each pair once.
     pod = context.workload.pod
@@ -517,7 +513,7 @@ def find_missing_topology_labels(context: WorkloadContext) -> Iterator[WorkloadW
     for key, use in dict.fromkeys(uses):
         unlabelled_nodes = tuple(node.name for node in context.nodes if key not in node.labels)
         if not unlabelled_nodes:
-            continue
+            continue  # all workers have the label
         if len(unlabelled_nodes) == len(context.nodes):
             hint = "" if proposed_label in ("", key) else f" Workers have the label {proposed_label}."
             detail = f"no feasible worker has the label {key}: {_EFFECTS[use]}.{hint}"

@@ -82,7 +82,7 @@ class _Candidate(Struct, frozen=True):
         highest = self.victims[0].spec.priority  # they are sorted by importance
         total = sum(pod.spec.priority + _OFFSET for pod in self.victims)
         start_age = min(pod.age for pod in self.victims if pod.spec.priority == highest)
-        return (self.violations, highest, total, len(self.victims), -start_age)
+        return (self.violations, highest, total, len(self.victims), -start_age)  # the latest start is best
 
 
 def compute_eviction_allowances(
@@ -107,9 +107,10 @@ def select_victims(
     allowances: Sequence[DisruptionAllowance],
     tie_break: TieBreak,
 ) -> PreemptionResult | None:
-    """Return the node for a pod and its victims there; None if evictions help nowhere. `rejections` has the
-    first rejection of each node to consider. The cache is unchanged afterwards.
+    """Return the node for a pod and its victims there; None if evictions help nowhere. `rejections` has the first
+    reason against each node to consider (by index). The cache of the scheduler is unchanged afterwards.
     """
+    # Nodes with a reason against the pod curable by evictions, as missing CPU is, but not a missing label.
     promising_nodes = [node for node, rejection in rejections.items() if profile.can_preempt(rejection)]
     candidate_limit = max(len(promising_nodes) * _CANDIDATE_PERCENT // 100, _MINIMUM_CANDIDATES)
     trial = _PreemptionTrial(scheduler, pods_by_node, allowances)
@@ -117,7 +118,7 @@ def select_victims(
     checked_count = 0
     for node in promising_nodes:
         if len(candidates) >= candidate_limit and any(not candidate.violations for candidate in candidates):
-            break  # kube-scheduler stops its search here
+            break  # as kube-scheduler: enough candidates, one of them without violated budgets
         checked_count += 1
         candidate = trial.find_candidate(node)
         if candidate is not None:
@@ -127,10 +128,13 @@ def select_victims(
     lowest_rank = min(candidate.rank() for candidate in candidates)
     best_candidates = {candidate.node: candidate for candidate in candidates if candidate.rank() == lowest_rank}
     is_exhaustive = checked_count == len(promising_nodes)
+    # Several best nodes, or on some node equally important pods of which only some are victims.
     is_arbitrary = len(best_candidates) > 1 or any(candidate.is_arbitrary for candidate in candidates)
     node = tie_break(tuple(best_candidates))
-    considered_nodes = tuple(candidate.node for candidate in candidates) if is_exhaustive else tuple(promising_nodes)
-    return PreemptionResult(node, best_candidates[node].victims, is_exhaustive and not is_arbitrary, considered_nodes)
+    # After an early stop, another order of search could choose any promising node.
+    considered_nodes = [candidate.node for candidate in candidates] if is_exhaustive else promising_nodes
+    is_certain = is_exhaustive and not is_arbitrary
+    return PreemptionResult(node, best_candidates[node].victims, is_certain, tuple(considered_nodes))
 
 
 class _PreemptionTrial:
@@ -155,7 +159,7 @@ class _PreemptionTrial:
         version = cache.version
         lower_priority_pods.sort(key=_rank_importance)
         for pod in lower_priority_pods:
-            self._restore_or_remove_pod(pod, node, -1)
+            self._restore_or_remove_pod(pod, node, sign=-1)
         victims: list[ExistingPod] = list(lower_priority_pods)
         violations = 0
         is_feasible = self._scheduler.find_rejection(node) is None
@@ -165,8 +169,8 @@ class _PreemptionTrial:
             violations = len(victims)
             victims += self._select_victims(other_pods, node)
         for pod in victims:
-            self._restore_or_remove_pod(pod, node, 1)
-        cache.version = version  # all pods are back
+            self._restore_or_remove_pod(pod, node, sign=1)
+        cache.version = version  # all pods are back, so results for this version stay valid
         if not is_feasible:
             return None
         victims.sort(key=_rank_importance)
@@ -178,10 +182,10 @@ class _PreemptionTrial:
         violating_pods: list[ExistingPod] = []
         other_pods: list[ExistingPod] = []
         for pod in pods:
-            own_budgets = [at for at, allowance in enumerate(self._allowances) if has_budget(allowance.budget, pod)]
-            for at in own_budgets:
+            positions = [at for at, allowance in enumerate(self._allowances) if has_budget(allowance.budget, pod)]
+            for at in positions:  # of its budgets
                 remaining_evictions[at] -= 1
-            is_violating = any(remaining_evictions[at] < 0 for at in own_budgets)
+            is_violating = any(remaining_evictions[at] < 0 for at in positions)
             (violating_pods if is_violating else other_pods).append(pod)
         return violating_pods, other_pods
 
@@ -196,9 +200,9 @@ class _PreemptionTrial:
         """Put pods back one by one while the other pod still fits, and return those in its way."""
         victims: list[ExistingPod] = []
         for pod in pods:
-            self._restore_or_remove_pod(pod, node, 1)
+            self._restore_or_remove_pod(pod, node, sign=1)
             if self._scheduler.find_rejection(node) is not None:
-                self._restore_or_remove_pod(pod, node, -1)
+                self._restore_or_remove_pod(pod, node, sign=-1)
                 victims.append(pod)
         return victims
 
@@ -209,7 +213,7 @@ def _rank_importance(pod: ExistingPod) -> tuple[int, int, str, int]:
 
 
 def _is_victim_choice_arbitrary(lower_priority_pods: Sequence[ExistingPod], victims: Sequence[ExistingPod]) -> bool:
-    """Return whether only some of several equally important pods of different templates are victims."""
+    """Return whether only some of several pods of equal priority and age, but different templates, are victims."""
     victim_ids = {id(pod) for pod in victims}
     for pods in group_by(lower_priority_pods, lambda pod: (pod.spec.priority, pod.age)).values():
         templates = {(pod.workload, pod.spec.template) for pod in pods}
@@ -241,7 +245,7 @@ def has_budget(budget: PodDisruptionBudget, pod: ExistingPod) -> bool:
 def count_expected_pods(
     budget: PodDisruptionBudget, workloads: Iterable[Workload], unmanaged_pods: Iterable[ExistingPod]
 ) -> int:
-    """Count the expected pods under a budget: replicas of workloads, and unmanaged pods. DaemonSets have none."""
+    """Count the expected pods under a budget: replicas of workloads except DaemonSets (not scaled), unmanaged pods."""
     scaled_workloads = [workload for workload in workloads if workload.kind != "DaemonSet"]
     replicas = sum(workload.replicas for workload in scaled_workloads if is_pod_covered(budget, workload.pod))
     return replicas + sum(is_pod_covered(budget, pod.spec) for pod in unmanaged_pods)
@@ -255,9 +259,7 @@ def find_drain_obstacles(
     drained_workloads = {pod.workload for pod in drained_pods}
     running_counts = Counter(pod.workload for pod in existing_pods if pod.node)
     single_replicas = [
-        workload
-        for workload in sorted(drained_workloads)
-        if running_counts[workload] == 1 and "/DaemonSet/" not in workload
+        key for key in sorted(drained_workloads) if running_counts[key] == 1 and "/DaemonSet/" not in key
     ]
     blocking_names: list[str] = []
     # The workloads with a budget of their own, and a pod kept running by it during evictions.
@@ -295,7 +297,7 @@ def list_applied_budgets(
         allowed = count_allowed_disruptions(budget, existing_pods)
         is_met = allowed >= 0 if budget.is_met is None else budget.is_met
         covered = [(pod, pod_budgets) for pod, pod_budgets in budgets_by_pod if budget in pod_budgets]
-        if any(len(pod_budgets) > 1 for _, pod_budgets in covered):
+        if any(len(pod_budgets) > 1 for _, pod_budgets in covered):  # such a pod is never evicted
             yield budget, 0
         elif any(pod.is_ready or not (is_met or budget.evicts_unready) for pod, _ in covered):
             yield budget, allowed

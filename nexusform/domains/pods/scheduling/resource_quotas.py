@@ -51,19 +51,18 @@ class QuotaUsage:
 
 def _find_quota_rejection(quota: ResourceQuota, used_amounts: Mapping[str, int], pod: PodSpec) -> str:
     """Return why a quota rejects a pod, in the words of Kubernetes; "" if it does not."""
-    limits = dict(quota.hard)
-    unspecified = pod.quota_figures.unspecified
+    limits = dict(quota.hard)  # by resource
+    unspecified = pod.quota_figures.unspecified  # names of requests and limits missing in some container
     unspecified_names = [name for name in limits if _FULL_NAMES.get(name, name) in unspecified]
     if unspecified_names:
         return f"failed quota: {quota.name}: must specify {', '.join(unspecified_names)} for every container"
     pod_amounts = _compute_pod_amounts(quota, pod)
-    exceeded_names = [
-        name for name, amount in pod_amounts.items() if amount and used_amounts.get(name, 0) + amount > limits[name]
-    ]
+    totals = {name: used_amounts.get(name, 0) + amount for name, amount in pod_amounts.items() if amount}
+    exceeded_names = [name for name, total in totals.items() if total > limits[name]]
     if not exceeded_names:
         return ""
-    figures = [_format_amounts(exceeded_names, amounts) for amounts in (pod_amounts, used_amounts, limits)]
-    return "exceeded quota: {}, requested: {}, used: {}, limited: {}".format(quota.name, *figures)
+    texts = [_format_amounts(exceeded_names, amounts) for amounts in (pod_amounts, used_amounts, limits)]
+    return "exceeded quota: {}, requested: {}, used: {}, limited: {}".format(quota.name, *texts)
 
 
 def _format_amounts(names: Iterable[str], amounts: Mapping[str, int]) -> str:

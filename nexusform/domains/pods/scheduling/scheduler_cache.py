@@ -66,7 +66,7 @@ class PodSpecGroup:
     def __init__(self, spec: PodSpec) -> None:
         self.spec = spec
         self.labels = dict(spec.labels)
-        self.nodes: dict[int, int] = {}
+        self.nodes: dict[int, int] = {}  # number of pods by node
 
 
 class SchedulerCache:
@@ -81,14 +81,14 @@ class SchedulerCache:
         self._numbers_by_usage: dict[tuple[int, ...], int] = {}
         for node in range(len(cluster.nodes)):
             self._update_usage_number(node)
-        self.version = 0
-        self._claim_uses: Counter[str] = Counter()
+        self.version = 0  # changes with every placed or removed pod
+        self._claim_uses: Counter[str] = Counter()  # number of pods by exclusive claim
         self._namespaces = cluster.namespaces
         self._topologies: dict[str, TopologyDomains] = {}
         # Nodes and domains counted by spread constraints, by all that decides them.
         self.eligible_nodes: dict[object, tuple[list[bool], frozenset[int]]] = {}
-        self._groups: dict[PodSpec, PodSpecGroup] = {}
-        self._groups_by_pair: dict[tuple[str, str], list[PodSpecGroup]] = {}
+        self._groups: dict[PodSpec, PodSpecGroup] = {}  # pods of one spec
+        self._groups_by_pair: dict[tuple[str, str], list[PodSpecGroup]] = {}  # by each label of the pods
         # Groups with terms about other pods, by a label pair required of these pods.
         self._term_groups_by_pair: dict[tuple[str, str], list[PodSpecGroup]] = {}
         self._unindexed_term_groups: list[PodSpecGroup] = []
@@ -112,7 +112,7 @@ class SchedulerCache:
             if term.selector is None:
                 continue  # it selects nothing
             label_pairs = list_alternative_labels(term.selector)
-            if label_pairs is None:
+            if label_pairs is None:  # no label pair is required
                 self._unindexed_term_groups.append(group)
                 return
             pairs.update(label_pairs)
@@ -148,7 +148,7 @@ class SchedulerCache:
         return any(self._claim_uses[claim] > 0 for claim in spec.exclusive_claims)
 
     def get_topology(self, key: str) -> TopologyDomains:
-        """Return the domains of a topology key by the labels of the nodes."""
+        """Return the domains of a topology key: the values of this label, numbered; -1 for a node without the label."""
         topology = self._topologies.get(key)
         if topology is None:
             numbers: dict[str, int] = {}
@@ -183,7 +183,7 @@ class SchedulerCache:
         for pair in group.spec.labels:
             for candidate in self._term_groups_by_pair.get(pair, ()):
                 groups_by_id[id(candidate)] = candidate
-        return [candidate for candidate in groups_by_id.values() if candidate.nodes]
+        return [candidate for candidate in groups_by_id.values() if candidate.nodes]  # groups with pods on nodes
 
     def select_term_groups(self, term: PodTerm) -> list[PodSpecGroup]:
         """Return the groups with pods selected by a pod affinity term."""
@@ -193,11 +193,9 @@ class SchedulerCache:
 
     def is_selected(self, term: PodTerm, group: PodSpecGroup) -> bool:
         """Return whether a term selects the pods of a group."""
-        return (
-            term.selector is not None
-            and self._is_namespace_selected(term, group.spec.namespace)
-            and is_selected(term.selector, group.labels)
-        )
+        if term.selector is None or not self._is_namespace_selected(term, group.spec.namespace):
+            return False
+        return is_selected(term.selector, group.labels)
 
     def _is_namespace_selected(self, term: PodTerm, namespace: str) -> bool:
         """Return whether a term is about pods of a namespace, by its name or by its labels."""
@@ -212,7 +210,7 @@ class SchedulerCache:
 def list_alternative_labels(selector: LabelSelector) -> list[tuple[str, str]] | None:
     """Return label pairs, exactly one of them on each selected object; None if the selector requires no value."""
     if selector.match_labels:
-        return [selector.match_labels[0]]
+        return [selector.match_labels[0]]  # each selected object has all of them: one is sufficient
     for requirement in selector.match_expressions:
         if requirement.operator == IN:
             return [(requirement.key, value) for value in dict.fromkeys(requirement.values)]

@@ -79,35 +79,32 @@ class SchedulingSession:
         self.cache = SchedulerCache(cluster)
         self.facts_cache = FeasibleNodesCache(cluster.nodes, cluster.version)
         self.seed = seed
-        # Evictions not handled yet; the caller takes them from here.
-        self.evictions: list[PreemptionVictim] = []
+        self.evictions: list[PreemptionVictim] = []  # not handled yet; the caller takes them from here
         self.age = 1  # of every pod that is made here: newer than every existing pod
-        # Expected number of pods under each budget of the cluster.
-        self._expected_counts = expected_counts
+        self._expected_counts = expected_counts  # number of pods under each budget of the cluster
         self._names = [node.name for node in cluster.nodes]
         self._encoded_names = [name.encode() for name in self._names]
         # Nominated pods by node: their requests are reserved against pods of lower priority.
         self._nominated_groups: dict[int, list[PodSpecGroup]] = {}
         # Evicted pods hold their capacity until `remove_victims`, and their preemptors wait for it.
         self.has_slow_victims = False
-        self.has_random_ages = False
+        self.has_random_ages = False  # whether new pods start in another order than placed
+        self.slow_terminations = 0  # see `predict`
         # Removed pods that hold their capacity until a new pod fits nowhere else.
-        self.slow_terminations = 0
         self._lingering_pods: list[ExistingPod] = []
         self._slow_evictions: list[tuple[PreemptionVictim, int]] = []  # each with its node
         self._nominations: dict[tuple[str, int], tuple[int, PodSpecGroup]] = {}  # by pod: node and group
         self._scheduler: PodSpecScheduler | None = None
-        # Nodes with a usage that depends on a tie-break, as bits.
-        self._uncertain_nodes = 0
+        self._uncertain_nodes = 0  # nodes with a usage that depends on a tie-break, as bits
         # By spec group (id): the cache version of the last pod without a feasible node, and its verdict.
         self._failures: dict[int, tuple[int, PodVerdict]] = {}
-        self._cells: dict[int, NodeNumaCells] = {}
+        self._cells: dict[int, NodeNumaCells] = {}  # by node
         self._pods_by_node: list[dict[PodIdentity, ExistingPod]] = [{} for _ in cluster.nodes]
         self._lowest_priority = _MAX_PRIORITY  # no pod here that may be evicted has a lower priority
         for pod in running_pods:
             node_index = self.cache.index.get(pod.node)
             if node_index is None:
-                continue
+                continue  # not on a node of the cluster
             self.age = max(self.age, pod.age + 1)
             self.cache.place(self.cache.get_group(pod.spec), node_index)
             self._register_pod(pod, node_index)
@@ -128,7 +125,7 @@ class SchedulingSession:
     def _register_pod(self, pod: ExistingPod, node_index: int) -> None:
         """Record a pod on its node, with its volumes and devices, as a possible victim of preemption."""
         self._pods_by_node[node_index][pod.identity] = pod
-        self._attached_volumes.update_attached_volumes(pod.spec, pod.number, self._names[node_index], 1)
+        self._attached_volumes.update_attached_volumes(pod.spec, pod.number, self._names[node_index], sign=1)
         self.claimed_devices.allocate_claims(pod)
         if not pod.is_protected:
             self._lowest_priority = min(self._lowest_priority, pod.spec.priority)
@@ -143,7 +140,7 @@ class SchedulingSession:
             and scheduler.version == self.cache.version
             and scheduler.volume_needs == volume_needs
         ):
-            return scheduler
+            return scheduler  # no pod has moved since
         # Capacity is reserved by nominated pods with at least the priority of this spec.
         reserving_groups_by_node: dict[int, list[PodSpecGroup]] = {}
         for node_index, nominated_groups in self._nominated_groups.items():
@@ -157,21 +154,20 @@ class SchedulingSession:
         """Return the scheduler for one pod, with its immediate claims bound."""
         self.volume_binder.bind_immediate_claims(spec, number)
         volume_needs = self.volume_binder.compute_volume_needs(spec, number)
-        limits = self._attached_volumes.compute_needs(spec, number)
+        attach_needs = self._attached_volumes.compute_needs(spec, number)  # nodes below the limits of their drivers
         devices = self.claimed_devices.compute_need(spec)
-        scheduler = self.get_scheduler(spec, (*volume_needs, *limits, *devices.needs))
+        scheduler = self.get_scheduler(spec, (*volume_needs, *attach_needs, *devices.needs))
         scheduler.device_doubt = devices.doubt
-        # Evictions may detach volumes of a node.
-        can_detach = bool(limits) and self._can_evict(spec)
+        can_detach = bool(attach_needs) and self._can_evict(spec)  # evictions may detach volumes of a node
         scheduler.is_storage_uncertain = can_detach or self.volume_binder.is_storage_uncertain(spec, number)
         return scheduler
 
     def remove_pod(self, pod: ExistingPod, *, may_linger: bool = False) -> None:
-        """Remove a pod from its node, if it has one here. With `may_linger`, it may terminate slowly."""
+        """Remove a pod from its node, if it has one here. With `may_linger`, it may stay on as a terminating pod."""
         node_index = self.cache.index.get(pod.node)
         if node_index is None:
             return
-        self.cache.place(self.cache.get_group(pod.spec), node_index, -1)
+        self.cache.place(self.cache.get_group(pod.spec), node_index, sign=-1)
         is_registered = self._pods_by_node[node_index].pop(pod.identity, None) is not None
         if may_linger and self._is_terminating_slowly(pod):
             terminating_pod = replace(pod, spec=replace(pod.spec, is_terminating=True))
@@ -180,7 +176,7 @@ class SchedulingSession:
             self._lingering_pods.append(terminating_pod)
             return  # it still uses its volumes, devices and CPUs
         if is_registered:
-            self._attached_volumes.update_attached_volumes(pod.spec, pod.number, pod.node, -1)
+            self._attached_volumes.update_attached_volumes(pod.spec, pod.number, pod.node, sign=-1)
             self.claimed_devices.release(pod)
         if node_index in self._cells:
             self._cells[node_index].release(pod.spec)
@@ -252,7 +248,7 @@ class SchedulingSession:
         return verdict if verdict.is_certain else replace(verdict, doubt=self._find_doubt(scheduler, choice))
 
     def _find_doubt(self, scheduler: PodSpecScheduler, choice: BestNodes) -> str:
-        """Return the assumption behind an uncertain decision; the first one if several apply."""
+        """Return the assumption behind an uncertain decision, the first one if several apply; "ties" if none does."""
         if scheduler.group.spec.has_unknown_rules:
             return "rules of others"
         if scheduler.is_storage_uncertain:
@@ -266,7 +262,9 @@ class SchedulingSession:
     def _start_on_best(
         self, scheduler: PodSpecScheduler, pod: ExistingPod, choice: BestNodes, is_certain: bool
     ) -> PodVerdict:
-        """Start a pod on a tied node; a re-created pod tries the others if kubelet rejects it."""
+        """Start a pod on one of the equally good nodes; if kubelet rejects it there, its controller re-creates it on
+        another one. The verdict is Failed once every such node, or the first one of a bare pod, rejected it.
+        """
         tied_nodes = list(choice.tied_nodes)
         first_reason = ""
         while tied_nodes:
@@ -302,13 +300,11 @@ class SchedulingSession:
         if node_index is None:
             is_certain = not self._uncertain_nodes
             return _build_started_verdict(spec.node_name, "no such node", is_certain, feasible_nodes=0)
-        is_certain = not self._uncertain_nodes & 1 << node_index
-        rejection_text = find_kubelet_rejection(
-            spec, self.cache.nodes[node_index], self.cache.usage[node_index]
-        ) or self._start_pod(scheduler, node_index, pod)
-        return _build_started_verdict(
-            spec.node_name, rejection_text, is_certain, feasible_nodes=int(not rejection_text)
-        )
+        is_certain = not self._uncertain_nodes & (1 << node_index)
+        rejection_text = find_kubelet_rejection(spec, self.cache.nodes[node_index], self.cache.usage[node_index])
+        rejection_text = rejection_text or self._start_pod(scheduler, node_index, pod)
+        feasible_count = int(not rejection_text)
+        return _build_started_verdict(spec.node_name, rejection_text, is_certain, feasible_nodes=feasible_count)
 
     def _start_pod(self, scheduler: PodSpecScheduler, node: int, pod: ExistingPod) -> str:
         """Add a pod to a node, and return kubelet's rejection, "" if it runs."""
@@ -338,7 +334,7 @@ class SchedulingSession:
             other_names = [name for name in self._names if name != rejection.candidate]
             other_rejections = [Rejection(name, "node_names", node_affinity.EXCLUDED) for name in other_names]
             reason = format_pending_message([rejection, *other_rejections], len(self._names))
-            is_certain = not self._uncertain_nodes & 1 << node_index
+            is_certain = not self._uncertain_nodes & (1 << node_index)
             return preemption_verdict or PodVerdict("", is_certain, 0, reason=reason, rejections=(rejection,))
         has_doubt = spec.has_unknown_rules or bool(scheduler.device_doubt)
         is_certain = self._is_certain(scheduler, 1 << node_index) and not has_doubt
@@ -355,10 +351,13 @@ class SchedulingSession:
         preemption_verdict = self._try_preemption(scheduler, pod, rejections)
         if preemption_verdict is not None:
             return self._add_doubt(preemption_verdict, scheduler)
-        is_certain = self._is_certain(scheduler, scheduler.facts.mask) and not self._is_doubtful(scheduler, 0)
+        is_certain = self._is_certain(scheduler, scheduler.facts.mask) and not self._is_doubtful(
+            scheduler, feasible_nodes=0
+        )
         reasons = tuple(rejections.values())
         reason = format_pending_message(reasons, len(self._names)) + describe_missing(pod.spec, self.cluster.nodes)
-        verdict = self._add_doubt(PodVerdict("", is_certain, 0, reason=reason, rejections=reasons), scheduler)
+        pending_verdict = PodVerdict("", is_certain, feasible_nodes=0, reason=reason, rejections=reasons)
+        verdict = self._add_doubt(pending_verdict, scheduler)
         if not pod.spec.has_own_claims:  # else the next pod of the spec may have other nodes
             self._failures[id(scheduler.group)] = (self.cache.version, verdict)
         return verdict
@@ -369,7 +368,7 @@ class SchedulingSession:
         if spec.gates or spec.node_name or self._can_evict(spec):
             return ""  # it does not need a feasible node
         if any(scheduler.find_rejection(node) is None for node in scheduler.facts.points):
-            return ""
+            return ""  # it fits
         return format_pending_message(scheduler.collect_rejections().values(), len(self._names)).rstrip(".")
 
     def _can_evict(self, spec: PodSpec) -> bool:
@@ -383,18 +382,15 @@ class SchedulingSession:
         while victims terminate slowly, Failed if kubelet rejects it (without evictions), None if no eviction helps.
         """
         if not self._can_evict(pod.spec):
-            return None
+            return None  # no pod has a lower priority, or it may evict none
         budgets = self.cluster.budgets
         allowances = compute_eviction_allowances(budgets, self._expected_counts or [0] * len(budgets), self.cache)
         tie_break = partial(self._select_tied_node, pod)
         choice = select_victims(scheduler, rejections, self._pods_by_node, allowances, tie_break)
         if choice is None:
             return None
-        is_certain = (
-            choice.is_certain
-            and self._is_certain(scheduler, scheduler.facts.mask)
-            and not self._is_doubtful(scheduler, feasible_nodes=0)
-        )
+        is_certain = choice.is_certain and self._is_certain(scheduler, scheduler.facts.mask)
+        is_certain = is_certain and not self._is_doubtful(scheduler, feasible_nodes=0)
         if not is_certain:
             for node in choice.considered_nodes:
                 self._uncertain_nodes |= 1 << node
@@ -462,7 +458,7 @@ class SchedulingSession:
     def _is_certain(self, scheduler: PodSpecScheduler, nodes: int) -> bool:
         """Return whether no earlier random choice affects the evaluation of these nodes (bits)."""
         if not self._uncertain_nodes:
-            return True
+            return True  # no choice was random so far
         spec = scheduler.group.spec
         if self._uncertain_nodes & nodes or spec.has_own_claims:  # volumes and devices may be used by other pods
             return False

@@ -108,7 +108,7 @@ class _PodReplacement(Struct, frozen=True):
         numbers = [pod.number for pod in state.remaining_pods]
         for pod in list(state.remaining_pods):
             self._remove_pod(pod)
-        state.uncreated = sum([not self._create_pod(number) for number in numbers])
+        state.uncreated = sum([not self._create_pod(number) for number in numbers])  # rejected by quota or admission
 
     def replace_in_order(self) -> None:
         """Replace the pods of a StatefulSet, highest ordinal first; each waits until the new pod before it is ready.
@@ -122,6 +122,7 @@ class _PodReplacement(Struct, frozen=True):
         for pod in sorted(state.remaining_pods, key=lambda pod: -pod.number):
             if pod.number < self.workload.partition:
                 return  # pods below the partition keep the old template
+            # A pod of the current template is not ready: all of them, or one with a higher ordinal.
             has_new_pods = state.existing_count + len(state.new_verdicts) > 0
             has_unready_pod = (state.is_template_stuck and has_new_pods) or highest_stuck_number > pod.number
             if state.list_unscheduled() or state.uncreated or has_unready_pod:
@@ -132,7 +133,7 @@ class _PodReplacement(Struct, frozen=True):
         state.is_blocked = bool(state.list_unscheduled() or state.uncreated)
 
     def replace_with_surge(self) -> None:
-        """Replace a Deployment's pods within `max_surge` and `max_unavailable`, in rounds until nothing changes."""
+        """Replace a Deployment's pods within `max_surge` and `max_unavailable`, in rounds until one changes nothing."""
         state = self.state
         missing_count = max(0, self.workload.replicas - state.existing_count - len(state.new_verdicts))
         old_numbers = [*state.pending_specs, *(pod.number for pod in state.remaining_pods)]
@@ -162,7 +163,7 @@ class _PodReplacement(Struct, frozen=True):
             for number in list(state.pending_specs)[: self._count_removable_pods()]:
                 self.quota_usage.remove(state.pending_specs.pop(number))
                 removed_count += 1
-            if not added_count and not removed_count:
+            if not added_count and not removed_count:  # some old pods remain
                 state.is_blocked = True
                 return
 
@@ -217,8 +218,7 @@ class SurgeCapacityCheck:
     def __init__(self, cluster: Cluster, existing_pods: Sequence[ExistingPod]) -> None:
         self._cluster = cluster
         self._existing_pods = existing_pods
-        # Created on demand: most are never needed.
-        self._session: SchedulingSession | None = None
+        self._session: SchedulingSession | None = None  # created on demand: most are never needed
         self._quota_usage = QuotaUsage(cluster.quotas)
 
     def find_obstacle(self, workload: Workload) -> str:
@@ -240,7 +240,7 @@ class SurgeCapacityCheck:
             anti_affinity=_replace_rule_hashes(spec.anti_affinity),
             spread=_replace_rule_hashes(spec.spread),
         )
-        return self._session.find_obstacle(next_spec, workload.first_ordinal + workload.replicas)
+        return self._session.find_obstacle(next_spec, number=workload.first_ordinal + workload.replicas)  # a free one
 
 
 _Rule = TypeVar("_Rule", PodTerm, SpreadConstraint)
@@ -251,7 +251,7 @@ def _replace_rule_hashes(rules: Sequence[_Rule]) -> tuple[_Rule, ...]:
     changed_rules = []
     for rule in rules:
         selector = rule.selector
-        if selector is not None:
+        if selector is not None:  # None selects nothing
             expressions = tuple(
                 replace(requirement, values=(_OTHER_HASH,)) if requirement.key == TEMPLATE_KEY else requirement
                 for requirement in selector.match_expressions
@@ -278,10 +278,8 @@ class TemplateRollout:
     @property
     def is_needed(self) -> bool:
         """Whether pods of a former template have to be replaced."""
-        return (
-            bool(self._progress.outdated_pods or self._progress.pending_outdated_pods)
-            and not self._progress.workload.is_paused
-        )
+        has_former_pods = bool(self._progress.outdated_pods or self._progress.pending_outdated_pods)
+        return has_former_pods and not self._progress.workload.is_paused
 
     def start(self) -> None:
         """Scale the ReplicaSets of former templates, delete their pods within max unavailable, place Pending ones."""
@@ -309,14 +307,14 @@ class TemplateRollout:
 
     def _delete_unhealthy_former_pods(self, new_specs: dict[int, PodSpec]) -> None:
         """Delete non-running pods of former templates within max unavailable, oldest ReplicaSet first. `new_specs`
-        (by number) are pods just created; deleted ones move from there to `_further_numbers`.
+        (by number) are pods just created by scaling; the numbers of deleted ones move from there to `_further_numbers`.
         """
         progress = self._progress
         workload = progress.workload
-        maximum = 0  # a paused Deployment deletes none
+        deletable_count = 0  # a paused Deployment deletes none
         if not workload.is_paused:
             total = len(progress.kept_pods) + len(progress.outdated_pods) + len(progress.pending_outdated_pods)
-            maximum = max(0, total + len(new_specs) - (workload.replicas - workload.max_unavailable))
+            deletable_count = max(0, total + len(new_specs) - (workload.replicas - workload.max_unavailable))
         # Sets with running pods count as older.
         running_templates = {pod.spec.template for pod in progress.outdated_pods}
         old_set_numbers = [number for number, spec in new_specs.items() if spec.template in running_templates]
@@ -325,14 +323,14 @@ class TemplateRollout:
             progress.pending_outdated_pods,
             key=lambda pod: (pod.get_spec(workload).template not in running_templates, pod.number),
         )
-        removed_numbers = [*old_set_numbers, *(pod.number for pod in pending_pods), *new_set_numbers][:maximum]
+        removed_numbers = [*old_set_numbers, *(pod.number for pod in pending_pods), *new_set_numbers][:deletable_count]
         self._further_numbers = [number for number in removed_numbers if new_specs.pop(number, None) is not None]
         for pod in [pod for pod in progress.pending_outdated_pods if pod.number in removed_numbers]:
             progress.pending_outdated_pods.remove(pod)
             if len(progress.kept_pods) + len(progress.pods_to_place) < progress.workload.replicas:
                 progress.pods_to_place.append(replace(pod, former_spec=None))  # replaced by one of the current template
             else:
-                progress.removals.append((self._build_pending_pod(pod), pod_outcomes.SCALE_IN))
+                progress.removals.append((self._build_pending_pod(pod), pod_outcomes.SCALE_IN))  # one too many
 
     def _build_pending_pod(self, pod: PodToPlace) -> ExistingPod:
         workload = self._progress.workload
@@ -353,14 +351,11 @@ class TemplateRollout:
             is_template_stuck=progress.is_template_stuck,
         )
         # Earlier nodes by number: pods placed in this prediction have none.
-        old_nodes = {
-            pod.number: pod.node for pod in progress.outdated_pods if pod.number not in progress.placed_outdated
-        }
+        existing_pods = [pod for pod in progress.outdated_pods if pod.number not in progress.placed_outdated]
+        old_nodes = {pod.number: pod.node for pod in existing_pods}
         replace_pods(self._session, workload, state, self._quota_usage)
         progress.outdated_pods, progress.is_blocked = state.remaining_pods, state.is_blocked
-        progress.pending_outdated_pods = [
-            pod for pod in progress.pending_outdated_pods if pod.number in state.pending_specs
-        ]
+        progress.pending_outdated_pods = [pod for pod in pending_pods.values() if pod.number in state.pending_specs]
         if state.uncreated:
             progress.uncreated, progress.rejection = state.uncreated, state.rejection or progress.rejection
         final_verdicts = self._assign_verdict_numbers(state, verdicts, old_nodes, pending_pods)
@@ -368,11 +363,8 @@ class TemplateRollout:
         removed_numbers = old_nodes.keys() - state.new_verdicts.keys()
         deleted_numbers = pending_pods.keys() - state.pending_specs.keys() - state.new_verdicts.keys()
         removed_pods = [pod for pod in state.removed_pods if pod.number in removed_numbers]
-        removed_pods += [
-            self._build_pending_pod(pod)
-            for pod in pending_pods.values()
-            if pod.was_pending and pod.number in deleted_numbers
-        ]
+        deleted_pods = [pod for number, pod in pending_pods.items() if pod.was_pending and number in deleted_numbers]
+        removed_pods += map(self._build_pending_pod, deleted_pods)
         progress.removals += [(pod, pod_outcomes.TEMPLATE_CHANGED) for pod in removed_pods]
         return final_verdicts
 
@@ -434,13 +426,11 @@ class DaemonRollout:
         self._permitted_nodes = {name for name, node in nodes.items() if profile.should_run_daemon(spec, node)}
         # Pods of the current template: uncreated, without a node, or stuck.
         self._waiting_count = progress.uncreated + sum(not verdict.node for verdict in verdicts.values())
-        self._waiting_count += sum(
-            pod.is_stuck and pod.spec.template == self._workload.pod.template for pod in progress.kept_pods
-        )
+        self._waiting_count += sum(pod.is_stuck and pod.spec.template == spec.template for pod in progress.kept_pods)
         self._verdicts: dict[int, PodVerdict] = {}
 
     def replace_pods(self) -> dict[int, PodVerdict]:
-        """Return the verdicts of the successors by number, and record removals in the progress."""
+        """Replace pods by the update strategy; return the verdicts of the new pods by number, and record removals."""
         progress, workload = self._progress, self._workload
         outdated_pods = [pod for pod in progress.kept_pods if pod.spec.template != workload.pod.template]
         if workload.strategy is not Strategy.ON_DELETE:
@@ -450,12 +440,13 @@ class DaemonRollout:
             else:
                 maximum = max(1, compute_amount_of_total(workload.max_unavailable_text, len(self._permitted_nodes)))
                 self._replace_in_place(outdated_pods, maximum)
+        # Pending pods of a surge no longer required.
         progress.removals += [(pod, pod_outcomes.SCALE_IN) for pod in progress.surge_pods]
         progress.surge_pods = []
         return self._verdicts
 
     def _replace_in_place(self, outdated_pods: list[ExistingPod], maximum: int) -> None:
-        """Delete old pods first, until `maximum` nodes wait for their successors."""
+        """Delete old pods before their successors are created; block the rollout once `maximum` nodes wait for one."""
         # Pods that are not ready are replaced first, and regardless of the maximum.
         for pod in sorted(outdated_pods, key=lambda pod: not pod.is_stuck):
             if self._waiting_count >= maximum and not pod.is_stuck:
@@ -478,7 +469,7 @@ class DaemonRollout:
 
     def _replace_with_surge(self, outdated_pods: list[ExistingPod], maximum: int) -> None:
         """Create successors while fewer than `maximum` (maxSurge) wait; delete each old pod once its successor runs."""
-        updated_nodes = {pod.node for pod in self._progress.kept_pods if pod not in outdated_pods}
+        updated_nodes = {pod.node for pod in self._progress.kept_pods if pod not in outdated_pods}  # with a new pod
         for pod in outdated_pods:
             if pod.node in updated_nodes or pod.node not in self._permitted_nodes:  # no successor is needed
                 self._remove_pod(pod)
@@ -505,7 +496,7 @@ class DaemonRollout:
             waiting_pod = progress.surge_pods.pop(0)
             return PodToPlace(waiting_pod.number, pod.node, was_pending=True, age=waiting_pod.age)
         used_numbers = {kept.number for kept in progress.kept_pods} | {new.number for new in progress.pods_to_place}
-        (number,) = find_unused_pod_numbers(used_numbers, 0, 1)
+        (number,) = find_unused_pod_numbers(used_numbers, first=0, missing_count=1)
         return PodToPlace(number, pod.node, trigger=pod_outcomes.TEMPLATE_CHANGED)
 
     def _record_verdict(self, pod: PodToPlace, verdict: PodVerdict) -> None:
@@ -532,13 +523,15 @@ def must_wait_to_scale_in(
 ) -> bool:
     """Return whether an ordered set deletes none of its surplus pods yet: some required pod is missing or not ready."""
     if not workload.is_ordered or not surplus_pods:
-        return False
+        return False  # pods of other workloads need not wait
     running_numbers = {pod.number for pod in pods if pod not in surplus_pods and is_running(pod) and not pod.is_stuck}
     return len(running_numbers) < workload.replicas
 
 
 def find_stuck_number(progress: WorkloadProgress) -> int:
-    """Return the lowest ordinal of an ordered workload's unready pods; NONE_STUCK, above all, if there is none."""
+    """Return the lowest ordinal of an ordered workload's stuck pods (not ready, not starting); NONE_STUCK, above all
+    ordinals, for other workloads and without a stuck pod.
+    """
     if not progress.workload.is_ordered:
         return NONE_STUCK
     pods = (*progress.kept_pods, *progress.outdated_pods)
@@ -564,11 +557,8 @@ def drop_deferred_pods(progress: WorkloadProgress) -> None:
     waiting_numbers = [number for number, outcome in progress.outcomes.items() if not outcome.node]
     failed_numbers = [pod.number for pod in progress.failed_pods]
     first_blocked = min([*waiting_numbers, *failed_numbers, find_stuck_number(progress)])
-    deferred_pods = [
-        pod
-        for pod in progress.pods_to_place
-        if pod.number > first_blocked and pod.number in waiting_numbers and not pod.was_pending
-    ]
+    later_pods = [pod for pod in progress.pods_to_place if pod.number > first_blocked]
+    deferred_pods = [pod for pod in later_pods if pod.number in waiting_numbers and not pod.was_pending]
     for pod in deferred_pods:
         outcome = progress.outcomes.pop(pod.number)
         if pod.previous:  # it loses its node now, and is created again later

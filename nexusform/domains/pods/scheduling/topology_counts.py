@@ -89,7 +89,7 @@ class SpreadCounter(DomainCounter):
             return  # pods there do not count
         level = self.counts[domain]
         self.counts[domain] = level + sign
-        levels = self._levels
+        levels = self._levels  # number of domains by their number of pods
         levels[level] -= 1
         levels[level + sign] = levels.get(level + sign, 0) + 1
         self._minimum = min(self._minimum, level + sign)
@@ -109,8 +109,7 @@ class TopologyCounts:
         # Amount added to each counter by one more pod of the spec.
         self._own_increments: list[tuple[DomainCounter, int]] = []
         self.affinity = [self._create_counter(term) for term in spec.affinity]  # pods selected by all terms
-        # Pods selected by all terms of required affinity, counted once per term.
-        self._affinity_matches = 0
+        self._affinity_matches = 0  # pods selected by all terms of required affinity, counted once per term
         self.matches_itself = bool(spec.affinity) and all(cache.is_selected(term, group) for term in spec.affinity)
         self.anti_affinity = [self._count_selected_pods(term) for term in spec.anti_affinity]  # by its term alone
         self.existing_anti_affinity: list[DomainCounter] = []  # of existing pods, against this one
@@ -118,16 +117,16 @@ class TopologyCounts:
         first_term_groups = cache.select_term_groups(spec.affinity[0]) if spec.affinity else ()
         for existing_group in first_term_groups:
             if all(cache.is_selected(term, existing_group) for term in spec.affinity[1:]):
-                for tally in self.affinity:
-                    self._affinity_matches += _count_group(existing_group, tally, 1)
+                for counter in self.affinity:
+                    self._affinity_matches += _count_group(existing_group, counter, amount=1)
         if self.matches_itself:
-            self._own_increments += [(tally, 1) for tally in self.affinity]
+            self._own_increments += [(counter, 1) for counter in self.affinity]
         self._count_affinity_terms()
         self._all_soft_keys = bool(spec.spread)  # nodes need every key of the spec's own constraints for points
-        self.hard_spread = self._create_spread_counters([c for c in spec.spread if c.is_hard])
+        self.hard_spread = self._create_spread_counters([item for item in spec.spread if item.is_hard])
         # The scoring constraints: those of the spec, else the defaults of the cluster.
         if spec.spread:
-            soft_constraints = [c for c in spec.spread if not c.is_hard]
+            soft_constraints = [item for item in spec.spread if not item.is_hard]
         elif _is_selective(spec.default_spread):
             soft_constraints = [
                 SpreadConstraint(key, skew, is_hard=False, selector=spec.default_spread) for key, skew in _DEFAULT_SKEWS
@@ -136,9 +135,8 @@ class TopologyCounts:
             soft_constraints = []
         self.soft_spread = self._create_spread_counters(soft_constraints)
         # A selector that selects everything counts only the new pod itself.
-        self._selective_spread = [
-            t for t in (*self.hard_spread, *self.soft_spread) if _is_selective(t.constraint.selector)
-        ]
+        counters = (*self.hard_spread, *self.soft_spread)
+        self._selective_spread = [counter for counter in counters if _is_selective(counter.constraint.selector)]
 
     @property
     def has_affinity_match(self) -> bool:
@@ -150,45 +148,45 @@ class TopologyCounts:
         return DomainCounter(term.topology_key, topology.domain_by_node, topology.size)
 
     def _count_selected_pods(self, term: PodTerm) -> DomainCounter:
-        """Return a counter of the pods selected by a term, registered for updates."""
-        tally = self._create_counter(term)
+        """Return a counter of the pods selected by a term; it also counts the pods placed later."""
+        counter = self._create_counter(term)
         for group in self.cache.select_term_groups(term):
-            _count_group(group, tally, 1)
+            _count_group(group, counter, amount=1)
         if self.cache.is_selected(term, self.group):
-            self._own_increments.append((tally, 1))
-        return tally
+            self._own_increments.append((counter, 1))
+        return counter
 
     def _count_affinity_terms(self) -> None:
         """Count the terms of existing pods about the new pod, and of the new pod about existing pods."""
         cache, group, spec = self.cache, self.group, self.incoming_spec
-        tally_by_key: dict[str, DomainCounter] = {}  # required anti-affinity, by topology key
+        repulsion_by_key: dict[str, DomainCounter] = {}  # required anti-affinity, by topology key
         points_by_key: dict[str, DomainCounter] = {}  # preferences, by topology key
         for existing_group in cache.find_term_groups(group):
             for term in self._select_own_terms(existing_group.spec.anti_affinity):
-                _count_group(existing_group, self._get_counter(tally_by_key, term), 1)
+                _count_group(existing_group, self._get_counter(repulsion_by_key, term), amount=1)
             for term in self._select_own_terms(_list_scored_terms(existing_group.spec)):
                 _count_group(existing_group, self._get_counter(points_by_key, term), term.weight)
         preferred_terms = _list_preferred_terms(spec)
         for term in preferred_terms:
-            tally = self._get_counter(points_by_key, term)
+            counter = self._get_counter(points_by_key, term)
             for existing_group in cache.select_term_groups(term):
-                _count_group(existing_group, tally, term.weight)
+                _count_group(existing_group, counter, term.weight)
         # Further pods of the spec have the same terms about each other.
         repelling_terms = self._select_own_terms(group.spec.anti_affinity)
         attracting_terms = self._select_own_terms((*preferred_terms, *_list_scored_terms(group.spec)))
-        self._own_increments += [(self._get_counter(tally_by_key, term), 1) for term in repelling_terms]
+        self._own_increments += [(self._get_counter(repulsion_by_key, term), 1) for term in repelling_terms]
         self._own_increments += [(self._get_counter(points_by_key, term), term.weight) for term in attracting_terms]
-        self.existing_anti_affinity = list(tally_by_key.values())
+        self.existing_anti_affinity = list(repulsion_by_key.values())
         self.preferred_affinity = list(points_by_key.values())
 
     def _select_own_terms(self, terms: Iterable[PodTerm]) -> list[PodTerm]:
         return [term for term in terms if self.cache.is_selected(term, self.group)]
 
-    def _get_counter(self, tallies: dict[str, DomainCounter], term: PodTerm) -> DomainCounter:
-        tally = tallies.get(term.topology_key)
-        if tally is None:
-            tally = tallies[term.topology_key] = self._create_counter(term)
-        return tally
+    def _get_counter(self, counters: dict[str, DomainCounter], term: PodTerm) -> DomainCounter:
+        counter = counters.get(term.topology_key)
+        if counter is None:
+            counter = counters[term.topology_key] = self._create_counter(term)
+        return counter
 
     def _create_spread_counters(self, constraints: Sequence[SpreadConstraint]) -> list[SpreadCounter]:
         """Return a counter per constraint. Nodes need the keys of all of them, but none for default constraints."""
@@ -199,7 +197,7 @@ class TopologyCounts:
         ]
 
     def _create_spread_counter(self, constraint: SpreadConstraint, required_keys: tuple[str, ...]) -> SpreadCounter:
-        """Return the counter of a constraint with the existing pods of nodes with all required keys."""
+        """Return the counter of a constraint, with the existing pods it selects on nodes with all required keys."""
         topology = self.cache.get_topology(constraint.topology_key)
         domain_by_node, size = topology.domain_by_node, topology.size
         eligible_nodes, eligible_domains = self._find_eligible_nodes(constraint, required_keys)
@@ -208,16 +206,16 @@ class TopologyCounts:
             domain_by_node, size = topology.node_domains, len(topology.node_domains)
         selector = constraint.selector
         matches_itself = int(selector is not None and is_selected(selector, self.group.labels))
-        tally = SpreadCounter(constraint, domain_by_node, size, eligible_nodes, eligible_domains, matches_itself)
-        if _is_selective(selector):
+        counter = SpreadCounter(constraint, domain_by_node, size, eligible_nodes, eligible_domains, matches_itself)
+        if _is_selective(selector):  # else no existing pod counts
             for group in self.cache.select_groups(selector, self.group.spec.namespace):
                 if group.spec.is_terminating:
                     continue  # spreading ignores them
                 for node, pods in group.nodes.items():
                     if eligible_nodes[node]:
-                        tally.add(node, pods)
-        tally.index_domains_by_count()
-        return tally
+                        counter.add(node, pods)
+        counter.index_domains_by_count()
+        return counter
 
     def _find_eligible_nodes(
         self, constraint: SpreadConstraint, required_keys: tuple[str, ...]
@@ -238,21 +236,23 @@ class TopologyCounts:
                 or (all(name in node.labels for name in required_keys) and _is_node_eligible(constraint, spec, node))
                 for node in cache.nodes
             ]
-            domains = {domain for domain, counts in zip(domain_by_node, eligible_nodes, strict=True) if counts}
+            domains = {
+                domain for domain, is_eligible in zip(domain_by_node, eligible_nodes, strict=True) if is_eligible
+            }
             found = cache.eligible_nodes[key] = (eligible_nodes, frozenset(domains - {-1}))  # -1: no domain
         return found
 
     def has_spread_score(self, node: int) -> bool:
         """Return whether the node gets spreading points: with constraints of its own, it needs all keys."""
-        return not self._all_soft_keys or all(tally.domain_by_node[node] >= 0 for tally in self.soft_spread)
+        return not self._all_soft_keys or all(counter.domain_by_node[node] >= 0 for counter in self.soft_spread)
 
     def add(self, node: int) -> None:
         """Count one more pod of this spec on a node."""
-        for tally, amount in self._own_increments:
-            tally.add(node, amount)
+        for counter, amount in self._own_increments:
+            counter.add(node, amount)
         if self.matches_itself:
-            self._affinity_matches += sum(tally.domain_by_node[node] >= 0 for tally in self.affinity)
-        for spread in self._selective_spread:
+            self._affinity_matches += sum(counter.domain_by_node[node] >= 0 for counter in self.affinity)
+        for spread in self._selective_spread:  # counters of spread constraints
             if spread.matches_itself:
                 spread.add_pod(node)
 
@@ -269,14 +269,14 @@ class TopologyCounts:
         """
         cache, spec = self.cache, other.spec
         if all(cache.is_selected(term, other) for term in self.incoming_spec.affinity):
-            for tally in self.affinity:
-                self._affinity_matches += sign * tally.add(node, sign)
-        for term, tally in zip(self.incoming_spec.anti_affinity, self.anti_affinity, strict=True):
+            for counter in self.affinity:
+                self._affinity_matches += sign * counter.add(node, sign)
+        for term, counter in zip(self.incoming_spec.anti_affinity, self.anti_affinity, strict=True):
             if cache.is_selected(term, other):
-                tally.add(node, sign)
+                counter.add(node, sign)
         term_counts = Counter(term.topology_key for term in self._select_own_terms(spec.anti_affinity))
-        for tally in self.existing_anti_affinity:
-            tally.add(node, sign * term_counts[tally.key])
+        for counter in self.existing_anti_affinity:
+            counter.add(node, sign * term_counts[counter.key])
         for spread in self.hard_spread:
             if not spec.is_terminating and spec.namespace == self.group.spec.namespace and spread.should_count(other):
                 spread.add_pod(node, sign)
@@ -294,7 +294,8 @@ class TopologyCounts:
 
     def list_counters_changed_by_pod(self) -> list[DomainCounter]:
         """Return the counters changed by a further pod of this spec."""
-        return [tally for tally, _ in self._own_increments] + [t for t in self._selective_spread if t.matches_itself]
+        own_counters = [counter for counter, _ in self._own_increments]
+        return own_counters + [counter for counter in self._selective_spread if counter.matches_itself]
 
 
 def _is_node_eligible(constraint: SpreadConstraint, spec: PodSpec, node: Node) -> bool:
@@ -321,9 +322,9 @@ def _list_scored_terms(spec: PodSpec) -> tuple[PodTerm, ...]:
     return (*required_terms, *_list_preferred_terms(spec))
 
 
-def _count_group(group: PodSpecGroup, tally: DomainCounter, amount: int) -> int:
+def _count_group(group: PodSpecGroup, counter: DomainCounter, amount: int) -> int:
     """Count each pod of a group as `amount`, and return the number of pods in a domain."""
     pod_count = 0
     for node, pods in group.nodes.items():
-        pod_count += pods * tally.add(node, pods * amount)
+        pod_count += pods * counter.add(node, pods * amount)
     return pod_count

@@ -42,15 +42,13 @@ class VolumeBinder:
         self._nodes = cluster.nodes
         self._by_name = {node.name: node for node in cluster.nodes}
         self._volumes = {volume.name: volume for volume in cluster.volumes}
-        self._prebound_volumes = {volume.claim: volume for volume in cluster.volumes if volume.claim}
-        self._free_volumes = sorted(
-            (volume for volume in cluster.volumes if not volume.claim), key=lambda volume: (volume.size, volume.name)
-        )
-        self._invalid_claims = dict(cluster.invalid_claims)
-        self._volume_by_claim: dict[str, str] = {}
+        self._prebound_volumes = {volume.claim: volume for volume in cluster.volumes if volume.claim}  # by claim
+        free_volumes = [volume for volume in cluster.volumes if not volume.claim]
+        self._free_volumes = sorted(free_volumes, key=lambda volume: (volume.size, volume.name))
+        self._invalid_claims = dict(cluster.invalid_claims)  # reason by claim
+        self._volume_by_claim: dict[str, str] = {}  # name of the volume, or _PROVISIONED
         self._used_volumes: set[str] = set()
-        # Classes with a volume provisioned for a pod of this prediction.
-        self._provisioned_classes: set[str] = set()
+        self._provisioned_classes: set[str] = set()  # those with a volume provisioned in this prediction
         # By the requirements of a claim: the fitting free volumes, smallest first, and the reachable ones of
         # these by node. Used volumes are dropped on access.
         self._fitting_volumes: dict[Claim, list[Volume]] = {}
@@ -61,16 +59,15 @@ class VolumeBinder:
 
     def _bind_claims_of_existing_pods(self, existing_pods: Iterable[ExistingPod]) -> None:
         """Bind the claims of existing pods: as recorded, else to the best volume on their nodes."""
-        pods = sorted(
-            (pod for pod in existing_pods if pod.volumes or pod.spec.claims), key=lambda pod: (pod.workload, pod.number)
-        )
-        for pod in pods:
+        pods_with_claims = [pod for pod in existing_pods if pod.volumes or pod.spec.claims]
+        pods = sorted(pods_with_claims, key=lambda pod: (pod.workload, pod.number))
+        for pod in pods:  # all recorded volumes first: no other claim gets them
             for claim, volume in pod.volumes:
                 self._bind_claim(claim, volume)
         for pod in pods:
             if pod.node:
                 self._bind_to_provisioned_volumes(pod.spec, pod.number)
-                node = self._by_name.get(pod.node, Node(pod.node, {HOSTNAME: pod.node}))
+                node = self._by_name.get(pod.node, Node(pod.node, {HOSTNAME: pod.node}))  # else a lost node
                 self._bind_pod_claims_on_node(pod.spec, pod.number, node)
 
     def _bind_to_provisioned_volumes(self, spec: PodSpec, number: int) -> None:
@@ -107,6 +104,7 @@ class VolumeBinder:
             # The reason against each node, "" for a node with volumes for all of these claims.
             shortages = [self._find_shortage(claims_by_size, at) for at in range(len(self._nodes))]
             for reason in sorted({*shortages} - {""}):
+                # The nodes without this reason.
                 names = [node.name for node, shortage in zip(self._nodes, shortages, strict=True) if shortage != reason]
                 needs.append(build_node_volume_need(names, reason))
         return tuple(needs)
@@ -148,11 +146,8 @@ class VolumeBinder:
         """Bind a claim as soon as it exists, if its class or a prebound volume requires it."""
         if name not in self._volume_by_claim and not self._bind_prebound(claim, name) and not claim.waits_for_pod:
             # The controller prefers volumes with the fewest access modes.
-            best_volume = min(
-                self._select_unused(self._list_fitting_volumes(claim)),
-                key=lambda volume: (len(volume.modes), volume.size, volume.name),
-                default=None,
-            )
+            volumes = self._select_unused(self._list_fitting_volumes(claim))
+            best_volume = min(volumes, key=lambda volume: (len(volume.modes), volume.size, volume.name), default=None)
             if best_volume is not None:
                 self._bind_claim(name, best_volume.name)
 
@@ -166,7 +161,7 @@ class VolumeBinder:
 
     def _list_needs(self, claim: Claim, name: str) -> Iterator[VolumeNeed]:
         """Yield the node requirement of a claim already bound or required to be bound by now."""
-        volume = self._volumes.get(self._volume_by_claim.get(name, _PROVISIONED))
+        volume = self._volumes.get(self._volume_by_claim.get(name, _PROVISIONED))  # None if unbound or provisioned
         if name in self._invalid_claims:
             yield VolumeNeed((), is_bound=True, error=self._invalid_claims[name])
         elif volume is not None:
@@ -174,7 +169,7 @@ class VolumeBinder:
         elif name in self._volume_by_claim:  # its volume has no record here: provisioned by its class
             if claim.provisioning_terms:  # else every node reaches it (None), or its nodes are unknown (())
                 yield VolumeNeed(claim.provisioning_terms, is_bound=True)
-        elif not claim.waits_for_pod and claim.provisioning_terms is not None:
+        elif not claim.waits_for_pod and claim.provisioning_terms is not None:  # bound before its pod is scheduled
             yield VolumeNeed(claim.provisioning_terms, is_bound=True)
 
     def _find_shortage(self, claims: Iterable[Claim], at: int) -> str:
@@ -182,12 +177,11 @@ class VolumeBinder:
         chosen_names: set[str] = set()
         for claim in claims:
             # The smallest free volume for a claim on a node (position), except the chosen ones.
-            fitting = self._list_reachable_volumes(claim)[at]
+            fitting = self._list_reachable_volumes(claim)[at]  # the smallest is last
             while fitting and fitting[-1].name in self._used_volumes:
                 fitting.pop()
-            best_volume = next(
-                (volume for volume in self._select_unused(reversed(fitting)) if volume.name not in chosen_names), None
-            )
+            unused_volumes = self._select_unused(reversed(fitting))
+            best_volume = next((volume for volume in unused_volumes if volume.name not in chosen_names), None)
             if best_volume is not None:
                 chosen_names.add(best_volume.name)
             elif not is_any_term_satisfied(claim.provisioning_terms, self._nodes[at]):
@@ -251,6 +245,7 @@ class AttachedVolumes:
     def __init__(self, cluster: Cluster, binder: VolumeBinder) -> None:
         self._nodes, self._binder = cluster.nodes, binder
         self._maximums = cluster.attach_limits.maximums
+        # By node: the number of pods here with each volume, and the volumes attached by VolumeAttachments.
         self._pod_volumes: dict[str, Counter[_Volume]] = {node.name: Counter() for node in cluster.nodes}
         self._attachments: dict[str, set[_Volume]] = {node.name: set() for node in cluster.nodes}
         for node, driver, claim in cluster.attach_limits.attachments:

@@ -95,7 +95,7 @@ def is_pending_outdated(workload: Workload, pod: ExistingPod) -> bool:
 
 
 def has_stuck_template(workload: Workload, pods: Iterable[ExistingPod]) -> bool:
-    """Return whether pods of the current template exist, and none of them is ready."""
+    """Return whether pods of the current template exist on nodes, and all are stuck: not ready, and not starting."""
     current_pods = [pod for pod in pods if pod.node and pod.spec.template == workload.pod.template]
     return bool(current_pods) and all(pod.is_stuck for pod in current_pods)
 
@@ -105,9 +105,9 @@ def apply_deployment_pause(workload: Workload, pods: Sequence[ExistingPod]) -> W
     if not pods:
         return replace(workload, replicas=0)  # no ReplicaSet exists, and none is created
     if any(pod.spec.template == workload.pod.template for pod in pods):
-        return workload
+        return workload  # the ReplicaSet of the current template exists, and is scaled
     newest_pod = max(pods, key=lambda pod: (pod.age, -pod.number))
-    return replace(workload, pod=newest_pod.spec)  # its ReplicaSet is scaled: the current template has no pod
+    return replace(workload, pod=newest_pod.spec)  # the newest ReplicaSet is scaled
 
 
 def drop_rejected_pods(progress: WorkloadProgress, quota_usage: QuotaUsage) -> None:
@@ -125,7 +125,9 @@ def drop_rejected_pods(progress: WorkloadProgress, quota_usage: QuotaUsage) -> N
 def select_surplus_pods(
     workload: Workload, pods: Sequence[ExistingPod], is_running: Callable[[ExistingPod], bool], now: int
 ) -> list[ExistingPod]:
-    """Return the surplus pods of a workload, those of a StatefulSet by ordinal. `now`: seconds since 1970."""
+    """Return the pods to remove by scaling: of a StatefulSet those outside its ordinals, else the first ones in the
+    order of removal by their controller. `now`: seconds since 1970.
+    """
     if workload.kind == "StatefulSet":
         end = workload.first_ordinal + workload.replicas
         return [pod for pod in pods if not workload.first_ordinal <= pod.number < end]
@@ -139,8 +141,9 @@ def select_surplus_pods(
 def _select_excess_pods(
     workload: Workload, pods: Sequence[ExistingPod], pending_outdated_numbers: Collection[int], now: int
 ) -> list[ExistingPod]:
-    """Return the pods above the target of their template, above the replicas (current template), or above the limit of
-    all templates. `pending_outdated_numbers` are those of Pending pods of former templates.
+    """Return the pods above the target of their template (scaled during a rollout), above the replicas (current
+    template), or above the limit of all templates; in each group, the first removed by Kubernetes.
+    `pending_outdated_numbers` are those of Pending pods of former templates.
     """
     excess_pods: list[ExistingPod] = []
     for pod_set, target_count in _compute_template_sizes(workload, pods):
@@ -254,8 +257,8 @@ class _TemplatePods(Struct):
 
 
 def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> list[tuple[_TemplatePods, int]]:
-    """Return the pods of each template of a scaled Deployment, and their target number in proportion; empty if it is
-    not scaled, has its maximum number of pods, or has only one template. Source: kubernetes
+    """Return the pods of each ReplicaSet of a scaled Deployment, and their target number in proportion; empty if it is
+    not scaled, has its maximum number of pods, or has only one ReplicaSet. Source: kubernetes
     pkg/controller/deployment/sync.go (scale) and util/deployment_util.go (GetReplicaSetProportion).
     """
     set_by_template: dict[str, _TemplatePods] = {}
@@ -268,7 +271,7 @@ def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> 
     sets = list(set_by_template.values())
     previous_maximum = workload.previous_max_pods
     maximum = workload.replicas + workload.max_surge if workload.replicas else 0
-    total_change = maximum - sum(pod_set.count for pod_set in sets)
+    total_change = maximum - sum(pod_set.count for pod_set in sets)  # pods to add (negative: to remove)
     is_scaled = previous_maximum > 0 and workload.has_rolling_update
     if not is_scaled or len(sets) < 2 or not total_change:
         return []
@@ -284,12 +287,14 @@ def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> 
         change = min(change, remaining_change) if total_change > 0 else max(change, remaining_change)
         assigned_change += change
         target_counts.append(pod_set.count + change)
-    target_counts[0] = max(0, target_counts[0] + total_change - assigned_change)
+    target_counts[0] = max(0, target_counts[0] + total_change - assigned_change)  # the remainder by rounding
     return list(zip(sorted_sets, target_counts, strict=True))
 
 
 def _compute_new_pods(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[list[PodSpec], int]:
-    """Return the specs of the pods to add to sets of former templates, and the number to add to the current set."""
+    """Return the specs of the pods to add to ReplicaSets of former templates by scaling, and the number of pods to add
+    to the current one (negative: to remove).
+    """
     former_specs: list[PodSpec] = []
     current_growth = 0
     for pod_set, target_count in _compute_template_sizes(workload, pods):

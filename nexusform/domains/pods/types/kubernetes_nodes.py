@@ -61,7 +61,7 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
-    """Return the problem of the arguments: exactly one source is needed."""
+    """Return a problem unless exactly one of both arguments is set; else an empty list."""
     directory, files = attributes.get("directory"), attributes.get("files")
     if (directory is None) != (files is None):
         return []
@@ -70,7 +70,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
-    """Return the nodes and pods of the files; with an error, its problems alone."""
+    """Return the nodes and pods of the files, and their problems; no values if a problem is an error."""
     from nexusform.domains.pods.importers.kubectl_snapshot import (
         find_missing_kinds,
         parse_kubectl_files,
@@ -80,12 +80,11 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
 
     argument = ("directory",) if attributes.get("directory") else ("files",)
     source = _read_kubectl_files(attributes, context)
-    problems = list(source.problems)
     reading = parse_kubectl_files(source.contents)
     reading.unread_kinds = list(source.unread_kinds)
     # A truncated file explains all other problems, so it is first.
     findings = sorted(reading.findings, key=lambda finding: finding.id != "truncated-file")
-    problems = [*(Problem(argument, item.id, str(item), item.severity) for item in findings), *problems]
+    problems = [*(Problem(argument, item.id, str(item), item.severity) for item in findings), *source.problems]
     if any(problem.severity is Severity.ERROR for problem in problems):
         return DataResult({}, problems)
     if not reading.nodes:
@@ -95,7 +94,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     if reading.version and not parse_version(reading.version):
         detail = f'"{reading.version}" is not a Kubernetes version. Write major and minor number: "1.34".'
         return DataResult({}, [*problems, Problem(("kubernetes_version",), "invalid-kubernetes-version", detail)])
-    if not source.unread_kinds:
+    if not source.unread_kinds:  # else a kind may be missing because its file is
         problems += _list_missing_kind_problems(find_missing_kinds(reading.objects.values()))
     text = reading.encode()
     node_values = {
@@ -110,7 +109,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         "id": build_id(attributes),
         "nodes": node_values,
         "pod_count": len(parse_snapshot(text).pods),
-        OBJECTS: text,
+        OBJECTS: text,  # the reduced objects, read again by the planning of pods
     }
     return DataResult(values, problems)
 
@@ -128,7 +127,7 @@ def _read_kubectl_files(attributes: Mapping[str, Any], context: ReadContext) -> 
             contents.append((name, context.files.read(name)))
         except FileProblem as problem:
             problems.append(Problem(("files", index), "unreadable-file", str(problem)))
-    return KubectlKindFiles(tuple(contents), (), tuple(problems))
+    return KubectlKindFiles(tuple(contents), unread_kinds=(), problems=tuple(problems))
 
 
 def _list_missing_kind_problems(kinds: Sequence[str]) -> list[Problem]:

@@ -41,8 +41,8 @@ def compute_image_values(sizes: Sequence[Mapping[str, int] | None]) -> list[Mapp
     nodes: its size on the first of them counts.
     """
     value_by_image = {
-        image: _compute_value(values[0], len(values), len(sizes))
-        for image, values in _collect_sizes_by_image(sizes).items()
+        image: _compute_value(own_sizes[0], len(own_sizes), len(sizes))
+        for image, own_sizes in _collect_sizes_by_image(sizes).items()
     }
     return [None if images is None else {image: value_by_image[image] for image in images} for images in sizes]
 
@@ -51,9 +51,10 @@ def compute_extreme_image_values(sizes: Sequence[Mapping[str, int] | None]) -> t
     """Return the smallest and the largest values of images with different sizes on nodes, () if there are none. The
     scheduler uses the size on the first node read since its start.
     """
-    differing = {image: values for image, values in _collect_sizes_by_image(sizes).items() if len(set(values)) > 1}
+    sizes_by_image = _collect_sizes_by_image(sizes)
+    differing = [(image, own_sizes) for image, own_sizes in sizes_by_image.items() if len(set(own_sizes)) > 1]
     return tuple(
-        {image: _compute_value(choose(values), len(values), len(sizes)) for image, values in differing.items()}
+        {image: _compute_value(choose(own_sizes), len(own_sizes), len(sizes)) for image, own_sizes in differing}
         for choose in ((min, max) if differing else ())
     )
 

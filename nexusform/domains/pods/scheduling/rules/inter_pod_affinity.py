@@ -23,11 +23,11 @@ def find_rejection(counts: TopologyCounts, node: int) -> str | None:
     return EXISTING if has_pod_in_domain(counts.existing_anti_affinity, node) else None
 
 
-def has_pod_in_domain(tallies: Sequence[DomainCounter], node: int) -> bool:
+def has_pod_in_domain(counters: Sequence[DomainCounter], node: int) -> bool:
     """Return whether one of these counters has counted a pod in the domain of a node."""
-    for tally in tallies:
-        domain = tally.domain_by_node[node]
-        if domain >= 0 and tally.counts[domain]:
+    for counter in counters:
+        domain = counter.domain_by_node[node]
+        if domain >= 0 and counter.counts[domain]:
             return True
     return False
 
@@ -35,11 +35,11 @@ def has_pod_in_domain(tallies: Sequence[DomainCounter], node: int) -> bool:
 def _is_affinity_satisfied(counts: TopologyCounts, node: int) -> bool:
     """Return whether the node has every term's key, and a matching pod in each of these domains or nowhere at all."""
     all_have_pods = True
-    for tally in counts.affinity:
-        domain = tally.domain_by_node[node]
+    for counter in counts.affinity:
+        domain = counter.domain_by_node[node]
         if domain < 0:
-            return False
-        all_have_pods = all_have_pods and tally.counts[domain] > 0
+            return False  # the node lacks the topology key
+        all_have_pods = all_have_pods and counter.counts[domain] > 0
     # The first pod of a group with affinity to itself may run on any node.
     return all_have_pods or (counts.matches_itself and not counts.has_affinity_match)
 
@@ -47,10 +47,10 @@ def _is_affinity_satisfied(counts: TopologyCounts, node: int) -> bool:
 def score(counts: TopologyCounts, node: int, _sizes: Sequence[int]) -> int:
     """Return the sum of the weights of all preferred terms, in both directions, in the node's domains."""
     total = 0
-    for tally in counts.preferred_affinity:
-        domain = tally.domain_by_node[node]
+    for counter in counts.preferred_affinity:
+        domain = counter.domain_by_node[node]
         if domain >= 0:  # -1: the node lacks the topology key
-            total += tally.counts[domain]
+            total += counter.counts[domain]
     return total
 
 

@@ -38,7 +38,7 @@ def _collect_named_nodes(pod: PodSpec) -> set[str] | None:
     for term in pod.node_terms:
         name_sets = [set(field.values) for field in term.fields if field.operator == IN]
         if not name_sets:
-            return None
+            return None  # this term permits any name
         names |= set.intersection(*name_sets)  # all fields of a term must hold
     return names
 
@@ -64,9 +64,8 @@ def is_term_satisfied(term: NodeSelectorTerm, node: Node) -> bool:
     """Return whether all expressions of a term match; a term without any matches no node."""
     if not term.labels and not term.fields:
         return False
-    return all(is_requirement_met(r, node.labels) for r in term.labels) and all(
-        is_requirement_met(r, {"metadata.name": node.name}) for r in term.fields
-    )
+    has_labels = all(is_requirement_met(requirement, node.labels) for requirement in term.labels)
+    return has_labels and all(is_requirement_met(item, {"metadata.name": node.name}) for item in term.fields)
 
 
 def score(pod: PodSpec, node: Node) -> int:

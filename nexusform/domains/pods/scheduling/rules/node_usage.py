@@ -27,8 +27,8 @@ def _has_port_conflict(first: HostPort, second: HostPort) -> bool:
 
 
 def find_resource_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str | None:
-    """Return every insufficient resource, joined by ", ", in the words of Kubernetes (NodeResourcesFit). Ephemeral
-    storage is compared only where the node states it.
+    """Return every insufficient resource, joined by ", ", in the words of Kubernetes (NodeResourcesFit); None if the
+    pod fits. Ephemeral storage is compared only with a node with a known amount.
     """
     shortages = ["Too many pods"] if usage.pods + 1 > node.pods else []
     requests = pod.requests
@@ -62,16 +62,16 @@ def score_free_resources(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
     """Return the mean percentage of CPU and memory free after the placement, 0..100; no request counts as 100m, 200 MiB
     (LeastAllocated).
     """
-    total = resources = 0
+    total = resource_count = 0
     for requested, capacity in (
         (usage.scored_cpu + pod.scored_requests.cpu, node.cpu),
         (usage.scored_memory + pod.scored_requests.memory, node.memory),
     ):
         if capacity:
-            resources += 1
+            resource_count += 1
             if requested <= capacity:
                 total += (capacity - requested) * 100 // capacity
-    return total // resources if resources else 0
+    return total // resource_count if resource_count else 0
 
 
 def score_balance(pod: PodSpec, node: Node, usage: NodeUsage) -> int:

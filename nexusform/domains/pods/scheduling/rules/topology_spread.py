@@ -16,11 +16,12 @@ def find_rejection(counts: TopologyCounts, node: int) -> str | None:
     """Return a reason if the node lacks a key, or if the pod would exceed maxSkew in its domain. The skew is
     the domain's pods, plus this one if it counts, minus the emptiest domain's.
     """
-    for tally in counts.hard_spread:
-        domain = tally.domain_by_node[node]
+    for counter in counts.hard_spread:
+        domain = counter.domain_by_node[node]
         if domain < 0:
             return MISSING
-        if tally.counts[domain] + tally.matches_itself - tally.get_minimum_pod_count() > tally.constraint.max_skew:
+        skew = counter.counts[domain] + counter.matches_itself - counter.get_minimum_pod_count()
+        if skew > counter.constraint.max_skew:
             return SKEWED
     return None
 
@@ -32,10 +33,10 @@ def score(counts: TopologyCounts, node: int, sizes: Sequence[int]) -> int | None
     if not counts.has_spread_score(node):
         return None
     total = 0.0
-    for tally, size in zip(counts.soft_spread, sizes, strict=True):
-        domain = tally.domain_by_node[node]
-        if domain >= 0:
-            total += tally.counts[domain] * log(size + 2) + (tally.constraint.max_skew - 1)
+    for counter, size in zip(counts.soft_spread, sizes, strict=True):
+        domain = counter.domain_by_node[node]
+        if domain >= 0:  # the node has the topology key
+            total += counter.counts[domain] * log(size + 2) + (counter.constraint.max_skew - 1)
     return floor(total + 0.5)
 
 
@@ -43,6 +44,6 @@ def normalize_scores(raws: Sequence[int | None]) -> list[int]:
     """Scale the scores so that the emptiest node is best; a node without a key gets 0."""
     known_scores = [raw for raw in raws if raw is not None]
     minimum, maximum = min(known_scores, default=0), max(known_scores, default=0)
-    if maximum == 0:
+    if maximum == 0:  # no pods anywhere: all nodes are equal
         return [0 if raw is None else 100 for raw in raws]
     return [0 if raw is None else 100 * (maximum + minimum - raw) // maximum for raw in raws]

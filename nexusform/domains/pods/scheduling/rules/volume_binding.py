@@ -47,9 +47,10 @@ def _rank_volume_reason(reason: str) -> int:
 
 
 def find_rejection(pod: PodSpec, node: Node) -> str | None:
-    """Return the reasons if a volume is unreachable from the node or cannot be provisioned."""
+    """Return the reasons if a volume is unreachable from the node or cannot be provisioned there, else None."""
     reasons: set[str] = set()
     for volume in pod.volumes:
+        # Needs for attach limits and devices have filters of their own.
         if volume.reason not in _OTHER_RULES and not is_any_term_satisfied(volume.terms, node):
             default_reason = CONFLICT if volume.is_bound else NO_VOLUME
             reasons.add(volume.reason or default_reason)
@@ -73,12 +74,13 @@ def _find_unsatisfied_need(pod: PodSpec, node: Node, reasons: tuple[str, ...]) -
 
 
 def find_zone_rejection(pod: PodSpec, node: Node) -> str | None:
-    """Return a reason if a volume's labels name another zone than the node's labels."""
+    """Return a reason if a volume's labels name another zone or region than the node's labels, else None."""
     if not any(label in node.labels for label in ZONE_LABELS):
         return None  # kube-scheduler skips nodes without a zone or region
     for volume in pod.volumes:
         for zone in volume.zones:
-            if node.labels.get(zone.key, node.labels.get(ZONE_LABELS[zone.key])) not in zone.values:
+            node_zone = node.labels.get(zone.key, node.labels.get(ZONE_LABELS[zone.key]))  # else by the current label
+            if node_zone not in zone.values:
                 return OTHER_ZONE
     return None
 
