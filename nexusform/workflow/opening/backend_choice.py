@@ -400,6 +400,7 @@ def _build_changed_error(change_text: str, settings: Settings) -> Diagnostic:
     return build_error(
         "backend-changed",
         f"The backend of this configuration changed since the last init or apply ({change_text}). To migrate the "
-        "state, run `nexusform init -migrate-state`. To use the state of the new backend, run `nexusform init -reconfigure`.",
+        "state, run `nexusform init -migrate-state`. To use the state of the new backend, run `nexusform init "
+        "-reconfigure`.",
         _get_block_span(settings),
     )
