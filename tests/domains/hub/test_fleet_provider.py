@@ -167,6 +167,24 @@ def test_foreign_fields_in_an_object_are_kept(hub: Front, run_command: CommandRu
     assert "No changes." in run_command("plan")[1]
 
 
+@pytest.mark.parametrize("value", ["true", "1", "null"])
+def test_value_of_a_toleration_stays_text(value: str, hub: Front, run_command: CommandRunner) -> None:
+    write_configuration()
+    toleration = (
+        f'    toleration {{\n      key      = "gpu"\n      operator = "Equal"\n      value    = "{value}"\n    }}\n'
+    )
+    path = Path("main.nf.hcl")
+    path.write_text(
+        path.read_text().replace("    number_of_clusters = 2\n", f"    number_of_clusters = 2\n{toleration}")
+    )
+    code, said = run_command("apply", "-auto-approve")
+    assert code == 0, said
+    placement = hub.get("ClusterResourcePlacement", "web")
+    assert placement is not None
+    assert placement["spec"]["policy"]["tolerations"][0]["value"] == value
+    assert "No changes." in run_command("plan")[1]
+
+
 def test_wrong_certain_prediction_is_an_alarm(hub: Front, controller: Controller, run_command: CommandRunner) -> None:
     controller.picks["web"] = ["ams1", "par1"]
     hub.act()
