@@ -248,8 +248,8 @@ def _build_foreign_document_error(name: str, reason: str) -> Diagnostic:
 
 def _format_remedy(name: str) -> str:
     return (
-        "No changes were made. Fix the document or restore a backup. The local backend keeps the previous "
-        f'version as "{name}.backup"; other backends keep versions.'
+        "No changes were made. Fix the document, or replace it with a backup: `nexusform state push -force FILE`. "
+        f'The local backend keeps the previous version as "{name}.backup"; other backends keep versions.'
     )
 
 

@@ -212,6 +212,20 @@ def test_push_of_unrelated_or_outdated_state_requires_force(
     assert after.lineage == document["lineage"]
 
 
+def test_forced_push_replaces_a_damaged_state(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("backup.json").write_bytes(encode_state(STATE))
+    PATH.write_bytes(PATH.read_bytes()[:40])
+    damaged = PATH.read_bytes()
+    assert run_command_line(["state", "push", "backup.json"]) == 1
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "is not valid JSON" in said
+    assert "`nexusform state push -force FILE`" in said
+    assert PATH.read_bytes() == damaged
+    assert run_command_line(["state", "push", "-force", "backup.json"]) == 0
+    assert "its serial and lineage are unknown" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert read_state().instances == STATE.instances
+
+
 def test_push_of_older_state_reuses_no_creation_number() -> None:
     document = json.loads(encode_state(STATE)) | {"serial": 1, "last_creation": 1, "resources": []}
     Path("mine.json").write_text(json.dumps(document))

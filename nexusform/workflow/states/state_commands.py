@@ -152,6 +152,9 @@ def _change_locked_state(
 ) -> StateChangeResult:
     """Change the state and write it with the next serial, or write the `rescued` state unchanged; see change_state."""
     stored, problems = read_stored_state(backend, checks_objects=False)
+    if stored is None and force and problems[0].id == "state-is-not-valid-json":  # only `state push` has -force
+        detail = f"{backend.describe()} is replaced. It was not valid JSON, so its serial and lineage are unknown."
+        stored, problems = StoredState(EMPTY), [build_warning("state-is-not-valid-json", detail)]
     if stored is None:
         return StateChangeResult(None, None, tuple(problems))
     if rescued is not None and _is_result_of_journal(backend, stored, rescued):
