@@ -274,4 +274,5 @@ def _build_vnfc(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, names_hosts:
         return {**vnfc, **unknown, "provenance": "observed"}
     if vnfc.get("machine") == host:
         return {**vnfc, "provenance": "observed"}  # in its recorded rack and zone
-    return {**vnfc, "machine": host, "rack": zone, "availability_zone": zone, "provenance": "observed"}
+    moved = {"machine": host, "rack": zone, "availability_zone": zone, "numa_cells": None}  # cells are not reported
+    return {**vnfc, **moved, "provenance": "observed"}

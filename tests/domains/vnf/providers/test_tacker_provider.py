@@ -11,6 +11,7 @@ import pytest
 
 from nexusform.domains.vnf.providers.openstack_credentials import read_credentials
 from nexusform.domains.vnf.providers.tacker_client import PollTiming, TackerClient
+from nexusform.domains.vnf.providers.tacker_operations import ObservedVnfc, match_vnfcs
 from nexusform.domains.vnf.providers.tacker_provider import TackerOptions, TackerProvider
 from nexusform.files.regular_files import UNCONFINED
 from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem
@@ -103,3 +104,12 @@ def test_unreadable_clouds_file_is_named(text: str, tmp_path: Path, monkeypatch:
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(path))
     with pytest.raises(ProviderProblem, match=r"clouds.yaml cannot be read as YAML\."):
         read_credentials(UNCONFINED)
+
+
+@pytest.mark.parametrize(("host", "cells"), [("h1", [1]), ("h2", None)])
+def test_numa_cells_of_another_host_are_unknown(host: str, cells: list[int] | None) -> None:
+    vm = {"vdu": "worker", "number": 0, "machine": "h1", "rack": "z", "availability_zone": "z", "numa_cells": [1]}
+    recorded = {**PLANNED, "vnfcs": {"v-worker-0": vm}, "vnfc_ids": {"v-worker-0": "a"}}
+    observed = match_vnfcs(recorded, [ObservedVnfc(id="a", vdu="worker", zone=f"z:{host}", order=(0, ""))])
+    vnfc = observed["vnfcs"]["v-worker-0"]
+    assert (vnfc["machine"], vnfc["numa_cells"]) == (host, cells)
