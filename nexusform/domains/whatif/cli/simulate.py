@@ -88,11 +88,9 @@ class SimulationFlags(Struct, frozen=True, kw_only=True):
         return create_context(self.state, self.variables)
 
 
-def run_question(
-    flags: SimulationFlags, build_answer: Callable[[Snapshot, SimulationInput], Answer], *, has_pods: bool = True
-) -> int:
-    """Read the input, answer the question and print the answer or diagnostics. `has_pods`: the answer is about pods."""
-    inputs = open_snapshot(flags.create_context(), flags.answer.plan, has_pods=has_pods)
+def run_question(flags: SimulationFlags, build_answer: Callable[[Snapshot, SimulationInput], Answer]) -> int:
+    """Read the input, answer the question and print the answer or diagnostics."""
+    inputs = open_snapshot(flags.create_context(), flags.answer.plan)
     return build_and_write_answer(flags, inputs, build_answer)
 
 
@@ -162,7 +160,7 @@ def capacity(arguments: CapacityArguments) -> int:
 
         return Answer("capacity", inputs.origin, report, build_capacity_document(capacities), plays=build_plays)
 
-    return run_question(arguments.question, build_answer, has_pods=False)
+    return run_question(arguments.question, build_answer)
 
 
 class RuntimeUpgradeArguments(Struct, frozen=True, kw_only=True):

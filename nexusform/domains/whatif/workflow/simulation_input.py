@@ -102,8 +102,8 @@ def open_observed_clusters(location: CommandContext, plan_path: str = "") -> Sim
     return replace(source, pods=pods)
 
 
-def open_snapshot(location: CommandContext, plan_path: str = "", *, has_pods: bool = True) -> SimulationInput:
-    """Read the snapshot and pods from the state or after a plan. Without `has_pods`, warn of nodes without a VM."""
+def open_snapshot(location: CommandContext, plan_path: str = "") -> SimulationInput:
+    """Read the snapshot and pods from the state or after a plan, with warnings about nodes without a VM."""
     source = _read_input(location, plan_path)
     if source.snapshot is None:
         return source
@@ -114,8 +114,6 @@ def open_snapshot(location: CommandContext, plan_path: str = "", *, has_pods: bo
             "`nexusform plan -out=FILE`, then this command with -plan=FILE.",
         )
         return replace(source, snapshot=None, diagnostics=(*source.diagnostics, problem))
-    if has_pods:  # only an answer without pods has this warning
-        return source
     return replace(source, diagnostics=(*source.diagnostics, *_build_unknown_node_warnings(source)))
 
 
@@ -146,7 +144,7 @@ def _build_unknown_node_warnings(source: SimulationInput) -> Iterator[Diagnostic
             detail = (
                 f'{format_count(len(observed_cluster.unknown_nodes), "node")} of the cluster "{cluster_id}" '
                 f"({format_first_items(observed_cluster.unknown_nodes, _MAX_NAMES)}) "
-                "match no VM by name or provider id. Their pods are not counted."
+                "match no VM by name or provider id. Their pods and capacity are not counted."
             )
             yield build_warning("node-without-vm", detail)
 

@@ -181,7 +181,7 @@ def test_fleet_counts_existing_pods_on_its_members(lab: Path, command_runner: Co
         assert member["before"]["available"]["cpu"] == cpu
 
 
-def test_capacity_names_nodes_with_unknown_capacity(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nodes_with_unknown_capacity_are_named(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command_runner = CommandRunner(capsys)
     (lab / "nodes.json").write_bytes(print_objects(*WORKERS, build_node("other-1"), build_node("other-2")))
     command_runner("apply", "-auto-approve")
@@ -190,6 +190,10 @@ def test_capacity_names_nodes_with_unknown_capacity(lab: Path, capsys: pytest.Ca
         command_runner("simulate", "capacity", "-format=json", *words)
         warning = " ".join(command_runner.told.replace("│", " ").split())
         assert ('2 nodes of the cluster "lab/core" (other-1, other-2) match no VM by name or provider id') in warning
+    command_runner("simulate", *LOSS, "-format=json", code=2)
+    assert "match no VM by name or provider id. Their pods and capacity" in " ".join(
+        command_runner.told.replace("│", " ").split()
+    )
     (lab / "nodes.json").write_bytes(print_objects(*WORKERS))
     command_runner("simulate", "capacity", "-format=json")
     assert command_runner.told == ""
