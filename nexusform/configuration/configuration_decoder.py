@@ -153,11 +153,11 @@ class _SharedDecoderState:
         self.read_constants = read_constants
         self.read_module = read_module
         self.known_types = known_types
-        self.constants: Mapping[str, Value] = {}
+        self.constants: Mapping[str, Value] = {}  # of the root module, once read by `read_constants`
         self.problems: list[Diagnostic] = []
         self.files: dict[str, SourceFile] = {}
         self.files_with_errors: set[str] = set()
-        self.call_count = 0
+        self.call_count = 0  # calls of modules so far, to limit them
 
 
 class _Decoder:

@@ -102,7 +102,7 @@ def _invoke_function(
         result = invoke_function(function, converted_arguments)
     except FunctionProblem as original:
         problem = redact_problem(original, arguments)
-        if problem.argument is not None and problem.argument < len(argument_nodes):  # the problem is one argument's
+        if problem.argument is not None and problem.argument < len(argument_nodes):  # of one argument, not the call
             name = function.get_parameter(problem.argument).name
             detail = f'Invalid value for "{name}" parameter: {problem.message}.'
             node_at_fault = argument_nodes[problem.argument]

@@ -326,7 +326,7 @@ def _place_vms(
     occupied = sites[demand.site_id]
     pools = index_pools(demand.pools)
     if is_managed:
-        occupied.pools += [(demand, pool) for pool in demand.pools if pool.count_path]
+        occupied.pools += [(demand, pool) for pool in demand.pools if pool.count_path]  # of NKS clusters
     position_of = {name: position for position, name in enumerate(pools)}
 
     def build_sort_key(vm: PlacedVm) -> tuple[object, ...]:

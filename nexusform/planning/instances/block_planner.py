@@ -72,7 +72,7 @@ class BlockPlanner:
         self.diagnostics: list[Diagnostic] = []
         self.decided_instances: dict[tuple[ModulePath, str, str], dict[Key, Instance]] = {}
         self.outside_targets: list[str] = []
-        self._replaced_hosts: set[str] = set()  # ids of sites and racks
+        self._replaced_hosts: set[str] = set()  # ids of sites, racks and machines
         self._created_first = find_create_before_destroy(order)
         self._adjusted = group_by(request.adjustments, lambda adjustment: adjustment.address)
 
@@ -326,7 +326,7 @@ class BlockPlanner:
         return self._counts["instances"] + max(len(self.order.blocks) - len(self._expanded), 0)
 
     def add_instance(self, instance: Instance, evaluation: Evaluation) -> None:
-        """Add an instance to the plan, and if it exists after it, to the values of references and to the inventory."""
+        """Add an instance to the plan. Unless removed, expose it to expressions; add it to the inventory if valid."""
         self.instances[instance.address] = instance
         self.record_decision(instance)
         done = len(self.instances)
@@ -335,7 +335,7 @@ class BlockPlanner:
             self._replaced_hosts.add(str(get_part(instance.before, ("id",))))  # a site, rack or machine
         if instance.is_removed or (instance.planned is None and not instance.is_invalid):
             return  # nothing exists after the plan
-        expose_instance(instance, evaluation)
+        expose_instance(instance, evaluation)  # references to an invalid one are unknown
         if not instance.is_invalid:
             self._add_to_inventory(instance)
 

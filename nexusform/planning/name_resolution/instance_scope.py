@@ -146,7 +146,7 @@ class InstanceScope(Struct, frozen=True):
 
 
 def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Traversal, used: int) -> Lookup:
-    """Resolve a reference into a resource, with the number of used steps. `used` ones are before its name (data: 1)."""
+    """Resolve a reference into a resource. `used`: steps before its name (1 for data), later all resolved steps."""
     steps = traversal.steps
     name_step = steps[used] if used < len(steps) else None
     if not isinstance(name_step, TraverseAttribute):

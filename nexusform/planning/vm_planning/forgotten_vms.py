@@ -93,7 +93,7 @@ def list_forgotten_vms(state: State) -> Iterator[tuple[Address, str]]:
 def _add_occupied_capacity(
     capacities: dict[str, list[OccupiedCapacity]], site: SitePlan, vm: PlacedVm, sku: VmSku
 ) -> None:
-    """Add a VM as occupied capacity to the address offering its machine; nothing if no address does."""
+    """Add a VM as occupied capacity under the address of the rack or machine offering its machine, if any does."""
     offering_address = site.offering_addresses.get(vm.placement.machine)
     if offering_address is None:
         return

@@ -208,8 +208,9 @@ def _follow_repetition(reference: _Reference, module: Module) -> Iterable[_Refer
 def _list_argument_references(block: ResourceBlock, name: str) -> Iterator[Traversal]:
     """Yield the references in the argument of that name, else in the nested or dynamic blocks of that name."""
     for labels in ((), ("label",)):  # nested blocks without and with a label
-        parts, _ = decode_body(block.body, BodySchema({name: False}, {name: labels}), partial=True)
-        for argument in parts.attributes.values():  # at most one, and then there is no block of its name
+        parts, _ = decode_body(block.body, BodySchema(attributes={name: False}, blocks={name: labels}), partial=True)
+        argument = parts.attributes.get(name)
+        if argument is not None:  # then no block has its name
             yield from list_traversals(argument.expression)
             return
         for nested in parts.blocks:

@@ -222,7 +222,7 @@ class CandidateQueue:
                 else:
                     self.front.append(item)
         if self._own and self.front and self._own[0] < next_group:
-            # Items of the same key wait in the own heap: they join the front.
+            # Items of the same key wait in the own heap: they join the front. Its items leave their neutral group.
             self._removed += self.front
             self._take_own_group()
 

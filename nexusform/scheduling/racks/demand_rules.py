@@ -40,7 +40,7 @@ class PackedSortKeys(NamedTuple):
     active_keys: int
 
     def select_counts(self, cluster: VmCounts, pool: VmCounts) -> VmCounts:
-        """Return the VM counts of the items with possible differences between these keys and the neutral ones."""
+        """Select the VM counts by item (rack or machine): only counted items can have keys unlike the neutral ones."""
         if self.dependence is KeyDependence.NONE:
             return NO_COUNTS
         return pool if self.dependence is KeyDependence.POOL else cluster

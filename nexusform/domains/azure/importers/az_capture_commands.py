@@ -178,11 +178,8 @@ CAPTURE_NODES: Final = (
 
 def find_missing_base_kinds(items: AzResources) -> list[Problem]:
     """Build an error for each missing list of racks or machines; [] for both if a Nexus cluster defines them."""
-    missing = [
-        kind
-        for kind in BASE_KINDS
-        if not items.list_resources(kind) and kind not in items.listed_kinds | items.unreadable_kinds
-    ]
+    captured_kinds = items.listed_kinds | items.unreadable_kinds  # an empty list, or a file with errors of its own
+    missing = [kind for kind in BASE_KINDS if not items.list_resources(kind) and kind not in captured_kinds]
     if len(missing) == len(BASE_KINDS) and items.list_resources("clusters"):
         return []
     return [

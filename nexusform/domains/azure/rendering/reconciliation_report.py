@@ -241,7 +241,7 @@ def build_inventory_report(origin: str, sites: Sequence[CapturedSite], findings:
 def _build_sections(site: CapturedSite) -> Iterator[Section]:
     """Build the sections of a site: counts and age, hardware, and, if any, machines closed to new VMs."""
     age = "of unknown age"
-    if site.exported_at:
+    if site.exported_at:  # without a time of the export, that of its newest change
         age = f"{'made' if site.is_age_certain else 'newest change'} {site.exported_at}"
     machines = f"{format_count(site.machines, 'machine')} ({site.compute:,} compute)"
     clusters, vms = format_count(site.clusters, "cluster"), format_count(site.vms, "VM")

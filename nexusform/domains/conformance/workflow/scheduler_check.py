@@ -98,7 +98,7 @@ class KubeSchedulerCheck:
     def __init__(self, running: LoopbackPrograms, version: str, ends_at: float) -> None:
         self.checked: set[tuple[int, PodKey]] = set()  # number of the prediction, and pod
         self.differences: list[DecisionDifference] = []
-        self.cases: list[Body] = []
+        self.cases: list[Body] = []  # one per difference, to repeat it
         self._running = running
         self._version = version
         self._ends_at = ends_at
@@ -107,8 +107,8 @@ class KubeSchedulerCheck:
         self._nodes: list[Body] = []
         self._pods: dict[tuple[PodSpec, str], list[str]] = {}  # names of running pods by spec and node
         self._namespaces: set[str] = set()
-        self._service: Body | None = None
-        self._prediction = 0
+        self._service: Body | None = None  # behind the default spreading of the last pod
+        self._prediction = 0  # number of the current one
 
     def check_prediction(self, inputs: PredictionInput, pods: dict[PodKey, tuple[str, PodOutcome]]) -> None:
         """Check the decisions of one prediction. Raises ProgramProblem, CheckTimeExceeded."""

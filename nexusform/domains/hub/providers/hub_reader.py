@@ -194,7 +194,7 @@ def _select_managed_objects(
             continue  # missing
         # An object of another uid is no longer ours.
         is_other_object = not options.is_read_only and is_recreated(type_name, hub_object, body, request.private_note)
-        if is_other_object and type_name not in RECORD_TYPES:
+        if is_other_object and type_name not in RECORD_TYPES:  # records (runs, evictions) are sent once: then done
             problem = build_recreation_warning(request, hub_object, body, is_taken_over=options.takes_ownership)
             findings.recreated.setdefault(address, {})[hub_object.title] = problem
         if not is_other_object or options.takes_ownership:

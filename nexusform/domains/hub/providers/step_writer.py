@@ -303,7 +303,7 @@ class HubStepWriter(Struct, frozen=True):
             return dict(body)  # sent by an earlier run
         self.request.report_progress(StepProgress(operation=_format_operation(hub_object)))
         try:
-            # A new object has no fields owned by others.
+            # Fields of others are overwritten with the user's consent alone; a new object has none.
             force = body is not None and bool(get_ownership_source(self.options, self.request))
             return self.hub.apply(path, body_to_send, manager, force=force)
         except ApiError as api_error:

@@ -218,8 +218,8 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
 
 
 def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> PodVolumes:
-    """Return the volumes of a pod by one claim: missing, from a template of a StatefulSet, unusable, bound, in
-    provisioning, or unbound.
+    """Return the volumes of one claim of a pod. In order: missing, only in a template of a StatefulSet, unusable, with
+    a volume, with one in creation for a chosen node, unbound.
     """
     name = source.get_text("claimName")
     reference = (source, "claimName")  # the place of findings
@@ -243,7 +243,7 @@ def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> Pod
         return PodVolumes(needs, exclusive_claims=exclusive_claims, bound_claims=bound_claims)
     selected_node = _get_silent_fields(claim_object, "metadata").get_mapping("annotations").get_text(_SELECTED_NODE)
     if selected_node:
-        # Its volume is being provisioned for a pod with a node.
+        # Its volume is being created for a pod on this node. It counts for the limit of its driver already.
         node_term = NodeSelectorTerm(fields=(Requirement("metadata.name", IN, (selected_node,)),))
         need = VolumeNeed((node_term,), is_bound=False)
         bound_claims = _list_bound_claims(claim_object, storage)

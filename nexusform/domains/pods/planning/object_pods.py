@@ -269,7 +269,7 @@ class ObjectPods(Struct):
         self.removed_outcomes = [_set_outcome_certainty(outcome, doubts) for outcome in self.removed_outcomes]
 
     def update_warnings(self, warnings: Sequence[WorkloadWarning]) -> None:
-        """Set the warnings of the newest prediction; keep those about evictions in earlier ones of this plan."""
+        """Set the warnings of the newest prediction; keep valid preemptions, and all evictions, of earlier ones."""
         repeated_keys = {(warning.workload, warning.kind) for warning in warnings}
         preempting_workloads = {pod.workload for pod in self.list_all_outcomes() if pod.node and pod.victims}
         kept_preemptions: list[WorkloadWarning] = []
@@ -277,9 +277,9 @@ class ObjectPods(Struct):
         for earlier in self.warnings:
             if (earlier.workload, earlier.kind) in repeated_keys:
                 continue  # replaced by a new one
-            if earlier.kind == PREEMPTS and earlier.workload in preempting_workloads:
+            if earlier.kind == PREEMPTS and earlier.workload in preempting_workloads:  # its pods still evict others
                 kept_preemptions.append(earlier)
-            elif earlier.kind == NO_EXECUTE_EVICTS:  # the next prediction finds these pods on other nodes
+            elif earlier.kind == NO_EXECUTE_EVICTS:  # not predicted again: these pods have moved to other nodes
                 kept_evictions.append(earlier)
         self.warnings = (*warnings, *kept_preemptions, *kept_evictions)
 

@@ -90,7 +90,7 @@ def _list_unwanted_labels(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]
     """Yield the excluded labels present on every node, with their values."""
     for requirement in _list_unmet_requirements(spec, nodes):
         if requirement.operator in _ABSENCE_OPERATORS:
-            yield _format_label(requirement.key, "", _collect_values(requirement.key, nodes))
+            yield _format_label(requirement.key, condition="", values=_collect_values(requirement.key, nodes))
 
 
 def _list_unmet_requirements(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[Requirement]:

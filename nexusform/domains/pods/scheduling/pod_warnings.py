@@ -482,16 +482,17 @@ def _explain_shared_hardware(context: WorkloadContext, proposed_label: str, loca
 def _explain_too_few(
     context: WorkloadContext, proposed_label: str, counted_locations: str, *, has_one_value: bool
 ) -> str:
-    """Return the advice for a label with fewer values than pods; `counted_locations`: its values ("2 racks")."""
-    # Required anti-affinity would leave pods Pending, so it is no advice.
+    """Return the advice for a label with fewer values than pods. `counted_locations`: its values ("2 racks");
+    `has_one_value`: all workers have the same. Anti-affinity is never advised: it would leave pods Pending.
+    """
     required_keys, preferred_keys = _list_own_topology_keys(context)
     if has_one_value and proposed_label in preferred_keys:
         return (
             f"Its rule over {proposed_label} is only preferred, but all its workers are there. Add workers elsewhere."
         )
     if has_one_value:
-        key = "" if proposed_label in required_keys else f" and a rule with topologyKey: {proposed_label}"
-        return f"All its workers are there, so no rule can separate its pods. Add workers elsewhere{key}."
+        rule_text = "" if proposed_label in required_keys else f" and a rule with topologyKey: {proposed_label}"
+        return f"All its workers are there, so no rule can separate its pods. Add workers elsewhere{rule_text}."
     text = f"Its workers run on {counted_locations}, fewer than its {context.workload.replicas:,} pods"
     if proposed_label in required_keys:
         return f"{text}: some must share."

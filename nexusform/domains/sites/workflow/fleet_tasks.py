@@ -133,5 +133,5 @@ def read_fleet_status(
     assert fleet is not None, "a fleet that was read"
     results = _run_on_all_sites(engine, fleet, names, SiteTaskKind.STATUS, is_stopping=is_stopping)
     entries = definition.sites_by_name
-    sites = tuple(build_planned_site(entries[result.site], result, ()) for result in results)
+    sites = tuple(build_planned_site(entries[result.site], result, dependencies=()) for result in results)
     return FleetPlan(sites, definition.waves, fleet.now, definition.digest)

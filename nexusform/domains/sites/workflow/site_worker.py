@@ -413,7 +413,7 @@ def save_unsaved_state(run: Run) -> list[Diagnostic]:
     if rejection is not None:
         return [rejection]
     try:
-        run.project.backend.write_merged_state(state_codec.encode_state(state), ())
+        run.project.backend.write_merged_state(state_codec.encode_state(state), keep=())  # keep no journal records
         Path(location.rescue_path).unlink()
     except (BackendProblem, OSError) as problem:
         detail = f'The state in "{location.rescue_path}" still cannot be saved: {problem}'

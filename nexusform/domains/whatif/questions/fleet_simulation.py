@@ -379,7 +379,7 @@ def _build_pods(
     snapshot: FleetSnapshot, clusters: Mapping[str, NodeCluster], members: Mapping[str, SimulatedMember]
 ) -> PodPhase:
     """Build the existing pods, and those of objects applied to one cluster without a placement."""
-    clusters_before = collect_prior_members(snapshot.states, snapshot.registries)
+    clusters_before = collect_prior_members(snapshot.states, snapshot.registries)  # cluster ids by member name
     clusters_now: dict[str, str] = {}
     unmanaged_requests: dict[str, tuple[int, int]] = {}  # millicores and bytes, by cluster id
     for name, member in members.items():

@@ -224,17 +224,16 @@ def _apply_upgrade(site: SiteSnapshot, cluster: VmOwnerSnapshot, upgrade: Kubern
             if (pool_before.name, vm_name) in locations:
                 location_by_handle[handle] = locations[pool_before.name, vm_name]
     scheduler = create_empty_scheduler(site.scheduler, site.scheduler.machines)
-    handles: dict[int, int] = {}  # new by old
+    new_handles: dict[int, int] = {}  # by old handle
     for vm in site.scheduler.list_vms():
-        handles[vm.handle] = scheduler.add_existing(vm.vm, vm.sku, location_by_handle.get(vm.handle, vm.placement))
+        new_handles[vm.handle] = scheduler.add_existing(vm.vm, vm.sku, location_by_handle.get(vm.handle, vm.placement))
 
     def update_pool(pool: PoolSnapshot, *, is_upgraded: bool) -> PoolSnapshot:
         """Return a pool with its new handles and, if upgraded, its new placements."""
         vms = pool.vms
         if is_upgraded:
             vms = tuple(replace(vm, placement=locations.get((pool.name, vm.name), vm.placement)) for vm in vms)
-        new_handles = {name: handles[handle] for name, handle in pool.handles.items()}
-        return replace(pool, vms=vms, handles=new_handles)
+        return replace(pool, vms=vms, handles={name: new_handles[old] for name, old in pool.handles.items()})
 
     clusters = tuple(
         replace(

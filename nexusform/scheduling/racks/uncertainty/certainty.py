@@ -226,8 +226,8 @@ class _SampleMatches:
             token: (demand.vm.owner, demand.vm.pool) for token, demand in demands.items()
         }
         self._actual = {token: placement for token, placement in actual.items() if placement is not None}
-        self._racks: Counter[Token] = Counter()  # number of runs with the rack of the plan
-        self._machines: Counter[Token] = Counter()  # and with its machine
+        self._racks: Counter[Token] = Counter()  # number of runs with the VM on the same rack as in the plan
+        self._machines: Counter[Token] = Counter()  # and on the same machine
         self._counts = self._count_per_rack(self._actual)
         # Number of runs with the same count of a pool's VMs on a rack, and the other counts.
         self._same_counts: dict[PoolId, Counter[str]] = {pool: Counter() for pool in self._counts}
