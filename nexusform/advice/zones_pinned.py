@@ -25,7 +25,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
         site = facts.get_site(pool)
         if not pool.zones or not pool.new_numbers or _is_spread_by_zones(pool.count, pool.zones, site):
             continue  # not pinned, not placed by this plan, or pinned well
-        cost = _ZonePinCost("", "pinned to few racks")  # not measured
+        cost = _ZonePinCost(text="", summary="pinned to few racks")  # not measured
         if site.simulate is not None and len(findings) < MAXIMUM_SIMULATIONS:
             if site.id not in current_results:
                 current_results[site.id] = site.simulate(facts.list_pools(site.id))

@@ -50,7 +50,7 @@ def compare_answer(
         return ProviderAnswerComparison(answer)
     predicted_paths: list[Path] = []
     unexpected_paths: list[Path] = []
-    different_paths = tuple(_find_different_paths(planned, answer, ()))
+    different_paths = tuple(_find_different_paths(planned, answer, path=()))
     for path in different_paths:
         attribute = _find_attribute(schema, path)
         if attribute is None or not (attribute.observed or attribute.predicted):
@@ -161,5 +161,5 @@ def _mark_observed_objects(
             cell_paths = {(*entry, name) for name in _CELLS}
             for path in cell_paths.difference(different_paths):
                 if isinstance(get_part(changed, path), list):
-                    changed = replace_part_at_path(changed, path, None)
+                    changed = replace_part_at_path(changed, path, part=None)
     return changed

@@ -340,7 +340,7 @@ class _PlanExecution:
         self._recorder.add_record(
             InstanceOutcome(change.address, build_object_key(step, change).creation, remaining, number=step.id)
         )
-        self._record_end(step, StepOutcome.DONE, "")
+        self._record_end(step, StepOutcome.DONE, error="")
 
     # --- processing results ---------------------------------------------------------------------
 

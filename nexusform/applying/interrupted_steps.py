@@ -124,7 +124,7 @@ def _build_instance_as_read(
     # An update or release may be complete, partial or missing: the attributes as read count. A missing object
     # was removed by another process meanwhile.
     if attributes is None:
-        return replace_current_object(before, None)
+        return replace_current_object(before, current=None)
     current = get_current_object(before)
     return before if current is None else replace_current_object(before, replace(current, attributes=attributes))
 
@@ -133,7 +133,7 @@ def _compute_after_create(intent: Intent, before: InstanceState | None, attribut
     """Return the new object as read, not as planned, because it includes the platform's values. Dependencies,
     sensitivity and similar belong to the configuration and were written with the intent.
     """
-    planned = intent.planned or ObjectState({}, intent.creation)
+    planned = intent.planned or ObjectState(attributes={}, creation=intent.creation)
     new_object = replace(planned, attributes=attributes)
     # With create_before_destroy the old object still exists; it is kept until its own delete is recorded.
     if intent.deposed:

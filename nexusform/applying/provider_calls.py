@@ -39,7 +39,7 @@ def remove_object(instance: InstanceState | None, key: str) -> InstanceState:
     """Return the instance without the deposed object of this key; "" removes the current object."""
     before = instance or EMPTY_INSTANCE
     if not key:
-        return InstanceState(None, before.deposed)
+        return InstanceState(current=None, deposed=before.deposed)
     return InstanceState(before.current, {other: old for other, old in before.deposed.items() if other != key})
 
 

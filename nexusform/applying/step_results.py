@@ -141,7 +141,7 @@ def build_answer_result(
         disagreement = disagreement or get_text(answer.unfinished_change, "words")
     # Without a difference from the plan, report certain predictions found wrong by the provider.
     wrong_predictions = comparison.wrong_predictions or tuple(
-        WrongPrediction(address, (), text=prediction.text)
+        WrongPrediction(address, path=(), text=prediction.text)
         for prediction in answer.verified_predictions
         if prediction.share >= 1 and not prediction.was_correct and prediction.text
     )

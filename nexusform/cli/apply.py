@@ -246,7 +246,7 @@ def _resume_last_apply(flags: ApplyFlags, planfile: str | None) -> int:
         problems += new_problems
         if saved is not None and saved.digest != remaining_steps.plan_digest:
             problems.append(build_error("nothing-to-resume", f'"{planfile}" is not the plan of the last apply.'))
-    opened = OpenResult(None, (), {})
+    opened = OpenResult(project=None, diagnostics=(), sources={})
     if remaining_steps is not None and not has_errors(problems):
         opened = open_saved_plan(context, remaining_steps.saved_plan, backend, is_verified=True)  # from the journal
     job.reporter.report_diagnostics([*problems, *opened.diagnostics], opened.sources)
@@ -302,7 +302,7 @@ def _apply_saved_plan(path: str, verification: SignatureRequirements, flags: App
         for key in verification.key_files:
             problems += verify_signature(saved.signature, saved.signed_digest, key, context.confinement)
             problems += check_plan_statement(saved.digest, path, key) if not has_errors(problems) else []
-    opened = OpenResult(None, (), {})
+    opened = OpenResult(project=None, diagnostics=(), sources={})
     if saved is not None and not has_errors(problems):  # otherwise `opened` stays without a project
         opened = open_saved_plan(context, saved, is_verified=bool(verification.key_files))
     job.reporter.report_diagnostics([*problems, *opened.diagnostics], opened.sources)

@@ -124,7 +124,7 @@ def declare_switch_flag(meaning: str, *, default: bool = False, flag: str = "") 
 def declare_switch_or_text(meaning: str, *, metavar: str) -> str:
     """Declare a flag with an optional value: `-name` ("true"), `-name=value`; "" if absent."""
     options = {"is_switch": True, "type": str, "metavar": metavar, "default": "", "help": meaning}
-    return cast("str", _FlagDeclaration(options, ""))
+    return cast("str", _FlagDeclaration(options, default=""))
 
 
 def declare_text_flag(meaning: str, *, metavar: str = "VALUE", default: str = "", flag: str = "") -> str:
@@ -136,20 +136,20 @@ def declare_text_flag(meaning: str, *, metavar: str = "VALUE", default: str = ""
 def declare_output_path_flag(meaning: str) -> str:
     """Declare a flag with the path of an output file."""
     options = {"type": str, "metavar": "FILE", "default": "", "help": meaning, "is_output": True}
-    return cast("str", _FlagDeclaration(options, ""))
+    return cast("str", _FlagDeclaration(options, default=""))
 
 
 def declare_report_flags() -> tuple[str, ...]:
     """Declare -report=FORMAT:PATH."""
     meaning = "Write a report to a file (- is stdout)"
     options = {"type": str, "metavar": "FORMAT:PATH", "multiple": True, "help": meaning, "is_output": True}
-    return cast("tuple[str, ...]", _FlagDeclaration(options, ()))
+    return cast("tuple[str, ...]", _FlagDeclaration(options, default=()))
 
 
 def declare_repeatable_text(meaning: str, *, metavar: str = "VALUE", flag: str = "") -> tuple[str, ...]:
     """Declare a repeatable flag with a text."""
     options = {"type": str, "metavar": metavar, "multiple": True, "help": meaning}
-    return cast("tuple[str, ...]", _FlagDeclaration(options, (), flag))
+    return cast("tuple[str, ...]", _FlagDeclaration(options, default=(), flags=flag))
 
 
 def declare_number(meaning: str, *, default: Default, minimum: int | None = None) -> int | Default:
@@ -174,7 +174,7 @@ def declare_choice(meaning: str, choices: Sequence[str], *, metavar: str = "", f
 def declare_optional_choice_flag(meaning: str, choices: Sequence[str]) -> str | None:
     """Declare a flag with one of several values, or none."""
     options = {"type": click.Choice(choices), "metavar": "|".join(choices), "help": meaning}
-    return cast("str | None", _FlagDeclaration(options, None))
+    return cast("str | None", _FlagDeclaration(options, default=None))
 
 
 def declare_ignored_flag(name: str, *, switch: bool = False) -> Flag:
@@ -186,13 +186,13 @@ def declare_ignored_flag(name: str, *, switch: bool = False) -> Flag:
 def declare_ordered_flags(meaning: str, flags: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Declare flags with a significant order: (flag name, value) pairs as typed."""
     options = {"is_tagged": True, "nargs": 2, "multiple": True, "metavar": "VALUE", "help": meaning}
-    return cast("tuple[tuple[str, str], ...]", _FlagDeclaration(options, (), " ".join(flags)))
+    return cast("tuple[tuple[str, str], ...]", _FlagDeclaration(options, default=(), flags=" ".join(flags)))
 
 
 def declare_positional(*, metavar: str | None = None, choices: Sequence[str] = ()) -> str:
     """Declare a required positional argument."""
     kind = click.Choice(choices) if choices else None
-    return cast("str", _PositionalDeclaration({"metavar": metavar, "type": kind}, None))
+    return cast("str", _PositionalDeclaration({"metavar": metavar, "type": kind}, default=None))
 
 
 def declare_optional_positional(default: Default, *, metavar: str | None = None) -> str | Default:
@@ -204,7 +204,7 @@ def declare_optional_positional(default: Default, *, metavar: str | None = None)
 def declare_positionals(*, metavar: str | None = None, required: bool = False) -> tuple[str, ...]:
     """Declare all remaining positional arguments."""
     options = {"nargs": -1, "required": required, "metavar": metavar}
-    return cast("tuple[str, ...]", _PositionalDeclaration(options, ()))
+    return cast("tuple[str, ...]", _PositionalDeclaration(options, default=()))
 
 
 def declare_flag_group(record: type[Record]) -> Record:

@@ -42,7 +42,7 @@ def export(arguments: ExportArguments) -> int:
     # Diagnostics go to stderr, because stdout is the document.
     screen = arguments.view.create_screen()
     if exported.diagnostics:
-        text = render_diagnostics(exported.diagnostics, {}, screen.error_colour, screen.width)
+        text = render_diagnostics(exported.diagnostics, files={}, colour=screen.error_colour, width=screen.width)
         screen.print_error(text, end="")
     if has_errors(exported.diagnostics):
         return 1

@@ -55,7 +55,7 @@ def _print_all_outputs(screen: Screen, arguments: OutputArguments, outputs: Mapp
         return 0
     if not outputs:
         detail = "The state has no outputs. Declare an output and apply the configuration."
-        screen.print_diagnostics([build_warning("no-outputs-found", detail)], {})
+        screen.print_diagnostics([build_warning("no-outputs-found", detail)], sources={})
         return 0
     from nexusform.rendering.text.state_text import render_outputs
 

@@ -246,7 +246,7 @@ def _run_plan(
             new_plan = _plan_and_report(run, options, check_plan, display, arguments, signer)
         else:  # for example, another run holds the state lock
             new_plan = run.build_failed_plan(options, run.diagnostics).plan
-            run.diagnostics += _save_plan(new_plan, run, arguments.out, None)
+            run.diagnostics += _save_plan(new_plan, run, arguments.out, signer=None)
             display.write_reports(new_plan, run)
     display.reporter.report_diagnostics(run.diagnostics[reported_count:], opened.sources)
     return get_exit_code(new_plan, run.diagnostics, is_detailed=arguments.detailed_exitcode)

@@ -36,7 +36,7 @@ def sign(arguments: SignArguments) -> int:
     saved, problems = sign_plan(
         arguments.planfile, arguments.key, create_context(), is_unconfined_accepted=is_confinement_disabled()
     )
-    screen.print_diagnostics(problems, {})
+    screen.print_diagnostics(problems, sources={})
     if saved is None or has_errors(problems):
         return 1
     screen.print_text(f"Signed: {arguments.planfile}\nEvaluation: {describe_plan_evaluation(saved.plan)}")

@@ -172,11 +172,11 @@ def read_state_to_push(screen: Screen, file: str, context: CommandContext) -> St
             data = read_regular(context.confinement.resolve_path_of_operator(file), context.get_max_file_size())
     except OSError as problem:
         detail = f"{file} cannot be read: {problem.strerror}."
-        screen.print_diagnostics([build_error("unreadable-input-file", detail)], {})
+        screen.print_diagnostics([build_error("unreadable-input-file", detail)], sources={})
         return None
     data, problems = decrypt_document(data, file, context)
     if has_errors(problems):
-        screen.print_diagnostics(problems, {})
+        screen.print_diagnostics(problems, sources={})
         return None
     state, problems, sources = state_commands.decode_document(data, file)
     screen.print_diagnostics(problems, sources)

@@ -35,7 +35,7 @@ def validate(arguments: ValidateArguments) -> int:
 
     PATH is the directory of a root module (default: this one), or a file in it.
     """
-    validation = DirectoryValidation((), {})
+    validation = DirectoryValidation(diagnostics=(), sources={})
     # List the root module directories of the paths once each; by default this one.
     directories: dict[str, None] = {}
     for path in arguments.paths or (".",):

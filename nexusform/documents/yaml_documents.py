@@ -86,7 +86,7 @@ def parse_yaml(file: str, content: str | bytes) -> YamlStream:
     if MIN_LARGE < size <= MAX_LARGE:  # perhaps a List of kubectl, parsed faster
         large_document = _parse_large_list(content)
         if large_document is not None:  # else the normal parser reads it, or reports the error
-            return YamlStream((large_document,), ())
+            return YamlStream((large_document,), findings=())
     if size > MAX_BYTES:
         detail = (
             f"the text has {size:,} bytes; the limit is {MAX_BYTES:,}, and {MAX_LARGE:,} for a List in "
@@ -98,7 +98,7 @@ def parse_yaml(file: str, content: str | bytes) -> YamlStream:
     except UnicodeDecodeError as problem:
         valid_bytes = problem.object[: problem.start]  # before the invalid one
         position = TextPosition(valid_bytes.count(b"\n") + 1, problem.start - valid_bytes.rfind(b"\n"))
-        return YamlStream((), (build_problem(file, position, INVALID, "this is not utf-8 text."),))
+        return YamlStream(documents=(), findings=(build_problem(file, position, INVALID, "this is not utf-8 text."),))
     return _parse_document_stream(file, text)
 
 

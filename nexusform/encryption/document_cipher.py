@@ -36,7 +36,7 @@ def read_encryption_purpose(document: bytes) -> str:
 def _read_header(document: bytes) -> Mapping[str, Any]:
     """Return the header of an encrypted document. A damaged one counts as a state; its decryption reports it."""
     try:
-        return _split_encrypted_document(document, "")[0]
+        return _split_encrypted_document(document, name="")[0]
     except EncryptionProblem:
         return {"purpose": STATE}
 
@@ -131,7 +131,7 @@ class DocumentCipher:
         """Return the key of a key provider for encryption, derived once with new metadata. Raises EncryptionProblem."""
         if key_name not in self._writing_keys:
             try:
-                self._writing_keys[key_name] = derive_key(self._encryption.key_providers[key_name], None)
+                self._writing_keys[key_name] = derive_key(self._encryption.key_providers[key_name], meta=None)
             except EncryptionProblem as problem:
                 raise EncryptionProblem(f"Cannot encrypt. {problem}") from None
         return self._writing_keys[key_name]

@@ -107,8 +107,8 @@ def _read_environment_key(settings: Mapping[str, str], _meta: Meta | None) -> En
     if len(text) == 2 * KEY_BYTES:
         # base64 of 48 bytes has this length, too; the caller reports their number
         with suppress(ValueError):
-            return EncryptionKey(bytes.fromhex(text), {})
-    return EncryptionKey(_decode_base64(text), {})
+            return EncryptionKey(bytes.fromhex(text), meta={})
+    return EncryptionKey(_decode_base64(text), meta={})
 
 
 def _get_vault_wrapped_key(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:

@@ -79,7 +79,7 @@ def convert_to_plain(value: Value) -> tuple[Plain, tuple[Path, ...]]:
     Parts below a sensitive part are not listed again.
     """
     sensitive: list[Path] = []
-    _collect_sensitive_paths(value, (), sensitive)
+    _collect_sensitive_paths(value, path=(), paths=sensitive)
     return _convert_raw_value(value), tuple(sensitive)
 
 
@@ -101,7 +101,7 @@ def list_refinements(value: Value) -> Refinements:
     if value.is_wholly_known:
         return ()
     parts: list[tuple[Path, Refinement]] = []
-    _collect_refinements_of_unknowns(value, (), parts)
+    _collect_refinements_of_unknowns(value, path=(), refinements=parts)
     return tuple(parts)
 
 

@@ -40,7 +40,7 @@ class _Token(Struct):
         return (self.kind in _OPENING) - (self.kind in _CLOSING)
 
 
-_NO_TOKEN = _Token("", "")
+_NO_TOKEN = _Token(kind="", text="")
 
 
 class _Line(Struct):

@@ -148,7 +148,7 @@ def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrus
                 entries[section].setdefault(name, entry)
     if not current:
         raise KubeconfigProblem(f"{source} has no current context. Set one: {_format_names(entries['contexts'])}.")
-    context_entry = _get_named_entry(source, entries["contexts"], current, "context", "")
+    context_entry = _get_named_entry(source, entries["contexts"], current, "context", origin="")
     cluster_name, user_name = get_text(context_entry, "cluster"), get_text(context_entry, "user")
     origin = f" of the context {current}"
     cluster = _get_named_entry(source, entries["clusters"], cluster_name, "cluster", origin)

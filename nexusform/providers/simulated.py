@@ -275,7 +275,7 @@ class SimulatedProvider:
         faults = self._trigger_faults_before_effect("delete", request)
         if self._reality:
             self._reality.remove_object(request.key)
-        self._run_faults_after(faults, None, exists=False)
+        self._run_faults_after(faults, attributes=None, exists=False)
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """Return the only object of that type and id in the reality file."""

@@ -78,7 +78,7 @@ class Reality:
 
     def remove_object(self, key: ObjectKey) -> None:
         """Remove an object; durable on return. A missing object is no error."""
-        self._change_object(key, None)
+        self._change_object(key, attributes=None)
 
     def close(self) -> None:
         """Merge the log into the file. On failure, everything stays durable in the log."""

@@ -59,9 +59,9 @@ build_id: Final = build_id_builder("kubernetes_cluster_id", "name")
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Check the rules for a pool beyond its schema."""
     problems = check_whole_numbers(attributes, ("node_count", "sriov_vfs"))
-    problems += check_upgrade_settings(attributes, ())
+    problems += check_upgrade_settings(attributes, path=())
     problems += check_kubelet(attributes.get("kubelet"), ("kubelet",))
-    problems += check_azure_block(attributes, POOL_PROPERTIES, ())
+    problems += check_azure_block(attributes, POOL_PROPERTIES, path=())
     if attributes.get("name") == CONTROL_PLANE:
         problems.append(
             Problem(("name",), "invalid-agent-pool-name", f'"{CONTROL_PLANE}" is reserved for the control plane.')
@@ -122,7 +122,7 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
     value = attributes.get(name)
     if name != "nodes" or not isinstance(value, Mapping):
         return value  # as stored
-    return add_node_labels(value, _get_single_pool_by_name(attributes), {})
+    return add_node_labels(value, _get_single_pool_by_name(attributes), cluster={})
 
 
 def _get_single_pool_by_name(attributes: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -133,7 +133,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     problems += check_whole_numbers(plane, ("count",), ("control_plane",))
     problems += check_even_control_plane(plane.get("count"), ("control_plane", "count"))
     problems += check_kubelet(attributes.get("kubelet"), ("kubelet",))
-    problems += check_azure_block(attributes, _ARGUMENT_PROPERTIES, ())
+    problems += check_azure_block(attributes, _ARGUMENT_PROPERTIES, path=())
     pools = get_known_blocks(attributes, "agent_pool")
     for name, pool in pools.items():
         path = ("agent_pool", name)

@@ -87,7 +87,7 @@ _ARGUMENT_PROPERTIES: Final = frozenset({"cpuCores", "memorySizeGB", "placementH
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Check that sizes are whole numbers, and that the azure block does not repeat them."""
     sizes = ("cpu_cores", "memory_gib", "disk_gib", "numa_cells")
-    return [*check_whole_numbers(attributes, sizes), *check_azure_block(attributes, _ARGUMENT_PROPERTIES, ())]
+    return [*check_whole_numbers(attributes, sizes), *check_azure_block(attributes, _ARGUMENT_PROPERTIES, path=())]
 
 
 def compute_demand(

@@ -42,7 +42,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     query = RemoteStateQuery("", attributes["backend"], attributes.get("config") or {}, workspace)  # reader: set later
     state, problems = context.read_state(query)
     if state is None:
-        return DataResult({}, problems)
+        return DataResult(attributes={}, problems=problems)
     # The current objects of known types by address, in order of creation.
     current = [(str(a), recorded) for a, recorded in state.list_current_objects() if a.type in context.types]
     current.sort(key=lambda pair: (pair[1].creation, pair[0]))

@@ -46,7 +46,7 @@ def place_replacements(scheduler: RackScheduler, pool: PoolSnapshot, vms: Iterab
         answer = scheduler.place(build_demand(pool.owner, pool.demand, vm.number))
         if isinstance(answer, NoFitReason):
             shortage = shortage or answer  # the first one counts
-            replacements.append(VmReplacement(vm, None))
+            replacements.append(VmReplacement(vm, placement=None))
             continue
         handle, placement = answer
         handles.append(handle)

@@ -339,7 +339,7 @@ def locate_json_values(text: str, paths: Iterable[Path]) -> dict[Path, int]:
             node = node.setdefault(step, {})
     scanner = _JsonScanner(text)
     try:
-        scanner.scan_value(_skip_blanks(text, 0), (), tree)
+        scanner.scan_value(_skip_blanks(text, 0), path=(), tree=tree)
     except (ValueError, StopIteration, IndexError, RecursionError):
         return dict.fromkeys(paths, 0)
     return {path: _find_nearest_offset(path, scanner.offsets) for path in paths}

@@ -84,7 +84,7 @@ def open_console(context: CommandContext) -> ConsoleOpening:
         stored, new_problems = read_stored_state(backend)
         problems += new_problems
     if stored is None or has_errors(problems):
-        return ConsoleOpening(None, tuple(problems), sources)
+        return ConsoleOpening(console=None, diagnostics=tuple(problems), sources=sources)
     request = PlanRequest(
         configuration=configuration,
         variables={name: value for name, (value, _) in variables.items()},
@@ -123,7 +123,7 @@ class ExpressionConsole:
         sources = {**self._sources, INPUT: source}
         expression, problems = parse_expression(source)
         if expression is None or has_errors(problems := self._check_references(expression)):
-            return ExpressionExplanation(None, tuple(problems), sources)
+            return ExpressionExplanation(tree=None, diagnostics=tuple(problems), sources=sources)
         tree, problems = ValueOriginTracer(self._create_evaluation(), sources, INPUT).trace_expression(expression)
         return ExpressionExplanation(tree, tuple(problems), sources)
 

@@ -64,7 +64,7 @@ def init_directory(context: CommandContext, options: InitOptions) -> InitResult:
     configuration, problems = load_project_configuration(context)
     sources = configuration.files
     if has_errors(problems):
-        return InitResult((), tuple(problems), sources)
+        return InitResult(lines=(), diagnostics=tuple(problems), sources=sources)
     if not options.has_backend:
         return InitResult(tuple(_describe_configuration(configuration)), tuple(problems), sources)
     saved_choice = load_backend_choice(context)
@@ -78,7 +78,7 @@ def init_directory(context: CommandContext, options: InitOptions) -> InitResult:
     choice, new_problems = read_configured_choice(configuration.settings, from_flags, context)
     problems += new_problems
     if choice is None or has_errors(problems):
-        return InitResult((), tuple(problems), sources)
+        return InitResult(lines=(), diagnostics=tuple(problems), sources=sources)
     lines, new_problems = _prepare_backend(context, configuration.settings, choice, saved_choice, options)
     problems += new_problems
     if not has_errors(problems):
@@ -200,7 +200,7 @@ def _describe_configuration(configuration: Configuration) -> list[str]:
 
 def _check_saved_flags(settings: Settings, saved_choice: BackendChoice, context: CommandContext) -> list[Diagnostic]:
     """Warn if the block now sets other values than the -backend-config of an earlier init, still in force."""
-    block_choice, _ = read_configured_choice(settings, {}, context)
+    block_choice, _ = read_configured_choice(settings, from_flags={}, context=context)
     block = settings.backend
     if block_choice is None or block is None:  # the caller reports an invalid block
         return []

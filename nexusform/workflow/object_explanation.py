@@ -315,7 +315,7 @@ def _remove_vm(state: State, address: Address, name: str) -> State:
         if isinstance(value, Mapping) and name in value:
             attributes[attribute] = {key: vm_data for key, vm_data in value.items() if key != name}
     if attributes == instance.current.attributes:
-        return state.replace_instance(address, None)
+        return state.replace_instance(address, instance=None)
     return state.replace_instance(address, replace(instance, current=replace(instance.current, attributes=attributes)))
 
 

@@ -44,7 +44,7 @@ TOP_LEVEL: Final[Mapping[str, str]] = {
 
 # Schema of blocks without one: unknown types, and blocks outside of resources and data sources.
 UNKNOWN_SCHEMA: Final = BlockSchema({})
-_UNKNOWN_BLOCK: Final = NestedBlock(UNKNOWN_SCHEMA, Nesting.SINGLE, "")
+_UNKNOWN_BLOCK: Final = NestedBlock(UNKNOWN_SCHEMA, Nesting.SINGLE, description="")
 
 
 def get_schemas(block_type: str) -> Mapping[str, BlockSchema]:

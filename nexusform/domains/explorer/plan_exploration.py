@@ -83,7 +83,7 @@ class PlanExploration:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self.base = self._plan_configuration(self.configuration, ())
+        self.base = self._plan_configuration(self.configuration, adjustments=())
         # The configuration path of each pool's count.
         self._count_paths: dict[str, tuple[Address, ValuePath]] = {}
         self._pools: dict[str, PoolCountControl] = {}

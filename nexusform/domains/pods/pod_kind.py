@@ -34,7 +34,7 @@ class PodLocation(ObjectLocation, frozen=True):
 
 def _list_names(_type: ResourceType, attributes: Mapping[str, Any]) -> Iterator[str]:
     """Yield `workload/pod` for each pod, on any cluster."""
-    return _list_pods(attributes.get("workloads"), ())
+    return _list_pods(attributes.get("workloads"), path=())
 
 
 def _list_pods(values: Any, path: tuple[str, ...]) -> Iterator[str]:

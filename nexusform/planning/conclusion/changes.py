@@ -29,7 +29,7 @@ _PRESERVED_KEYS = tuple(sorted((RECORD_KEY, NOT_VERIFIED_KEY, UNFINISHED_KEY)))
 _DESTROY_ACTIONS = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 _CHANGE_ACTIONS = (Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 _CREATE_ACTIONS = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
-_NO_OBJECT = ObjectState({}, 0)
+_NO_OBJECT = ObjectState(attributes={}, creation=0)
 
 
 def build_changes(

@@ -22,7 +22,7 @@ _TYPE_NAMES: Final = {
     "l2networks": "L2 networks", "l3networks": "L3 networks", "trunkednetworks": "trunked networks"
 }  # fmt: skip
 _MAX_NAMES: Final = 4
-_NO_LISTS: Final = AttachableNetworks((), ())
+_NO_LISTS: Final = AttachableNetworks(types=(), networks=())
 
 
 def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
@@ -31,7 +31,7 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
     """
     for change, vms, networks in _list_changes_with_networks(result):
         states = dict(networks.networks)  # by network id
-        for path, network_id in dict(_list_network_ids(change.after, ())).items():
+        for path, network_id in dict(_list_network_ids(change.after, path=())).items():
             match = _NETWORK_ID.fullmatch(network_id.lower())
             is_secret = any(path[: len(secret)] == secret for secret in change.sensitive_after)
             if match is None or match[1] not in networks.types or is_secret:  # match[1] is the type
@@ -58,7 +58,7 @@ def list_missing_data(result: PlanResult) -> Iterator[str]:
     uses_networks = uses_hugepages = False
     for change, _, networks in _list_changes_with_networks(result):
         uses_hugepages |= _has_hugepages(change.after)
-        for _, text in _list_network_ids(change.after, ()):
+        for _, text in _list_network_ids(change.after, path=()):
             match = _NETWORK_ID.fullmatch(text.lower())
             if match is not None:
                 uses_networks = True

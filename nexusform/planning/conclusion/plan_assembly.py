@@ -286,7 +286,7 @@ def build_unchanged_plan(request: PlanRequest, diagnostics: Iterable[Diagnostic]
     from nexusform.planning.conclusion.refresh_changes import build_unchanged_changes
 
     totals = compute_totals(
-        build_unchanged_changes(request.state.instances), (), request.registries.resource_types
+        build_unchanged_changes(request.state.instances), rows=(), types=request.registries.resource_types
     ).totals
     unchanged_count = sum(total.stays for total in totals)
     plan = Plan(mode=request.mode, placement_totals=totals, unchanged_count=unchanged_count)

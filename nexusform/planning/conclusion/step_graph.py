@@ -129,7 +129,7 @@ class StepGraph:
             return self._gates[name]
         gate_steps = steps
         if len(steps) > GATE_ABOVE:
-            gate = self.add_step(StepKind.GATE, self.drafts[steps[0]].change, None, None, main=False)
+            gate = self.add_step(StepKind.GATE, self.drafts[steps[0]].change, prior=None, planned=None, main=False)
             self.add_waits(gate, steps)
             gate_steps = [gate]
         self._gates[name] = gate_steps

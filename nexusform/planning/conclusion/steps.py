@@ -108,7 +108,7 @@ def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining
     """
     action, address = change.action, change.address
     if action is Action.FORGET:
-        graph.add_step(StepKind.FORGET, index, change.before, None)
+        graph.add_step(StepKind.FORGET, index, change.before, planned=None)
         return
     block = str(address.config_address)
     if action is Action.UPDATE:
@@ -124,11 +124,11 @@ def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining
         return
     delete_step = create_step = None
     if action in _DELETES:
-        delete_step = graph.add_step(StepKind.DELETE, index, change.before, None)
+        delete_step = graph.add_step(StepKind.DELETE, index, change.before, planned=None)
         graph.delete_step[address, change.deposed] = delete_step
         graph.deletion_steps.setdefault(block, []).append(delete_step)
     if action in _CREATES:
-        create_step = graph.add_step(StepKind.CREATE, index, None, change.after)
+        create_step = graph.add_step(StepKind.CREATE, index, prior=None, planned=change.after)
         graph.apply_step[address] = create_step
         graph.creation_steps.setdefault(block, []).append(create_step)
     if delete_step is not None and create_step is not None:

@@ -235,7 +235,7 @@ def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_request
     if prior is None:
         return ActionDecision(Action.CREATE, planned)
     assert instance.prior is not None
-    paths = tuple(_iterate_replacing_paths(schema, prior, instance.config, ()))
+    paths = tuple(_iterate_replacing_paths(schema, prior, instance.config, prefix=()))
     reason = ""
     if instance.forced_reason:
         reason = instance.forced_reason
@@ -247,7 +247,7 @@ def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_request
         reason = "replace_because_cannot_update"
     if reason:
         if computed or paths:  # without any, arguments are invalid: the prior values are displayed
-            planned = plan_attributes(schema, instance.config, None, computed)
+            planned = plan_attributes(schema, instance.config, prior=None, computed=computed)
         action = Action.REPLACE_CREATE_FIRST if instance.create_first else Action.REPLACE
         return ActionDecision(action, planned, reason, paths)
     is_unfinished = UNFINISHED_KEY in instance.prior_note  # an earlier apply failed: update even without differences
@@ -343,7 +343,7 @@ def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]
         name, steps = expression.steps[0].name, expression.steps[1:]
         if steps and isinstance(steps[0], TraverseIndex):
             return TriggerReference(expression.root.name, name, _get_key(steps[0]), _convert_steps_to_path(steps[1:]))
-        return TriggerReference(expression.root.name, name, None, _convert_steps_to_path(steps))
+        return TriggerReference(expression.root.name, name, key=None, path=_convert_steps_to_path(steps))
     if isinstance(expression, RelativeTraversal):
         target = _parse_trigger(expression.source, read_key)
         return target and replace(target, path=target.path + _convert_steps_to_path(expression.steps))

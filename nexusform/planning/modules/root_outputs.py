@@ -41,7 +41,7 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
     """Plan the root outputs. With -target or -exclude, those of unselected blocks stay, and all in a destroy plan."""
     before = request.state.outputs
     if request.mode is Mode.DESTROY and selection.is_partial:
-        return RootOutputChanges((), before)
+        return RootOutputChanges(changes=(), after=before)
     declared = {} if request.mode is Mode.DESTROY else request.configuration.root.outputs
     selected_outputs = find_selected_outputs(selection, request.configuration)
     changes: list[OutputChange] = []
@@ -114,7 +114,7 @@ def plan_current_outputs(request: PlanRequest, evaluation: Evaluation) -> RootOu
 def _list_removed_outputs(before: Mapping[str, OutputState], declared: Collection[str]) -> Iterator[OutputChange]:
     for name, prior in sorted(before.items()):
         if name not in declared:
-            yield OutputChange(name, Action.DELETE, prior.value, None, prior.type, prior.sensitive)
+            yield OutputChange(name, Action.DELETE, prior.value, after=None, type=prior.type, sensitive=prior.sensitive)
 
 
 def build_output_state(output: Output, value: Value) -> OutputState:

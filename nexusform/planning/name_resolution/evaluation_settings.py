@@ -115,7 +115,7 @@ def _list_configured_arguments(settings: EvaluationSettings, type_name: str) -> 
     tentative = replace(settings, read_data=lambda _block, _arguments, _address: (None, []), is_tentative=True)
     evaluation = Evaluation(tentative)
     configured: list[dict[str, Any]] = []
-    for path, block in _iterate_blocks(settings.configuration.root, ()):
+    for path, block in _iterate_blocks(settings.configuration.root, path=()):
         if (block.mode, block.type) != ("managed", type_name):
             continue
         prepared = settings.get_body(block)

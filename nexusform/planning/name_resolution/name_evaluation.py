@@ -140,7 +140,7 @@ class Evaluation:
         if expansion is None:
             computed, problems = self.expand_block(call, self.build_scope(parent))
             self.diagnostics += problems
-            expansion = computed or BlockExpansion("", ())  # no instances
+            expansion = computed or BlockExpansion(shape="", repetitions=())  # no instances
             self._check_repetition(expansion, call)
             self._module_shapes[key] = expansion
         return expansion
@@ -323,7 +323,7 @@ class Evaluation:
         if expansion.shape == DISABLED:  # by enabled = false
             return NULL
         if expansion.shape == SINGLE:
-            return self._build_module_output_object(parent, call, None)
+            return self._build_module_output_object(parent, call, key=None)
         keys = [repetition.key for repetition in expansion.repetitions]
         if expansion.shape == LIST:
             return build_tuple([self._build_module_output_object(parent, call, key) for key in keys])
@@ -380,7 +380,7 @@ class Evaluation:
 def _build_data_view(answer: DataResult | None, sensitive: tuple[Path, ...], schema: BlockSchema) -> InstanceView:
     """Return the data as seen by expressions; unknown without an answer. Its types replace the declared ones."""
     if answer is None:
-        return InstanceView(None, sensitive, schema)
+        return InstanceView(attributes=None, sensitive=sensitive, schema=schema)
     if answer.types:
         typed = {name: replace(schema.attributes[name], type=known_type) for name, known_type in answer.types.items()}
         schema = replace(schema, attributes={**schema.attributes, **typed})

@@ -77,11 +77,11 @@ def expand_repetition(
     elif value.has_marks:
         reason = "Sensitive values, or values derived from them, cannot be used as enabled: it would show them."
     elif not value.is_known:
-        return BlockExpansion(DISABLED, (), unknown="enabled"), []
+        return BlockExpansion(DISABLED, repetitions=(), unknown="enabled"), []
     elif value.raw in (True, "true"):
         return BlockExpansion(SINGLE, (SINGLE_INSTANCE,)), []
     elif value.raw in (False, "false"):
-        return BlockExpansion(DISABLED, ()), []
+        return BlockExpansion(DISABLED, repetitions=()), []
     else:
         reason = 'The given "enabled" argument value is unsuitable: true or false is required.'
     return None, [build_error("invalid-enabled-argument", reason, expression.span, block=header)]
@@ -100,7 +100,7 @@ def _expand_count(
     if value.has_marks:
         return reject("Sensitive values, or values derived from them, cannot be used as count: it would show them.")
     if not value.is_known:  # the caller reports it or waits
-        return BlockExpansion(LIST, (), unknown="count"), []
+        return BlockExpansion(LIST, repetitions=(), unknown="count"), []
     if value.is_null:
         return reject('The given "count" argument value is null. An integer is required.')
     number = _convert_to_finite_number(convert_to_plain(value)[0])  # without marks
@@ -150,7 +150,7 @@ def _expand_for_each(
         return BlockExpansion(MAP, tuple(RepetitionData(key, element) for key, element in items)), []
     if isinstance(kind, SetType):
         if any(not element.is_known for element in value.raw):
-            return BlockExpansion(MAP, (), unknown="for_each"), []
+            return BlockExpansion(MAP, repetitions=(), unknown="for_each"), []
         if any(element.is_null or not isinstance(element.raw, str) for element in value.raw):
             return reject('The given "for_each" argument value is unsuitable: a set must hold strings only.')
         keys = sorted((element.raw for element in value.raw), key=str.encode)

@@ -48,14 +48,14 @@ def apply_moves(configuration: Configuration, state: State) -> tuple[MovedState,
         [*explicit_statements, *_iterate_implied_moves(configuration, state, explicit_statements)]
     )
     if not statements:
-        return MovedState(state, {}), []
+        return MovedState(state, previous={}), []
     mover = _StateMover(state.instances)
     for statement in statements:
         mover.apply_statement(statement)
     problems = mover.list_problems()
     previous = {new: old for new, old in mover.origins.items() if new != old}
     if not previous:  # each object is back at its address
-        return MovedState(state, {}), problems
+        return MovedState(state, previous={}), problems
     return MovedState(replace(state, instances=mover.build_instances(state.instances)), previous), problems
 
 

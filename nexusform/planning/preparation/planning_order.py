@@ -64,7 +64,7 @@ def compute_planning_order(
     configuration: Configuration, resource_types: Mapping[str, ResourceType]
 ) -> tuple[PlanningOrder, list[Diagnostic]]:
     """Order the resource blocks by phase. It is empty, with errors, for cycles or references to later phases."""
-    empty_order = PlanningOrder((), {}, {})
+    empty_order = PlanningOrder(blocks=(), needs={}, phases={})
     dependencies = build_dependencies(configuration)
     graph = {node: tuple(needs) for node, needs in dependencies.items()}
     cycle_errors = _build_dependency_cycle_errors(graph, configuration)

@@ -119,7 +119,7 @@ def find_selected_outputs(selection: Selection, configuration: Configuration) ->
     target_nodes = find_reachable(targets, lambda node: edges.get(node, ()))
     outputs = {}
     for name in configuration.root.outputs:
-        nodes = find_reachable([Declaration((), "output", name)], lambda node: edges.get(node, ()))
+        nodes = find_reachable([Declaration(module=(), kind="output", name=name)], lambda node: edges.get(node, ()))
         needed_blocks = {node for node in nodes if node.kind in ("resource", "data")}
         is_targeted = bool(needed_blocks) and needed_blocks <= target_nodes  # an output without blocks is not
         if is_targeted if selection.targets else needed_blocks.isdisjoint(excluded_nodes):

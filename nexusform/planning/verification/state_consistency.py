@@ -270,7 +270,7 @@ def _find_impossible_layouts(vms: Iterable[_StateVm], machines: Mapping[tuple[st
         for number, state_vm in enumerate(on_site):
             placement = state_vm.vm.placement
             if state_vm.sku is not None and placement.machine in names:
-                scheduler.add_existing(VmName("existing", "existing", "", number), state_vm.sku, placement)
+                scheduler.add_existing(VmName("existing", "existing", pool="", number=number), state_vm.sku, placement)
         yield from scheduler.list_overfull_machines()
 
 

@@ -148,7 +148,7 @@ class _VmPlanner:
                 # Other computed attributes depend on placements.
                 computed = {} if instance.is_invalid else {"id": instance.type.build_id(instance.config)}
                 instance.decision = ActionDecision(
-                    planned=plan_attributes(instance.type.schema, instance.config, None, computed)
+                    planned=plan_attributes(instance.type.schema, instance.config, prior=None, computed=computed)
                 )
             if not instance.is_removed and (instance.planned is not None or instance.is_invalid):
                 expose_instance(instance, evaluation)
@@ -342,7 +342,7 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], Resourc
             continue
         block = configured_blocks.get(address.config_address)
         if address in destroyed:
-            blocks.instances[address] = blocks.build_removed_instance(address, "", block)
+            blocks.instances[address] = blocks.build_removed_instance(address, reason="", block=block)
         else:
             blocks.instances[address] = blocks.build_unchanged(address, block)
     context = remaining_context = build_destroy_context(blocks)

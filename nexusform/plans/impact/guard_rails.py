@@ -132,7 +132,7 @@ def _measure_plan_for_limit(plan: Plan, limit: GuardRailLimit) -> Iterator[Guard
     yield from GUARD_RAILS[limit.name].measure(plan)
     missing = sum(problem.id == NOT_PREDICTED for problem in plan.diagnostics)
     if missing:
-        yield GuardRailMeasurement(None, f"{format_count(missing, 'resource')} could not be predicted")
+        yield GuardRailMeasurement(value=None, text=f"{format_count(missing, 'resource')} could not be predicted")
 
 
 def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> Diagnostic:
@@ -157,7 +157,7 @@ def _summarize_breaches(
         return GuardRailResult(limit.name, limit.value, worst, PASSED)
     reason = "; ".join(breach.text for breach in breaches)
     if all(breach.value is None for breach in breaches):
-        return GuardRailResult(limit.name, limit.value, None, UNKNOWN, reason)
+        return GuardRailResult(limit.name, limit.value, value=None, result=UNKNOWN, reason=reason)
     return GuardRailResult(limit.name, limit.value, worst, BLOCKED, reason)
 
 
@@ -227,7 +227,7 @@ def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
     if not placed_count or is_fully_decided(plan.placement_tables):
         return  # nothing is predicted
     if not plan.samples:
-        yield GuardRailMeasurement(None, "certainty was not computed: there are no samples")
+        yield GuardRailMeasurement(value=None, text="certainty was not computed: there are no samples")
         return
     certain = sum(table.racks_certain for table in plan.placement_tables)
     text = f"rack counts are exact for {certain:,} of {format_count(placed_count, 'VM')}"
@@ -248,7 +248,7 @@ def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:
     yield GuardRailMeasurement(len(rows), f"{format_count(len(rows), 'binding')} cannot run: {names}" if rows else "")
     unknown = sum(row.result is FeasibilityResult.UNKNOWN for row in selected)
     if unknown:
-        yield GuardRailMeasurement(None, f"the nodes of {format_count(unknown, 'binding')} are not known")
+        yield GuardRailMeasurement(value=None, text=f"the nodes of {format_count(unknown, 'binding')} are not known")
 
 
 GUARD_RAILS: Final[Mapping[str, GuardRail]] = {

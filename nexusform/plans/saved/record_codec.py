@@ -79,7 +79,7 @@ def read_table(data: Mapping[str, Any], kind: type[Any], fields: Sequence[Column
     """Return the records of a table. Raises ConversionProblem if it has another form or unknown columns."""
     rows, columns = data.get("rows"), data.get("columns")
     if data.keys() != {"rows", "columns"} or rows.__class__ is not int or columns.__class__ is not dict:
-        raise ConversionProblem((), "a list or a table expected")
+        raise ConversionProblem(path=(), message="a list or a table expected")
     unknown_names = columns.keys() - {field.name for field in fields}
     if unknown_names:
         raise ConversionProblem(("columns",), f'"{min(unknown_names)}" is not known here')
@@ -104,7 +104,7 @@ def _read_field_values(columns: Mapping[str, Any], field: ColumnField, rows: int
 def _decode_column_values(column: Any, field: ColumnField, rows: int) -> Any:
     """Decode a column: one value for all rows (endless), one for each row, or distinct values with a number per row."""
     if column.__class__ is not dict:
-        raise ConversionProblem((), "a column expected")
+        raise ConversionProblem(path=(), message="a column expected")
     if column.keys() == {"all"}:
         return repeat(field.read_many([column["all"]])[0])
     if column.keys() == {"each"}:
@@ -112,9 +112,9 @@ def _decode_column_values(column: Any, field: ColumnField, rows: int) -> Any:
     elif column.keys() == {"of", "at"}:
         values = _select_values_by_index(field.read_many(column["of"]), column["at"])
     else:
-        raise ConversionProblem((), '"all", "each", or "of" and "at" expected')
+        raise ConversionProblem(path=(), message='"all", "each", or "of" and "at" expected')
     if len(values) != rows:
-        raise ConversionProblem((), f"{rows} values expected")
+        raise ConversionProblem(path=(), message=f"{rows} values expected")
     return values
 
 
@@ -179,7 +179,7 @@ def _build_scalar_shape(*kinds: type) -> Shape:
 
     def read(data: Any) -> Any:
         if data.__class__ not in kinds:
-            raise ConversionProblem((), f"{class_names} expected")
+            raise ConversionProblem(path=(), message=f"{class_names} expected")
         return data
 
     return Shape(None, read)
@@ -191,7 +191,7 @@ def _build_enum_shape(kind: type[Enum]) -> Shape:
 
     def read(data: Any) -> Any:
         if data.__class__ is not str or data not in members:
-            raise ConversionProblem((), f"one of {', '.join(members)} expected")
+            raise ConversionProblem(path=(), message=f"one of {', '.join(members)} expected")
         return members[data]
 
     return Shape(write=lambda member: member.value, read=read)
@@ -203,13 +203,13 @@ def _build_address_shape() -> Shape:
 
     def read(data: Any) -> Address:  # from JSON data
         if data.__class__ is not str:
-            raise ConversionProblem((), "an address expected")
+            raise ConversionProblem(path=(), message="an address expected")
         address = cache.get(data)
         if address is None:
             try:
                 address = parse_address(data)
             except AddressProblem:
-                raise ConversionProblem((), "an address expected") from None
+                raise ConversionProblem(path=(), message="an address expected") from None
             if len(cache) < _ADDRESS_CACHE_LIMIT:
                 cache[data] = address
         return address
@@ -224,7 +224,7 @@ def _parse_type_from_json(data: Any) -> Type:
     try:
         return parse_type_json(data)
     except (ValueError, TypeError, RecursionError):
-        raise ConversionProblem((), "a type expected") from None
+        raise ConversionProblem(path=(), message="a type expected") from None
 
 
 # --- containers --------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def _build_sequence_shape(item: Shape) -> Shape:
         if converter is not None and data.__class__ is dict:  # records as a table of columns
             return read_table(data, converter.kind, converter.fields)
         if data.__class__ is not list:
-            raise ConversionProblem((), "a list expected")
+            raise ConversionProblem(path=(), message="a list expected")
         try:
             return tuple([item.read(element) for element in data])
         except ConversionProblem:
@@ -276,7 +276,7 @@ def _build_tuple_shape(items: tuple[Shape, ...]) -> Shape:
 
     def read(data: Any) -> tuple[Any, ...]:
         if data.__class__ is not list or len(data) != len(items):
-            raise ConversionProblem((), f"a list of {len(items)} expected")
+            raise ConversionProblem(path=(), message=f"a list of {len(items)} expected")
         return tuple([_read_with_path(index, item.read, data[index]) for index, item in enumerate(items)])
 
     return Shape(write, read)
@@ -295,7 +295,7 @@ def _build_mapping_shape(key: Any, value: Shape) -> Shape:
 
     def read(data: Any) -> dict[str, Any]:
         if data.__class__ is not dict:
-            raise ConversionProblem((), "an object expected")
+            raise ConversionProblem(path=(), message="an object expected")
         if value is _PLAIN:  # nothing to convert
             return data
         return {name: _read_with_path(name, value.read, inner) for name, inner in data.items()}
@@ -338,11 +338,11 @@ def _build_record_shape(kind: type[Any]) -> Shape:
 
     def read(data: Any) -> Any:  # the record of a JSON object; `readers` and `required` are about its fields
         if data.__class__ is not dict:
-            raise ConversionProblem((), "an object expected")
+            raise ConversionProblem(path=(), message="an object expected")
         if not data.keys() <= readers.keys():
-            raise ConversionProblem((), f'"{min(data.keys() - readers.keys())}" is not known here')
+            raise ConversionProblem(path=(), message=f'"{min(data.keys() - readers.keys())}" is not known here')
         if not required <= data.keys():
-            raise ConversionProblem((), f'"{min(required - data.keys())}" is missing')
+            raise ConversionProblem(path=(), message=f'"{min(required - data.keys())}" is missing')
         return kind(**{name: _read_with_path(name, readers[name], value) for name, value in data.items()})
 
     return Shape(write, read, _TableConverter(kind, tuple([field.build_column() for field in record_fields])))
@@ -367,7 +367,7 @@ def _build_record_union_shape(kinds: tuple[type[Struct], ...]) -> Shape:
 
     def read(data: Any) -> Any:
         if data.__class__ is not dict or len(data) != 1 or not data.keys() <= shapes.keys():
-            raise ConversionProblem((), f"one of {', '.join(shapes)} expected")
+            raise ConversionProblem(path=(), message=f"one of {', '.join(shapes)} expected")
         ((name, field_values),) = data.items()
         return _read_with_path(name, shapes[name].read, field_values)
 

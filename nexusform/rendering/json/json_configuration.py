@@ -87,7 +87,7 @@ def _add_providers(module: Module, providers: dict[str, Any]) -> dict[str, str]:
             keys[provider_key] = provider_key
         else:  # without a provider block
             keys[provider_key] = f"{module_address}:{provider_key}" if module_address else provider_key
-            providers[keys[provider_key]] = _build_provider(provider_key.partition(".")[0], module_address, None)
+            providers[keys[provider_key]] = _build_provider(provider_key.partition(".")[0], module_address, block=None)
     return keys
 
 

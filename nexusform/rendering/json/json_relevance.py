@@ -21,7 +21,7 @@ from nexusform.state.objects import State
 
 _ResourceKey = tuple[Literal["managed", "data"], str, str]  # mode, type, name
 _Steps = tuple[str | int, ...]
-_NO_MODULE: Final = Module((), "")
+_NO_MODULE: Final = Module(path=(), directory="")
 
 
 class _Reference(Struct, frozen=True):
@@ -49,7 +49,7 @@ def collect_relevant_attributes(
     if plan.mode is not Mode.DESTROY:
         addresses = chain((change.address for change in plan.changes), prior.instances)
         # The references in module outputs. Their values are not in the state, so they are new in every plan.
-        module_paths: dict[ModulePath, None] = dict.fromkeys(_list_single_modules(analysis.root, ()))
+        module_paths: dict[ModulePath, None] = dict.fromkeys(_list_single_modules(analysis.root, path=()))
         for path in {address.module for address in addresses}:
             while path and path not in module_paths:
                 module_paths[path] = None
@@ -71,13 +71,13 @@ def _list_change_references(analysis: _ReferenceAnalysis, changes: Iterable[Chan
             address = change.address
             blocks[address.module, (address.mode, address.type, address.name)] = None
     for module, block in blocks:
-        yield from analysis.list_block_references(module, block, ())
+        yield from analysis.list_block_references(module, block, attribute=())
 
 
 def _list_output_references(analysis: _ReferenceAnalysis, outputs: Iterable[OutputChange]) -> Iterator[_Reference]:
     for output in outputs:
         if output.action is not Action.NO_OP:
-            yield from analysis.list_output_references((), output.name)
+            yield from analysis.list_output_references(path=(), name=output.name)
 
 
 def _list_single_modules(module: Module, path: ModulePath) -> Iterator[ModulePath]:

@@ -189,7 +189,7 @@ def build_site_map(
         vms_on_sides = tuple(before.get(facts.name, ())), tuple(after.get(facts.name, ()))
         machines_by_rack.setdefault(facts.rack, []).append(MapMachine(facts, machine_mark, *vms_on_sides))
     map_racks = tuple(
-        _build_rack(racks_by_name.get(rack, SiteRack(rack, "")), machines_by_rack[rack])  # "": unknown zone
+        _build_rack(racks_by_name.get(rack, SiteRack(rack, zone="")), machines_by_rack[rack])  # "": unknown zone
         for rack in sorted(machines_by_rack, key=compute_natural_sort_key)
     )
     return SiteMap(site_id, name, map_racks, tuple(vms), tuple(dict.fromkeys(vm.cluster for vm in vms)))

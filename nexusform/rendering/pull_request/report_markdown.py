@@ -202,7 +202,7 @@ def _render_groups(section: Section, origin: CodeOrigin, *, has_all: bool) -> It
         return
     groups_by_named = group_by(section.groups, lambda group: bool(group.name))
     unnamed_items = chain.from_iterable(group.items for group in groups_by_named.get(False, []))
-    unnamed_group = ItemGroup("", tuple(unnamed_items))
+    unnamed_group = ItemGroup(name="", items=tuple(unnamed_items))
     if unnamed_group.items:
         yield _render_item_table(unnamed_group, section.item_headers, origin, has_all=has_all)
     for group in groups_by_named.get(True, []):

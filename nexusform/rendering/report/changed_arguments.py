@@ -49,7 +49,7 @@ def describe_changes(change: Change, schema: BlockSchema | None, placement_claus
 def describe_drift(drift: Drift, schema: BlockSchema | None) -> tuple[str, ...]:
     """Return clauses about the changes of an object made outside of nexusform."""
     marks = PathMarks.create(drift.sensitive, drift.sensitive)
-    return tuple(_build_clauses(Comparison().compare_objects(drift.before, drift.after, schema, marks), None))
+    return tuple(_build_clauses(Comparison().compare_objects(drift.before, drift.after, schema, marks), schema=None))
 
 
 def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str, tuple[str, ...]]:

@@ -160,7 +160,7 @@ class Comparison(Struct, frozen=True):
         if block.nesting is Nesting.LIST:
             old, new = old or [], new or []
             for i, j in pair_elements(old, new):
-                sides = (_get_element(old, i, None), _get_element(new, j, None))
+                sides = (_get_element(old, i, default=None), _get_element(new, j, default=None))
                 nodes.append(self._compare_block(name, "", *sides, block, marks.select_part(i, j)))
         else:
             old, new = old or {}, new or {}
@@ -196,11 +196,11 @@ class Comparison(Struct, frozen=True):
         # With one class, the values are compared in parts. An absent side counts as empty.
         value_classes = {side.__class__ for side in (old, new) if side is not ABSENT}
         if value_classes == {dict}:
-            node = self._compare_mappings(_replace_absent(old, {}), _replace_absent(new, {}), value_type, marks)
+            node = self._compare_mappings(_replace_absent(old, {}), _replace_absent(new, default={}), value_type, marks)
             return node._replace(symbol=_merge_symbols(symbol, node.children))
         if value_classes == {list}:
             return self._compare_sequences(
-                symbol, _replace_absent(old, []), _replace_absent(new, []), value_type, marks
+                symbol, _replace_absent(old, default=[]), _replace_absent(new, default=[]), value_type, marks
             )
         if value_classes == {str}:
             return self._compare_strings(symbol, old, new)

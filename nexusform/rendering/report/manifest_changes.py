@@ -51,7 +51,7 @@ def compare_manifests(old: object, new: object) -> tuple[FieldChange, ...]:
             changes += _compare_fields(title, before[key], after[key])
         else:  # the whole object is added or removed
             old_text, new_text = _format_value(before.get(key, _ABSENT)), _format_value(after.get(key, _ABSENT))
-            changes.append(FieldChange(title, "", old_text, new_text))
+            changes.append(FieldChange(title, path="", old=old_text, new=new_text))
     return tuple(changes)
 
 

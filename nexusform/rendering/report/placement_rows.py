@@ -472,7 +472,7 @@ def get_action_text(line: PlacementLine) -> str:
         case Effect.WAITING | Effect.STILL_WAITING:
             return select_word_form(line.count, "stays", "stay")
         case Effect.NOT_CREATED:
-            return format_effect_verb(line.effect, "", line.count)
+            return format_effect_verb(line.effect, state="", count=line.count)
         case _:
             return select_word_form(line.count, "stays:", "stay:")
 

@@ -71,7 +71,7 @@ def build_machine_and_feasibility_section(view: PlanReportData) -> Section:
         return NO_SECTION  # without importing the sentences
     from nexusform.rendering.report.plan_conditions import describe_plan_conditions
 
-    return Section("", describe_plan_conditions(plan), name="conditions")
+    return Section(title="", lines=describe_plan_conditions(plan), name="conditions")
 
 
 def build_site_section(view: PlanReportData) -> Section:
@@ -105,7 +105,7 @@ def build_drift_section(view: PlanReportData) -> Section:
 
 def _build_items(folds: Iterable[ObjectFold]) -> tuple[ItemGroup, ...]:
     items = tuple(Item(fold.symbol, fold.label, describe_fold(fold), count=len(fold.rows)) for fold in folds)
-    return (ItemGroup("", items),)
+    return (ItemGroup(name="", items=items),)
 
 
 def describe_fold(fold: ObjectFold) -> str:
@@ -206,7 +206,7 @@ def build_rule_section(view: PlanReportData) -> Section:
     """Build an item per separation rule with its result, then its violations."""
     verdicts = view.plan.separation_verdicts
     rules = tuple(Item(symbol="", label=str(rule.address), text=_describe_separation_rule(rule)) for rule in verdicts)
-    groups = [ItemGroup("", rules)]  # "": without a heading
+    groups = [ItemGroup(name="", items=rules)]  # "": without a heading
     for verdict in verdicts:
         if verdict.violations:
             title = f"{verdict.address}: {format_count(len(verdict.violations), 'violation')}"
@@ -393,7 +393,7 @@ def build_listed_vm_section(view: PlanReportData) -> Section:
         return section  # with similar VMs together
     items = chain.from_iterable(group.items for group in section.groups)
     others = [item for item in items if item.symbol not in ("~", "+")]  # many new VMs: see `build_new_pool_section`
-    return replace(section, groups=(ItemGroup("", (*map(_build_item, listed), *others)),))
+    return replace(section, groups=(ItemGroup(name="", items=(*map(_build_item, listed), *others)),))
 
 
 def build_workload_section(view: PlanReportData) -> Section:
@@ -503,7 +503,7 @@ def build_cause_section(view: PlanReportData) -> Section:
     parts[0] = "Cause: "  # instead of the first comma
     hidden_count = len(causes) - _MAX_CAUSES
     parts.append(f" and {hidden_count:,} more." if hidden_count > 0 else ".")
-    return Section("", (tuple(parts),), name="causes")
+    return Section(title="", lines=(tuple(parts),), name="causes")
 
 
 def _list_moves(plan: Plan) -> list[PlacementChange]:

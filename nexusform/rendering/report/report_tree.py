@@ -110,7 +110,7 @@ class Findings(Struct, frozen=True):
 
 
 _NO_CODE: Final = CodeBlock("")
-_NO_FINDINGS: Final = Findings((), {})
+_NO_FINDINGS: Final = Findings(findings=(), sources={})
 
 
 class Section(Struct, frozen=True):

@@ -54,7 +54,7 @@ class BackendChoice(Struct, frozen=True):
     from_flags: Mapping[str, str]
 
 
-DEFAULT_CHOICE: Final = BackendChoice("local", {}, {})  # without a backend block
+DEFAULT_CHOICE: Final = BackendChoice("local", settings={}, from_flags={})  # without a backend block
 
 
 def choose_backend(settings: Settings, context: CommandContext) -> tuple[StateBackend | None, list[Diagnostic]]:

@@ -74,7 +74,7 @@ def open_project(context: CommandContext, extra: Sequence[SourceFile] = ()) -> O
         from nexusform.workflow.opening.directory_validation import find_planning_problems
 
         problems += find_planning_problems(context, configuration, problems)
-        return OpenResult(None, tuple(problems), sources)
+        return OpenResult(project=None, diagnostics=tuple(problems), sources=sources)
     project = create_project(context, configuration, select_variable_values(configuration, variables), sources, backend)
     return OpenResult(project, tuple(problems), sources)
 

@@ -100,15 +100,15 @@ def apply_plan(run: Run, plan: Plan, listener: StepListener, options: PlanApplyO
     """Apply a plan to the state of the run; with errors before the first step, return them with the unchanged state."""
     identity_problems = run.check_identities(plan.providers) if plan.steps else []  # no step needs no provider
     if has_errors(identity_problems):
-        return ApplyOutcome(ApplyResult(run.stored.state, ()), tuple(identity_problems))
+        return ApplyOutcome(ApplyResult(run.stored.state, end_events=()), tuple(identity_problems))
     plan, problems = finalize_plan(plan, build_plan_request(run.project, run.stored, plan), make_plan)
     if problems:
-        return ApplyOutcome(ApplyResult(run.stored.state, ()), tuple(problems))
+        return ApplyOutcome(ApplyResult(run.stored.state, end_events=()), tuple(problems))
     recorder = ApplyRecorder(run.project.backend, run.stored.state)
     first_records = build_opening_records(plan, run.stored.state, str(uuid.uuid4()), options.plan_digest)
     if len(first_records) == 1 and not plan.steps and not plan.has_changes:  # only ApplyStart
         # Nothing to write, except re-encryption after a key change.
-        return ApplyOutcome(ApplyResult(run.stored.state, ()), tuple(_rewrite_with_current_encryption(run)))
+        return ApplyOutcome(ApplyResult(run.stored.state, end_events=()), tuple(_rewrite_with_current_encryption(run)))
     plan_records: list[PlanPart] = []  # the plan in pieces, for `apply -resume`
     if plan.steps:
         configuration_texts = {name: source.text for name, source in run.project.configuration.files.items()}
@@ -166,7 +166,7 @@ def _execute_plan(
     """Execute the plan, verify its predictions (also of `unverified` steps), compute outputs, and save the state."""
     write_only, problems = evaluate_write_only(plan, build_plan_request(run.project, run.stored, plan))
     if problems:
-        return ApplyOutcome(ApplyResult(run.stored.state, ()), tuple(problems))
+        return ApplyOutcome(ApplyResult(run.stored.state, end_events=()), tuple(problems))
     for provider in run.providers.values():
         if isinstance(provider, PlanAwareProvider):
             provider.set_plan_responses(plan.basis.answers)

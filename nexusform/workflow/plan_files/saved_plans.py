@@ -148,7 +148,7 @@ def open_saved_plan(
     configuration, problems = load_plan_configuration(context, saved)
     sources = get_configuration_sources(saved)
     if has_errors(problems):
-        return OpenResult(None, tuple(problems), sources)
+        return OpenResult(project=None, diagnostics=tuple(problems), sources=sources)
     ephemeral, new_problems = read_ephemeral_variables(context, configuration, saved.plan)
     problems += [*check_variables_unchanged(context, configuration, saved.plan), *new_problems]
     try:
@@ -161,7 +161,7 @@ def open_saved_plan(
         backend, new_problems = open_backend(own_context if is_own else context, configuration)
         problems += new_problems
     if backend is None or has_errors(problems):
-        return OpenResult(None, tuple(problems), sources)
+        return OpenResult(project=None, diagnostics=tuple(problems), sources=sources)
     variables = {**get_planned_variables(saved.plan), **ephemeral}
     answers = saved.plan.basis.answers
     project = create_project(context, configuration, variables, sources, backend, answers)

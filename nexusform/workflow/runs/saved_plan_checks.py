@@ -49,11 +49,11 @@ def check_saved_plan(run: Run, saved: SavedPlan, *, replan: bool = False, is_ver
     """
     rejection = _check_plan_applicable(run, saved) or _check_confinement(run, saved.plan)
     if rejection is not None:
-        return CheckedPlan(None, (rejection,))
+        return CheckedPlan(plan=None, diagnostics=(rejection,))
     diagnostics = _check_configuration(run, saved)
     diagnostics += run.check_identities(saved.plan.providers)
     if has_errors(diagnostics):
-        return CheckedPlan(None, tuple(diagnostics))
+        return CheckedPlan(plan=None, diagnostics=tuple(diagnostics))
     verdict = _compare_plan(run, saved, replan=replan, is_verified=is_verified)
     return replace(verdict, diagnostics=(*diagnostics, *verdict.diagnostics))
 
@@ -80,7 +80,7 @@ def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool
     new_plan = run.plan(get_plan_options(plan)).plan
     differences = _describe_differences(plan, new_plan)
     if differences:
-        return CheckedPlan(None, (_build_different_plan_error(changed_inputs, differences),))
+        return CheckedPlan(plan=None, diagnostics=(_build_different_plan_error(changed_inputs, differences),))
     if changed_inputs:  # their values are in the new plan only
         return CheckedPlan(new_plan, tuple(map(_build_changed_input_warning, changed_inputs)))
     return _compare_with_new_plan(run, saved, is_verified=is_verified)
@@ -105,7 +105,7 @@ def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> 
             return _reject_plan(reason)  # the original planning with the same inputs succeeded
     if is_verified:
         return CheckedPlan(plan, (_build_unverified_warning(reason),))
-    return CheckedPlan(None, (_build_unreproducible_error(reason),))
+    return CheckedPlan(plan=None, diagnostics=(_build_unreproducible_error(reason),))
 
 
 def _explain_not_reproducible(run: Run, saved: SavedPlan) -> str:
@@ -158,7 +158,7 @@ def _reject_plan(problem: str) -> CheckedPlan:
         f"{problem} A plan follows from its configuration and the state, so this file was modified. Plan "
         "again and review the new plan.",
     )
-    return CheckedPlan(None, (rejection,))
+    return CheckedPlan(plan=None, diagnostics=(rejection,))
 
 
 def _check_plan_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:

@@ -96,7 +96,7 @@ def _read_objects(
             continue  # the usual case, decided without the costs of the next steps
         attributes = locations.update_locations(answer.attributes)
         if attributes != recorded.attributes:
-            attributes = compare_answer(str(address), schema, recorded.attributes, attributes, ()).attributes
+            attributes = compare_answer(str(address), schema, recorded.attributes, attributes, observed=()).attributes
         if attributes != recorded.attributes or private_note != recorded.private:
             changed_objects[address] = replace(recorded, attributes=attributes, private=private_note)
     return changed_objects

@@ -92,7 +92,7 @@ def read_state(context: CommandContext, *, checks_objects: bool = False) -> Stat
     """Read the state of the selected workspace; None with errors. `checks_objects`: see read_stored_state."""
     backend, problems, sources = find_backend(context)
     if backend is None:
-        return StateReadResult(None, tuple(problems), sources)
+        return StateReadResult(state=None, diagnostics=tuple(problems), sources=sources)
     stored, new_problems = read_stored_state(backend, checks_objects=checks_objects)
     return StateReadResult(stored.state if stored else None, (*problems, *new_problems), sources)
 
@@ -156,7 +156,7 @@ def _change_locked_state(
         detail = f"{backend.describe()} is replaced. It was not valid JSON, so its serial and lineage are unknown."
         stored, problems = StoredState(EMPTY), [build_warning("state-is-not-valid-json", detail)]
     if stored is None:
-        return StateChangeResult(None, None, tuple(problems))
+        return StateChangeResult(before=None, after=None, diagnostics=tuple(problems))
     if rescued is not None and _is_result_of_journal(backend, stored, rescued):
         return _write_state(backend, stored, rescued, problems)
     if stored.open_intents and not force:
@@ -167,12 +167,12 @@ def _change_locked_state(
             "apply-waiting" if is_waiting else "apply-interrupted",
             f"{cause} these objects: {names}. Run `nexusform apply -refresh-only` first to read their current values.",
         )
-        return StateChangeResult(stored.state, None, (*problems, unfinished_error))
+        return StateChangeResult(stored.state, after=None, diagnostics=(*problems, unfinished_error))
     old_state = stored.state
     new_state, change_problems = change(old_state)
     problems += change_problems
     if new_state is None or has_errors(change_problems):
-        return StateChangeResult(old_state, None, tuple(problems))
+        return StateChangeResult(old_state, after=None, diagnostics=tuple(problems))
     if new_state == old_state:  # nothing to write
         return StateChangeResult(old_state, old_state, tuple(problems))
     numbered_state = replace(
@@ -381,11 +381,11 @@ def verify_state(context: CommandContext, *, reads_providers: bool = True) -> St
     """Return the state with its errors and violated rules (and drift). State None: a check was impossible."""
     backend, problems, sources = find_backend(context)
     if backend is None:
-        return StateReadResult(None, tuple(problems), sources)
+        return StateReadResult(state=None, diagnostics=tuple(problems), sources=sources)
     stored, new_problems = read_stored_state(backend)
     problems += new_problems
     if stored is None:
-        return StateReadResult(None, tuple(problems), sources)
+        return StateReadResult(state=None, diagnostics=tuple(problems), sources=sources)
     problems += check_consistency(stored.state, build_registries().resource_types, PROVIDERS)
     problems += check_missing_dependencies(stored.state)
     problems += check_missing_machines(stored.state, build_registries().resource_types)

@@ -37,12 +37,12 @@ def read_history(context: CommandContext) -> StateHistory:
     """Read every version of the selected workspace's state in its backend; an empty state has no current version."""
     backend, diagnostics, sources = find_backend(context)
     if backend is None:
-        return StateHistory((), tuple(diagnostics), sources)
+        return StateHistory(versions=(), diagnostics=tuple(diagnostics), sources=sources)
     stored, problems = read_stored_state(backend, checks_objects=False)
     diagnostics += problems
     if stored is None:
-        return StateHistory((), tuple(diagnostics), sources)
-    versions = [StateVersion(stored.state.serial, "", stored.state)] if stored.state.lineage else []
+        return StateHistory(versions=(), diagnostics=tuple(diagnostics), sources=sources)
+    versions = [StateVersion(stored.state.serial, timestamp="", state=stored.state)] if stored.state.lineage else []
     earlier, problems = list_earlier_versions(backend)
     return StateHistory((*versions, *earlier), (*diagnostics, *problems), sources)
 

@@ -53,18 +53,18 @@ def list_workspaces(context: CommandContext) -> Workspaces:
     """List the names of all workspaces, the default one first; none with errors."""
     backend, problems, sources = _find_backend(context)
     if backend is None:
-        return Workspaces((), tuple(problems), sources)
+        return Workspaces(names=(), diagnostics=tuple(problems), sources=sources)
     try:
         names = tuple(backend.list_workspaces())
     except BackendProblem as problem:
-        return Workspaces((), (*problems, _build_backend_error(problem)), sources)
+        return Workspaces(names=(), diagnostics=(*problems, _build_backend_error(problem)), sources=sources)
     return Workspaces(names, tuple(problems), sources)
 
 
 def select_workspace(context: CommandContext, name: str, *, create: bool = False) -> Workspaces:
     """Select a workspace for later commands; with `create`, create a missing one. NF_WORKSPACE must not override it."""
     if context.environment.get(WORKSPACE_VARIABLE):
-        return Workspaces((), (_build_workspace_variable_override_error(),))
+        return Workspaces(names=(), diagnostics=(_build_workspace_variable_override_error(),))
     existing = list_workspaces(context)
     if has_errors(existing.diagnostics):
         return existing
@@ -85,7 +85,7 @@ def create_workspace(
 ) -> Workspaces:
     """Create a workspace with the given `state` (None: empty), and select it."""
     if context.environment.get(WORKSPACE_VARIABLE):
-        return Workspaces((), (_build_workspace_variable_override_error(),))
+        return Workspaces(names=(), diagnostics=(_build_workspace_variable_override_error(),))
     existing = list_workspaces(context)
     if has_errors(existing.diagnostics):
         return existing
@@ -102,7 +102,7 @@ def create_workspace(
     problems = _run_locked(session, context, backend, name, "workspace new", locking, write_state)
     diagnostics = (*existing.diagnostics, *problems)
     if has_errors(problems):
-        return Workspaces((), diagnostics, sources)
+        return Workspaces(names=(), diagnostics=diagnostics, sources=sources)
     return _save_selected_workspace(context, name, Workspaces((*existing.names, name), diagnostics, sources))
 
 
@@ -158,7 +158,7 @@ def delete_workspace(
             problems.append(_build_backend_error(problem))
     diagnostics = (*existing.diagnostics, *problems)
     if has_errors(problems):
-        return Workspaces((), diagnostics, sources)
+        return Workspaces(names=(), diagnostics=diagnostics, sources=sources)
     return Workspaces(tuple(other for other in existing.names if other != name), diagnostics, sources)
 
 

@@ -76,7 +76,7 @@ def check(arguments: CheckArguments) -> int:
     captures = tuple(map(summarize_site, sites))
     diagnostics = tuple(map(convert_problem, findings))
     if has_errors(diagnostics):
-        screen.print_diagnostics(diagnostics, {})
+        screen.print_diagnostics(diagnostics, sources={})
         return 1
     report = build_inventory_report(arguments.directory, captures, diagnostics)
     document = build_inventory_document(captures, diagnostics)

@@ -121,7 +121,7 @@ class ArmItem:
 
     def read_texts(self, key: str) -> tuple[str, ...]:
         """Return a list of strings, () if absent."""
-        value = self._read_typed_field(key, FieldKind.LIST, "a list of strings", [])
+        value = self._read_typed_field(key, FieldKind.LIST, "a list of strings", default=[])
         if all(map(_is_valid_unicode_string, value)):
             return tuple(value)
         self._report_wrong_type(key, "a list of strings", value)
@@ -134,12 +134,12 @@ class ArmItem:
 
     def read_object_or_empty(self, key: str) -> ArmItem:
         """Return an object field as an item, without fields if it is absent."""
-        value = self._read_typed_field(key, FieldKind.OBJECT, "an object", {})
+        value = self._read_typed_field(key, FieldKind.OBJECT, "an object", default={})
         return ArmItem(self.file, self.build_path(key), value, self._findings)
 
     def read_objects(self, key: str) -> list[ArmItem]:
         """Return a list of objects as items, [] if absent."""
-        value = self._read_typed_field(key, FieldKind.LIST, "a list of objects", [])
+        value = self._read_typed_field(key, FieldKind.LIST, "a list of objects", default=[])
         return _wrap_objects(self.file, self.build_path(key), value, self._findings)
 
     def _read_typed_field(self, key: str, shape: FieldKind, expected: str, default: Any = None) -> Any:

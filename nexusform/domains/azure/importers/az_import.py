@@ -209,7 +209,7 @@ class _SiteImport:
             }
             references: dict[Path, Reference] = {("rack_id",): ("nexus_rack", rack_id)}
             exported_at = self.site.exported_at if self.site.is_age_certain else None
-            note = build_observed_facts_note(attributes, {machine.name: machine}, {}, exported_at)
+            note = build_observed_facts_note(attributes, {machine.name: machine}, recorded_note={}, time=exported_at)
             group = extract_resource_group(machine.id)
             yield ImportedSiteObject("nexus_bare_metal_machine", machine_id, attributes, references, note, group)
 

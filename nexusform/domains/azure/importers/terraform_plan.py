@@ -379,20 +379,20 @@ class _ReferenceIndex:
         self._blocks: dict[Block, Mapping[str, Any]] = {}
         self._outputs: dict[tuple[str, ...], Mapping[str, Any]] = {}
         self._calls: dict[tuple[str, ...], Mapping[str, Any]] = {}
-        self._index_module((), self._check_part_type("root_module", root, Mapping, {}))
+        self._index_module(path=(), module=self._check_part_type("root_module", root, Mapping, default={}))
         self._dependencies: dict[Block, frozenset[Block]] = {}  # of blocks read before
 
     def _index_module(self, path: tuple[str, ...], module: Mapping[str, Any]) -> None:
         """Index the resources, outputs and calls of the module at a path (module names from the root), recursively."""
         module_path = ".".join(["root_module", *path])
-        resources = self._check_part_type(f"{module_path}.resources", module.get("resources"), list, [])
+        resources = self._check_part_type(f"{module_path}.resources", module.get("resources"), list, default=[])
         for resource in resources:
             if isinstance(resource, Mapping):
                 self._blocks[path, str(resource.get("address"))] = resource
         self._outputs[path] = self._check_part_type(f"{module_path}.outputs", module.get("outputs"), Mapping, {})
-        calls = self._check_part_type(f"{module_path}.module_calls", module.get("module_calls"), Mapping, {})
+        calls = self._check_part_type(f"{module_path}.module_calls", module.get("module_calls"), Mapping, default={})
         for name, value in calls.items():
-            call = self._check_part_type(f"{module_path}.module_calls.{name}", value, Mapping, {})
+            call = self._check_part_type(f"{module_path}.module_calls.{name}", value, Mapping, default={})
             inner = self._check_part_type(f"{module_path}.module_calls.{name}.module", call.get("module"), Mapping, {})
             self._calls[(*path, name)] = call
             self._index_module((*path, name), inner)

@@ -58,8 +58,8 @@ SETTINGS: Final = BlockSchema(
             default=False,
         ),
     },
-    {},
-    "Reads sites from Azure. Creates, updates and deletes clusters, agent pools and VMs. NF_AZURE_ENDPOINT"
+    blocks={},
+    description="Reads sites from Azure. Creates, updates and deletes clusters, agent pools and VMs. NF_AZURE_ENDPOINT"
     " sets another Azure Resource Manager than the public cloud.",
 )
 

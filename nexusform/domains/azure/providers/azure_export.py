@@ -34,8 +34,8 @@ SETTINGS: Final = BlockSchema(
         ),
         "machine_sku_by_id": MACHINE_SKU_BY_ID,
     },
-    {},
-    "Reads a site from files exported with `az networkcloud`. Sends nothing.",
+    blocks={},
+    description="Reads a site from files exported with `az networkcloud`. Sends nothing.",
 )
 
 

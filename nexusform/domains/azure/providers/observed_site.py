@@ -479,7 +479,7 @@ def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, A
     """Return a cluster or pool with its recorded nodes: the source has no list of nodes, only their count."""
     before = recorded.get("nodes")
     if before == {}:  # its creation failed, and no node is known to exist since
-        return _replace_nodes(attributes, {})
+        return _replace_nodes(attributes, nodes={})
     before = get_mapping(before)
     return _replace_nodes(attributes, {name: before.get(name, node) for name, node in attributes["nodes"].items()})
 

@@ -259,7 +259,7 @@ def compare_cluster_vms(
         observed_vm = observed_by_key.get(key)
         if observed_vm is None:
             cause = UNPLACED if key in unplaced_keys else MISSING
-            checks.append(VmCheck(vm.display_name, vm.placement, None, cause))
+            checks.append(VmCheck(vm.display_name, vm.placement, observed=None, cause=cause))
             continue
         is_unmoved = observed_vm.placement.machine == vm.placement.machine
         machine = vm.placement.machine
@@ -381,7 +381,7 @@ def _list_nodes_with_creation_sort_key(cluster: AzCluster, skus: Mapping[str, Vm
 
 
 def _build_placement(location: AzVmLocation) -> Placement:
-    return Placement(location.machine, location.rack, location.availability_zone or location.rack, ())
+    return Placement(location.machine, location.rack, location.availability_zone or location.rack, cells=())
 
 
 class CapturedSite(Struct, frozen=True):

@@ -110,7 +110,7 @@ def find_unsupported_arguments(kind: str, verb: str, flags: Mapping[str, Any]) -
         yield f"cloud-services-network-attachment {_DYNAMIC[0]}"
 
 
-_GROUP: Final = UserInput(("resource", "group"), "", "Name of the resource group of clusters and VMs.")
+_GROUP: Final = UserInput(("resource", "group"), entry="", meaning="Name of the resource group of clusters and VMs.")
 # Command and flags by action.
 _CORDON_COMMANDS: Final = {"cordon": ("cordon",), "evacuate": ("cordon", "--evacuate True"), "uncordon": ("uncordon",)}
 _MACHINES_GROUP: Final = ("machines", "resource", "group")

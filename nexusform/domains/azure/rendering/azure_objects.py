@@ -59,12 +59,12 @@ class UserInput(Struct, frozen=True):
         return _INVALID_NAME_CHARACTERS.sub("_", "_".join(words)).upper()
 
 
-LOCATION: Final = UserInput(("location",), "", "Azure region of the resources.")
+LOCATION: Final = UserInput(("location",), entry="", meaning="Azure region of the resources.")
 RESOURCE_GROUP: Final = UserInput(("resource", "group", "id"), "", "Id of the resource group of clusters and VMs.")
-SUBSCRIPTION: Final = UserInput(("subscription", "id"), "", "Id of the subscription, a GUID.")
+SUBSCRIPTION: Final = UserInput(("subscription", "id"), entry="", meaning="Id of the subscription, a GUID.")
 KUBERNETES_VERSION: Final = UserInput(("kubernetes", "version"), "", "Kubernetes version of new clusters.")
-ADMIN_USERNAME: Final = UserInput(("admin", "username"), "", "Administrator of new VMs.")
-VM_IMAGE: Final = UserInput(("vm", "image"), "", "Image of new VMs, as named in a registry.")
+ADMIN_USERNAME: Final = UserInput(("admin", "username"), entry="", meaning="Administrator of new VMs.")
+VM_IMAGE: Final = UserInput(("vm", "image"), entry="", meaning="Image of new VMs, as named in a registry.")
 CLOUD_SERVICES: Final = UserInput(("cloud", "services", "network", "id"), "", "Id of the cloud services network.")
 
 
@@ -152,7 +152,7 @@ class PlannedAzureResources(Struct, frozen=True):
         """Build the input for a site's extended location; with several sites each is an entry of a map."""
         meaning = "Id of the custom location of the site (its extended location)."
         if len(self.sites) < 2:
-            return UserInput(("extended", "location", "id"), "", meaning)
+            return UserInput(("extended", "location", "id"), entry="", meaning=meaning)
         return UserInput(("extended", "location", "ids"), site, "Ids of the custom locations, by site.")
 
 

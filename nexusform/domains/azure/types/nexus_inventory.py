@@ -293,7 +293,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     """Read the files and return the site as maps by name; no attributes after an error."""
     export = _read_files(attributes, context.files)
     if export.problems:
-        return DataResult({}, export.problems)
+        return DataResult(attributes={}, problems=export.problems)
     # Few configurations read an inventory, so its readers are loaded on demand.
     from nexusform.domains.azure.importers.az_inventory import read_inventory
 
@@ -306,7 +306,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         path = argument if finding.file else finding.path  # a path in a file is no argument
         problems.append(Problem(path, finding.id, finding.located_detail, finding.severity, brief=finding.brief))
     if any(problem.severity is Severity.ERROR for problem in problems):
-        return DataResult({}, problems)
+        return DataResult(attributes={}, problems=problems)
     managed = context.managed_names.union(get_list(attributes, "managed"))
     problems += _warn_outdated_export(attributes, inventory, context.now)
     return DataResult({"id": build_id(attributes), **build_inventory_attributes(inventory, managed)}, problems)

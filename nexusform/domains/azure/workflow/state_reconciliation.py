@@ -145,7 +145,7 @@ class _Reconciler:
         checks = tuple(self._compare_recorded_vm_locations(observed, uncaptured))
         replays_run = tuple(self._run_replays(checks)) if with_replays else ()
         rules, problems = self._check_separation_rules(observed)
-        prediction_results = verify_object_predictions(observed, self.types, {})
+        prediction_results = verify_object_predictions(observed, self.types, new={})
         new_state = self._build_new_state(observed, replays_run, prediction_results)
         if new_state is not self.state and not problems:
             content, preserved_lines = state_codec.encode_state(new_state), self.run.stored.list_preserved_lines()

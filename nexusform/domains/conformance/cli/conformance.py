@@ -51,7 +51,7 @@ def score_predictions(arguments: ConformanceArguments) -> int:
     score = score_conformance_cases(read_cases(arguments.directory, problems), answer)
     if not score.systems and not problems:  # empty files
         problems.append(build_error(INVALID, f'The files of "{arguments.directory}" have no decision.'))
-    screen.print_diagnostics(problems, {}, is_aside=arguments.as_json)
+    screen.print_diagnostics(problems, sources={}, is_aside=arguments.as_json)
     if arguments.as_json:
         scores = [
             {"system": system, "version": version, "wrong": item.wrong, **to_builtins(item)}

@@ -174,7 +174,7 @@ def _predict_kubernetes_node(case: ConformanceCase) -> dict[str, Any]:
         Path(directory, "snapshot.json").write_bytes(json.encode(objects))
         texts = [json.encode(item).decode() for item in case.request["objects"]]
         Path(directory, "request.json").write_text("\n---\n".join(texts), "utf-8")
-        project = open_project(create_editor_context(directory, {})).project
+        project = open_project(create_editor_context(directory, environment={})).project
         if project is None:
             raise UnansweredCaseError("the objects cannot be read")
         locking = LockOptions(enabled=False, is_exclusive=True)

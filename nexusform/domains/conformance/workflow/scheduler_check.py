@@ -204,14 +204,14 @@ class KubeSchedulerCheck:
             self._running.call("DELETE", path)
         if service is not None:
             namespace = service["metadata"]["namespace"]
-            self._ensure_namespace(namespace, {})
+            self._ensure_namespace(namespace, labels={})
             self._running.call("POST", f"/api/v1/namespaces/{namespace}/services", service)
         self._service = service
         time.sleep(_SETTLE_SECONDS)  # the scheduler has to notice it
 
     def _create_pod(self, body: Body) -> None:
         namespace = body["metadata"]["namespace"]
-        self._ensure_namespace(namespace, {})
+        self._ensure_namespace(namespace, labels={})
         self._running.call("POST", f"/api/v1/namespaces/{namespace}/pods", body)
 
     def _delete_pod(self, namespace: str, name: str) -> None:

@@ -262,7 +262,7 @@ class _FleetObjectReader:
 
     def read_spec(self, node: Node, api: ApiKind, schema: BlockSchema) -> dict[str, Any]:
         """Return the arguments of the spec; those of an empty one if it is rejected."""
-        part = _DocumentPart(node, (), "spec")
+        part = _DocumentPart(node, path=(), api_path="spec")
         for key in api.required_by_version.get(self.version, ()):
             if node.get_node(key).data is None:
                 self._reject(part, f"spec.{key} is required in {self.version}.")

@@ -104,7 +104,7 @@ def _check_placement_type_fields(policy: Mapping[str, Any]) -> Iterator[RuleViol
             yield RuleViolation(key, f"{key} cannot be set when placementType is {kind}; remove it.")
     if kind == "PickN" and policy.get("numberOfClusters") is None:
         text = "numberOfClusters must be set when placementType is PickN."
-        yield RuleViolation("", text, correction="no-number-of-clusters")  # "": about the whole policy
+        yield RuleViolation(key="", detail=text, correction="no-number-of-clusters")  # "": about the whole policy
 
 
 _POLICY: Final = _make_object(
@@ -150,7 +150,7 @@ _POLICY: Final = _make_object(
 
 def _check_mirror_destination(strategy: Mapping[str, Any]) -> Iterator[RuleViolation]:
     if strategy.get("type") == "Mirror" and not strategy.get("destination"):
-        yield RuleViolation("", "when reportBackStrategy.type is 'Mirror', a destination must be specified.")
+        yield RuleViolation(key="", detail="when reportBackStrategy.type is 'Mirror', a destination must be specified.")
 
 
 # The schema also accepts quoted digits; the webhook accepts percentages only.

@@ -140,7 +140,7 @@ def _merge_mapping(
         elif name not in previous:
             merged[name] = value  # of another manager
         elif isinstance(value, Mapping) and isinstance(previous[name], Mapping):  # may have fields of others
-            foreign_fields = _merge_mapping(value, previous[name], {})
+            foreign_fields = _merge_mapping(value, previous[name], configured={})
             merged |= {name: foreign_fields} if foreign_fields else {}
     return {**merged, **{name: value for name, value in configured.items() if name not in merged}}
 

@@ -167,7 +167,7 @@ def _evaluate_placement_block(
         assert instance.config is not None
         # Later blocks may use its id; its other computed values are unknown.
         computed = {} if instance.is_invalid else {"id": instance.type.build_id(instance.config)}
-        planned = plan_attributes(instance.type.schema, instance.config, None, computed)
+        planned = plan_attributes(instance.type.schema, instance.config, prior=None, computed=computed)
         instance.decision = ActionDecision(planned=planned)
         expose_instance(instance, evaluation)
     return expanded.instances, diagnostics

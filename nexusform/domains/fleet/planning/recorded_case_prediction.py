@@ -32,7 +32,7 @@ def decide_placement(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
     member_list = MemberList(members)
     placement = _read_placement(request["placement"])
     previous = _read_placement(snapshot["placement"]) if snapshot.get("placement") else None
-    last_snapshot = build_next_snapshot(None, previous.policy) if previous else None
+    last_snapshot = build_next_snapshot(previous=None, policy=previous.policy) if previous else None
     policy_snapshot = build_next_snapshot(last_snapshot, placement.policy)
     bindings = tuple(_read_binding(item) for item in get_list(snapshot, "bindings"))
     is_fulfilled = bool(snapshot.get("fulfilled"))

@@ -40,7 +40,7 @@ def build_selected_decision(binding: Binding) -> Decision:
     affinity, spread = binding.affinity_score, binding.topology_spread_score
     start = f'Successfully scheduled resources for placement in "{binding.cluster}"'
     if affinity is None or spread is None:  # PickFixed
-        return Decision(binding.cluster, True, f"{start}: picked by scheduling policy")
+        return Decision(binding.cluster, is_selected=True, reason=f"{start}: picked by scheduling policy")
     scores = f"(affinity score: {affinity}, topology spread score: {spread})"
     return Decision(binding.cluster, True, f"{start} {scores}: picked by scheduling policy", affinity, spread)
 
@@ -55,7 +55,7 @@ def build_outscored_decision(cluster: str, affinity: int, spread: int) -> Decisi
 
 def build_rejected_decision(cluster: str, reason: str) -> Decision:
     """Build the decision on a cluster rejected by a rule."""
-    return Decision(cluster, False, f"ClusterUnschedulable, {reason}")
+    return Decision(cluster, is_selected=False, reason=f"ClusterUnschedulable, {reason}")
 
 
 def build_scheduled_condition(count: int, is_fulfilled: bool) -> Condition:

@@ -381,7 +381,7 @@ def check_rolling_update(
         problems.append(build_error(("unavailable_period_seconds",), text))
     if max_unavailable.value == max_surge.value == 0:
         text = "max_unavailable and max_surge are both 0: no rollout can make progress"
-        problems.append(build_hub_difference_warning((), text))
+        problems.append(build_hub_difference_warning(path=(), detail=text))
     return problems
 
 

@@ -125,7 +125,7 @@ def compute_policy_drift(
     """Compare the current clusters with the picks of a fresh scheduling; report no difference if an error stops it."""
     fresh_result = scheduling_cycle.run_scheduling_cycles((), member_list, policy, snapshot, namespace)
     if fresh_result.abort is not None:
-        return SchedulingDrift((), ())
+        return SchedulingDrift(gained_clusters=(), lost_clusters=())
     current_clusters = collect_lasting_clusters(bindings)
     fresh_clusters = collect_clusters(fresh_result.bindings)
     gained, lost = fresh_clusters - current_clusters, current_clusters - fresh_clusters
@@ -160,8 +160,8 @@ def explain(
     if isinstance(filter_result, CycleAbort):
         return _explain_aborted_cycle(request, binding_table, snapshot, filter_result)
     if not _is_pick_n(request):  # PickAll: no scores
-        rows = _explain_members(request, binding_table, {}, replay)
-        return PlacementExplanation(request.policy, snapshot, None, rows, replay.batches)
+        rows = _explain_members(request, binding_table, ranks={}, replay=replay)
+        return PlacementExplanation(request.policy, snapshot, number=None, clusters=rows, batches=replay.batches)
     ranking = rank_members(request, member_list, binding_table.masks, filter_result.eligible)
     if isinstance(ranking, CycleAbort):
         return _explain_aborted_cycle(request, binding_table, snapshot, ranking)

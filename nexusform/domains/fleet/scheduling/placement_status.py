@@ -246,7 +246,7 @@ def build_placement_status(
     """
     if scheduling is None:  # no scheduling cycle yet
         text = "Scheduling has not completed"
-        return PlacementStatus((Condition(f"{prefix}Scheduled", UNKNOWN, "SchedulePending", text),), ())
+        return PlacementStatus((Condition(f"{prefix}Scheduled", UNKNOWN, "SchedulePending", text),), clusters=())
     first_conditions = [replace(scheduling.condition, type=f"{prefix}Scheduled")]
     if status_namespace:
         text = f"Successfully created or updated ClusterResourcePlacementStatus in namespace '{status_namespace}'"
@@ -348,7 +348,7 @@ def _build_unfilled_statuses(
         requested_count = len(effective.cluster_names)
     missing_count = max(0, requested_count - len(scheduling.selected_bindings))
     for decision in scheduling.unselected_decisions[:missing_count]:
-        yield ClusterStatus("", (Condition("Scheduled", FALSE, "ScheduleFailed", decision.reason),))
+        yield ClusterStatus(cluster="", conditions=(Condition("Scheduled", FALSE, "ScheduleFailed", decision.reason),))
 
 
 def build_placement_status_2023(
@@ -377,7 +377,7 @@ _STEPS_2023: Final = ("RolloutStarted", "Overridden", "WorkSynchronized", "Appli
 def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding]) -> PlacementStatus:
     """Convert a current status to the older texts; `bindings` are those of the placement."""
     if not status.conditions or status.conditions[0].status == UNKNOWN:  # not scheduled yet
-        return build_placement_status_2023(None, {})
+        return build_placement_status_2023(scheduling=None, progress={})
     by_cluster = index_by_cluster(bindings)
     status_by_cluster = {cluster_status.cluster: cluster_status for cluster_status in status.clusters}
     selected = tuple(by_cluster[name] for name in status_by_cluster if name in by_cluster)

@@ -42,10 +42,10 @@ class SchedulerFilter(Struct, frozen=True):
 
 
 FILTERS: tuple[SchedulerFilter, ...] = (
-    SchedulerFilter("cluster_affinity", cluster_affinity, True),
-    SchedulerFilter("cluster_eligibility", cluster_eligibility, True),
-    SchedulerFilter("namespace_affinity", namespace_affinity, True),
-    SchedulerFilter("taint_toleration", taint_toleration, True),
-    SchedulerFilter("same_placement_affinity", same_placement_affinity, False),
-    SchedulerFilter("topology_spread", topology_spread, False),
+    SchedulerFilter("cluster_affinity", cluster_affinity, is_static=True),
+    SchedulerFilter("cluster_eligibility", cluster_eligibility, is_static=True),
+    SchedulerFilter("namespace_affinity", namespace_affinity, is_static=True),
+    SchedulerFilter("taint_toleration", taint_toleration, is_static=True),
+    SchedulerFilter("same_placement_affinity", same_placement_affinity, is_static=False),
+    SchedulerFilter("topology_spread", topology_spread, is_static=False),
 )

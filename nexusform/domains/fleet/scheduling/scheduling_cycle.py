@@ -130,7 +130,7 @@ def filter_members(
     """Return the members accepted by every filter, or the error of one. Static rules are cached per request."""
     static_rules = tuple(takewhile(lambda rule: rule.is_static, profile.FILTERS))
     dynamic_rules = profile.FILTERS[len(static_rules) :]
-    everyone = FilterResult(member_list.all_members, ())
+    everyone = FilterResult(member_list.all_members, rejected_by_rule=())
     start = member_list.get_cached(
         ("screened", request), lambda: _apply_filters(static_rules, everyone, request, member_list, BindingMasks())
     )
@@ -248,12 +248,12 @@ def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapsho
     for name in names:
         position = member_list.positions.get(name)
         if position is None:
-            missing.append(Decision(name, False, f'Specified cluster "{name}" is not found'))
+            missing.append(Decision(name, is_selected=False, reason=f'Specified cluster "{name}" is not found'))
             continue
         reason = cluster_eligibility.explain_ineligibility(member_list.members[position])
         if reason:
             text = f'Cluster "{name}" is not eligible for resource placement yet: {reason}'
-            ineligible.append(Decision(name, False, text))
+            ineligible.append(Decision(name, is_selected=False, reason=text))
         else:
             valid_positions.append(position)
     bound_mask = binding_table.current  # one bit per position
@@ -295,10 +295,10 @@ def _pick_n(request: PlacementRequest, binding_table: BindingTable, snapshot: Po
             leaving, scheduled, bound = (*scheduled, *ranked[:bound_count]), (), ranked[bound_count:]
         for binding in leaving:
             binding_table.release_member(binding_table.member_list.positions[binding.cluster], ChangeCause.DOWNSCALE)
-        return _CycleOutcome(_build_status(number, (*scheduled, *bound), ()))
+        return _CycleOutcome(_build_status(number, (*scheduled, *bound), unselected=()))
     if number == current_count:  # nothing to do
         selected = _list_bindings(binding_table, binding_table.bound, binding_table.scheduled)
-        return _CycleOutcome(_build_status(number, selected, ()))
+        return _CycleOutcome(_build_status(number, selected, unselected=()))
     return _pick_missing_clusters(request, binding_table, number, number - current_count)
 
 

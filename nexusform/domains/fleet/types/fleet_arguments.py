@@ -273,7 +273,7 @@ def read_text(values: Values, name: str) -> str:
 
 
 def _read_texts(values: Values, name: str) -> tuple[str, ...]:
-    return tuple(map(_convert_to_text, get_or_default(values, name, ())))
+    return tuple(map(_convert_to_text, get_or_default(values, name, default=())))
 
 
 def get_or_default(values: Values, name: str, default: Any) -> Any:

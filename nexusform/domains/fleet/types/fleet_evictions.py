@@ -57,14 +57,14 @@ _BUDGET_SPEC: Final = BlockSchema(
 
 def read_budget(attributes: Values, arguments: Values) -> FleetDisruptionBudget:
     """Return the budget; its placement has the same name."""
-    amounts = (read_integer_or_percentage(arguments.get(name), None) for name in _BUDGET_AMOUNTS)
+    amounts = (read_integer_or_percentage(arguments.get(name), default=None) for name in _BUDGET_AMOUNTS)
     return FleetDisruptionBudget(read_text(attributes, "name"), PlacementDisruptionBudget(*amounts))
 
 
 def _check_budget(budget: FleetObject, arguments: Values) -> Iterator[Problem]:
     assert isinstance(budget, FleetDisruptionBudget)
-    amount_errors = check_integers_or_percentages(arguments, _BUDGET_AMOUNTS, ())
-    yield from amount_errors or check_disruption_budget(budget.budget, None)
+    amount_errors = check_integers_or_percentages(arguments, _BUDGET_AMOUNTS, path=())
+    yield from amount_errors or check_disruption_budget(budget.budget, placement_type=None)
 
 
 FLEET_PLACEMENT_DISRUPTION_BUDGET: Final = build_fleet_type(

@@ -142,7 +142,7 @@ def read_export(attributes: Mapping[str, Any], context: ReadContext) -> DataResu
     reader = ManifestReader(lenient=attributes.get("lenient") is True, is_observed=True)
     argument = read_files(reader, attributes, context, f". Capture the hub with: {COMMAND}")
     if argument is None:
-        return DataResult({}, reader.problems)
+        return DataResult(attributes={}, problems=reader.problems)
     answer = build_hub_attributes(reader, argument, attributes)
     identity = {"id": build_id(attributes)} if answer.attributes else {}  # no attributes after errors
     return replace(answer, attributes={**identity, **answer.attributes})
@@ -172,7 +172,7 @@ def build_hub_attributes(
         )
         problems.append(Problem(argument, "not-captured", text, Severity.WARNING))
     if any(problem.severity is Severity.ERROR for problem in problems):
-        return DataResult({}, problems)
+        return DataResult(attributes={}, problems=problems)
     overrides = _read_override_snapshots(manifests)
     placement_values = {
         key: _build_placement(placement, evictions.values(), overrides) for key, placement in sorted(placements.items())

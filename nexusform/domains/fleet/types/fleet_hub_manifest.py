@@ -164,7 +164,7 @@ def _build_saved_body(manifest: Manifest) -> dict[str, Any]:
 
 def _read_manifests(attributes: Mapping[str, Any]) -> ParsedManifests:
     body = attributes.get("yaml_body")
-    return _parse_body(body) if isinstance(body, str) else ParsedManifests((), ())
+    return _parse_body(body) if isinstance(body, str) else ParsedManifests(manifests=(), findings=())
 
 
 def build_id(attributes: Mapping[str, Any]) -> str:

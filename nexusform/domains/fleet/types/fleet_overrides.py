@@ -72,8 +72,8 @@ def build_override_type(name: str, kind: str, description: str, *, selector: str
     }
     selector_blocks = {} if is_namespaced else {"label_selector": make_block("Selects by labels.", LABEL_SELECTOR)}
     spec = BlockSchema(
-        {},
-        {
+        attributes={},
+        blocks={
             "placement": make_block(
                 "The affected placement. Default: every placement.", _PLACEMENT, on_change=OnChange.REPLACE
             ),

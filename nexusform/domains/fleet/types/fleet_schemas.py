@@ -85,8 +85,8 @@ LABEL_SELECTOR: Final = BlockSchema(
 )
 _LABEL_SELECTOR_BLOCK: Final = make_block("Selects by labels.", LABEL_SELECTOR)
 _PROPERTY_SELECTOR: Final = BlockSchema(
-    {},
-    {
+    attributes={},
+    blocks={
         "match_expression": make_block_list(
             "A condition on one property.",
             BlockSchema(
@@ -111,7 +111,7 @@ _TERM_BLOCKS: Final[Mapping[str, NestedBlock]] = {
     "property_sorter": make_block("Ranks clusters by a property.", _SORTER),
     "metric_sorter": make_block("Alias of property_sorter.", _SORTER),
 }
-CLUSTER_TERM: Final = BlockSchema({}, _TERM_BLOCKS)
+CLUSTER_TERM: Final = BlockSchema(attributes={}, blocks=_TERM_BLOCKS)
 _REQUIRED: Final = BlockSchema(
     {}, {"cluster_selector_term": make_block_list("Eligible clusters; terms are alternatives.", CLUSTER_TERM)}
 )
@@ -120,8 +120,8 @@ _PREFERRED: Final = BlockSchema(
     {"preference": make_block("Clusters that get the weight.", CLUSTER_TERM, min_items=1)},
 )
 _CLUSTER_AFFINITY: Final = BlockSchema(
-    {},
-    {
+    attributes={},
+    blocks={
         "required_during_scheduling_ignored_during_execution": make_block("Required terms.", _REQUIRED),
         "preferred_during_scheduling_ignored_during_execution": make_block_list("Preferred terms.", _PREFERRED),
     },

@@ -163,8 +163,8 @@ _TASK: Final = BlockSchema(
     }
 )
 _STRATEGY_SPEC: Final = BlockSchema(
-    {},
-    {
+    attributes={},
+    blocks={
         "stage": make_block_list(
             "The stages in order.",
             BlockSchema(

@@ -182,10 +182,10 @@ def read_manifests_data(attributes: Mapping[str, Any], context: ReadContext) -> 
     reader = ManifestReader(lenient=attributes.get("lenient") is True)
     argument = read_files(reader, attributes, context, f": no file name ends in {', '.join(_SUFFIXES)}.")
     if argument is None:
-        return DataResult({}, reader.problems)
+        return DataResult(attributes={}, problems=reader.problems)
     values = group_objects_by_kind(reader, argument, attributes)
     if any(problem.severity is Severity.ERROR for problem in reader.problems):  # incomplete data would be misleading
-        return DataResult({}, reader.problems)
+        return DataResult(attributes={}, problems=reader.problems)
     return DataResult({"id": build_id(attributes), **values}, reader.problems)
 
 

@@ -241,11 +241,11 @@ class HubClient:
             return self._list_pages(path, query, {"resourceVersion": version, "resourceVersionMatch": "Exact"})
         for _ in range(_LIST_ATTEMPTS - 1):
             try:
-                return self._list_pages(path, query, {})
+                return self._list_pages(path, query, first_query={})
             except ApiError as api_error:
                 if api_error.kind is not ApiErrorKind.EXPIRED:
                     raise
-        return self._list_pages(path, query, {})  # the last attempt raises any error
+        return self._list_pages(path, query, first_query={})  # the last attempt raises any error
 
     def _list_pages(self, path: str, query: Mapping[str, str], first_query: Mapping[str, str]) -> ObjectList:
         """Return the objects of all pages, with the version of the list. `first_query` is added to the first request,
@@ -301,7 +301,7 @@ class HubClient:
 
     def list_group_versions(self) -> list[str]:
         """Return the preferred version of each API group. Raises ApiError and HubProblem."""
-        groups = list_mappings(self._request_if_found("GET", "/apis", {}), "groups")
+        groups = list_mappings(self._request_if_found("GET", "/apis", query={}), "groups")
         return list(filter(None, (get_text(group, "preferredVersion", "groupVersion") for group in groups)))
 
     def get_api_kinds(self, version: str) -> Mapping[str, tuple[str, bool]]:
@@ -311,7 +311,7 @@ class HubClient:
         with self._discovery_lock:  # concurrent steps request the same kinds
             if version not in self._kinds:
                 path = build_version_path(version)
-                response = self._request_if_found("GET", path, {})
+                response = self._request_if_found("GET", path, query={})
                 if response is None:
                     return {}  # it may be served later
                 if not isinstance(response.get("resources"), list):

@@ -139,7 +139,7 @@ def _list_in_namespaces(hub: HubClient, kind: HubKind, namespaces: Sequence[str]
     if not kind.is_namespaced:
         return []
     collections = map(kind.build_collection, namespaces)
-    return [body for collection in collections for body in _list_kind(hub, kind, "", collection)[0]]
+    return [body for collection in collections for body in _list_kind(hub, kind, version="", collection=collection)[0]]
 
 
 def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = "") -> tuple[list[dict[str, Any]], str]:

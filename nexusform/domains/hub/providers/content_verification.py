@@ -134,7 +134,7 @@ class ContentVerifier:
 
     def _count_object_changes(self) -> int:
         """Return the number of objects added, changed and removed since the previous snapshot."""
-        recorded = read_applied_resources(self._step.private_note, ()).snapshots
+        recorded = read_applied_resources(self._step.private_note, bindings=()).snapshots
         snapshots = [*recorded[-1:], *self._get_planned_resources().snapshots][-2:]  # the latest two
         if len(snapshots) < 2:
             return 0  # no previous one
@@ -221,13 +221,13 @@ def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> Applie
     objects = read_snapshot_objects(build_manifests(snapshots), record.resource_snapshot)
     labels = {get_name(member): get_labels(member) for member in members}
     if not objects:  # the hub has deleted the snapshot
-        return AppliedResources((), on_cluster)
+        return AppliedResources(snapshots=(), on_cluster=on_cluster)
     for cluster in sorted(record.picked.keys() & record.done):
         overrides = tuple(record.overrides[position] for position in record.picked[cluster])
         rendered = ClusterRenderer(objects, overrides, labels).render_cluster(cluster)
         if rendered is not None and rendered.digest:
             on_cluster[cluster] = rendered
-    return AppliedResources((), on_cluster)
+    return AppliedResources(snapshots=(), on_cluster=on_cluster)
 
 
 def find_wrong_works(planned: AppliedResources, works: Bodies) -> Iterator[tuple[str, str]]:

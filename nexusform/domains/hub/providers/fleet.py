@@ -53,8 +53,8 @@ SETTINGS: Final = BlockSchema(
             pattern_hint="a duration such as 30m",
         ),
     },
-    {},
-    "Reads a fleet hub, validates plans by server-side dry run, and writes fleet objects and labels and "
+    blocks={},
+    description="Reads a fleet hub, validates plans by server-side dry run, and writes fleet objects and labels and "
     "taints of members.",
 )
 

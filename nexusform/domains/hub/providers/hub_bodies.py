@@ -212,7 +212,7 @@ def build_observed_attributes(
     """Return the attributes of a resource with the differences in sent fields. `hub_objects` are its objects as sent,
     `observed` the bodies of the existing ones.
     """
-    by_identity = {HubObject(dict(body), "").identity: body for body in observed}
+    by_identity = {HubObject(dict(body), path="").identity: body for body in observed}
     parts = [
         select_sent_fields(hub_object.body, by_identity[hub_object.identity])
         for hub_object in hub_objects

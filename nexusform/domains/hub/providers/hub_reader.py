@@ -332,7 +332,7 @@ class _HubObjectReader:
         if kind not in self._namespaces:  # few placements
             return read_created_objects(self.hub, body, kind, namespace, name)
         if not has_been_scheduled(body):
-            return ObservedPlacementObjects(body, ())
+            return ObservedPlacementObjects(body, bindings=())
         created = []  # lists of bindings, policies and snapshots
         for created_kind in list_created_kinds(kind):
             if created_kind not in self._by_placement:
@@ -353,7 +353,7 @@ class _HubObjectReader:
 def find_pending_rollout(placement_objects: ObservedPlacementObjects) -> str | BlockedRollout:
     """Return the blocked rollout of a placement, else its pending work, "" if done."""
     is_run_managed = has_external_rollout(placement_objects.placement)
-    progress = check_placement_progress(placement_objects, {}, is_external=is_run_managed)
+    progress = check_placement_progress(placement_objects, planned={}, is_external=is_run_managed)
     if progress.is_done:
         return ""
     blocked = find_blocked_rollout(placement_objects) if progress.is_decided else None
@@ -363,7 +363,7 @@ def find_pending_rollout(placement_objects: ObservedPlacementObjects) -> str | B
 def describe_pending_work(type_name: str, body: Values) -> str:
     """Return the pending work of a run or an eviction, "" if done, and for other types."""
     if type_name in RUN_TYPES:
-        progress = check_run_progress(body, ())
+        progress = check_run_progress(body, requests=())
         return "" if progress.has_ended else progress.message
     is_pending = type_name == EVICTION_TYPE and not read_eviction_result(body)[0]
     return "the hub has not processed it yet" if is_pending else ""

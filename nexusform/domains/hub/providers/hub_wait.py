@@ -202,7 +202,7 @@ class HubWaiter(Struct, frozen=True):
                     raise StepPending(f"{kind} {name} is not on the hub. {_RESUME_HINT}")
                 return False, f"{kind} {name} is not on the hub yet"
             _reject_object_in_deletion(kind, placement_objects.placement)
-            progress = check_placement_progress(placement_objects, {}, is_external=True)  # done once scheduled
+            progress = check_placement_progress(placement_objects, planned={}, is_external=True)  # done once scheduled
             return progress.is_done, f"{kind} {name}: {progress.message}"
 
         self.wait_until(check_scheduling, f"{kind} {name}")
@@ -277,12 +277,12 @@ class HubWaiter(Struct, frozen=True):
 
         def check_replacement(elapsed: float) -> tuple[bool, str]:
             """Return whether the placement is rolled out again, and pending work."""
-            placement_objects = read_placement_objects(self.hub, kind, "", name)
+            placement_objects = read_placement_objects(self.hub, kind, namespace="", name=name)
             if placement_objects is None or elapsed > _REPLACEMENT_TIMEOUT:
                 return True, ""  # deleted, or no cluster takes over in time
             _reject_object_in_deletion(kind, placement_objects.placement)
             is_run_managed = has_external_rollout(placement_objects.placement)
-            progress = check_placement_progress(placement_objects, {}, is_external=is_run_managed)
+            progress = check_placement_progress(placement_objects, planned={}, is_external=is_run_managed)
             # After a while, a smaller number of clusters is the hub's final choice.
             is_picked = len(progress.bindings) >= former_count or elapsed > _RESCHEDULE_SECONDS
             message = progress.message or "the hub has not picked a cluster in its place yet"
@@ -389,7 +389,7 @@ def read_created_objects(
 ) -> ObservedPlacementObjects:
     """Return a placement with its hub-created objects; before it is scheduled it has none."""
     if not has_been_scheduled(placement):
-        return ObservedPlacementObjects(placement, ())
+        return ObservedPlacementObjects(placement, bindings=())
     bindings, policies, snapshots = (
         list_created_objects(hub, created_kind, namespace, name) for created_kind in list_created_kinds(kind)
     )

@@ -78,12 +78,12 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     try:
         dump = json.loads(context.query_server(ServerQuery(READER, arguments)))
     except ExternalQueryProblem as problem:
-        return DataResult({}, [problem.problem])
+        return DataResult(attributes={}, problems=[problem.problem])
     reader = ManifestReader(lenient=False, is_observed=True)
     items = {"apiVersion": "v1", "kind": "List", "items": dump["items"]}
     reader.add_file(dump["server"], json.dumps(items).encode(), ())
     times = {"observed_at": dump["read_at"]}
-    answer = build_hub_attributes(reader, (), times, expects_members="namespaces" not in arguments)
+    answer = build_hub_attributes(reader, argument=(), attributes=times, expects_members="namespaces" not in arguments)
     if not answer.attributes:
         return answer  # problems only
     answer = replace(answer, problems=(*answer.problems, *_build_warnings(dump)))

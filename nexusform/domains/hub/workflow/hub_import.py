@@ -117,7 +117,7 @@ def _read_hub_objects_to_import(
     location: CommandContext, state: State, configuration: Configuration, exit_stack: ExitStack
 ) -> tuple[str, ImportedObjects, list[Diagnostic]]:
     """Return the hub's URL, the objects to import by address, and a warning about objects of other tools."""
-    connection = HubConnection(resolve_hub_location({}, location.kubeconfig_trust))
+    connection = HubConnection(resolve_hub_location(settings={}, trust=location.kubeconfig_trust))
     exit_stack.callback(connection.close)
     hub = connection.connect()
     options = HubOptions("nexusform", "off", is_read_only=True, timeout=1.0, takes_ownership=location.take_ownership)
@@ -209,7 +209,7 @@ def _render_configuration(server: str, imported: ImportedObjects, configuration:
     for address, (_, attributes) in imported.items():
         if str(address.config_address) not in configured:
             schema = types[address.type].schema
-            values = normalize_imported_attributes(schema, attributes, "")
+            values = normalize_imported_attributes(schema, attributes, object_id="")
             blocks.append(render_resource_block(address, schema, values, provider=PROVIDER))
     return _HEADING.format(server=server) + "\n".join(blocks)
 
@@ -270,7 +270,7 @@ def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Addr
         if not is_candidate or address in run.stored.state.instances:
             continue  # not for a hub, or in state
         target = ImportTarget(address, "", block.provider, block.header_span, block)  # "": the block identifies them
-        found = find_imported_object(target, request, run.providers, [])
+        found = find_imported_object(target, request, run.providers, problems=[])
         if found is not None:
             numbered = replace(found, creation=last_creation + len(imports) + 1)
             imports[address] = ImportedObject(str(found.attributes["id"]), numbered, span)

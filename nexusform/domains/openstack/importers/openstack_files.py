@@ -227,7 +227,7 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Ite
         amounts = {name: flavor_values.get(name, 0) for name in ("vcpus", "memory_mib", "disk_gib")}  # unknown: 0
         image = _read_first_text(row, "image_id", "image")
         properties = reading.images.get(image, {})
-        request = parse_flavor(flavors[flavor], {}, properties) if flavor in flavors else FlavorRequest()
+        request = parse_flavor(flavors[flavor], aliases={}, image=properties) if flavor in flavors else FlavorRequest()
         # Without dedicated CPUs in Placement, all CPUs of a server are VCPU.
         has_dedicated = PCPU in reading.hosts.get(host, {}).get("resources", {})
         dedicated, emulator = (request.dedicated_vcpus, request.emulator_vcpus) if has_dedicated else (0, 0)

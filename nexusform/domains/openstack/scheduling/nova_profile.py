@@ -114,7 +114,7 @@ def build_machine(host: NovaHost, slot: int) -> Machine:
 
 def build_sku(flavor: Flavor, image: str = "", properties: Mapping[str, str] | None = None) -> VmSku:
     """Return a flavor as a VM SKU. `image` is one with requests in its `properties`."""
-    request, name = parse_flavor(flavor, {}, properties), build_sku_name(flavor.name, image)
+    request, name = parse_flavor(flavor, aliases={}, image=properties), build_sku_name(flavor.name, image)
     return VmSku(
         name,
         flavor.vcpus,

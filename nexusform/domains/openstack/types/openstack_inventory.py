@@ -98,7 +98,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         has_time = context.files.is_file(f"{directory}/exported_at")
         time = context.files.read(f"{directory}/exported_at").decode("utf-8", "replace").strip() if has_time else ""
     except FileProblem as problem:
-        return DataResult({}, [Problem(("directory",), "unreadable-file", str(problem))])
+        return DataResult(attributes={}, problems=[Problem(("directory",), "unreadable-file", str(problem))])
     reading = parse_openstack_files(contents)
     values = {
         "id": build_id(attributes),

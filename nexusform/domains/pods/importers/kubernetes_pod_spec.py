@@ -59,14 +59,14 @@ _NODE: Final = "node.kubernetes.io/"
 _TOLERATION_SECONDS: Final = 300
 # Admission adds these to every pod; the DaemonSet controller adds the others to its pods.
 _DEFAULT_TOLERATIONS: Final = (
-    Toleration(_NODE + "not-ready", EXISTS, "", "NoExecute", _TOLERATION_SECONDS),
-    Toleration(_NODE + "unreachable", EXISTS, "", "NoExecute", _TOLERATION_SECONDS),
+    Toleration(_NODE + "not-ready", EXISTS, value="", effect="NoExecute", seconds=_TOLERATION_SECONDS),
+    Toleration(_NODE + "unreachable", EXISTS, value="", effect="NoExecute", seconds=_TOLERATION_SECONDS),
 )
 _DAEMON_TOLERATIONS: Final = tuple(
-    Toleration(_NODE + what, EXISTS, "", NO_SCHEDULE)
+    Toleration(_NODE + what, EXISTS, value="", effect=NO_SCHEDULE)
     for what in ("disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
 )
-_HOST_NETWORK_TOLERATION: Final = Toleration(_NODE + "network-unavailable", EXISTS, "", NO_SCHEDULE)
+_HOST_NETWORK_TOLERATION: Final = Toleration(_NODE + "network-unavailable", EXISTS, value="", effect=NO_SCHEDULE)
 
 Amounts = dict[str, int]
 
@@ -495,7 +495,7 @@ def _parse_tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
         key = fields.get_text("key")
         if not key and operator != EXISTS:
             fields.report("operator", "must be Exists when key is empty.")
-        effect = fields.get_choice("effect", _EFFECTS, "")  # "" is every effect
+        effect = fields.get_choice("effect", _EFFECTS, default="")  # "" is every effect
         seconds = fields.data.get("tolerationSeconds")  # any integer is valid: a negative one means no time at all
         duration = seconds if isinstance(seconds, int) else None
         tolerations.append(Toleration(key, operator, fields.get_text("value"), effect, duration))

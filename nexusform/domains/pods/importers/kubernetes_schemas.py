@@ -105,7 +105,7 @@ def _list_known_kind_problems(manifest: Manifest) -> Iterator[Problem]:
         return
     reader = _SchemaValidator(manifest)
     root = Node.create_document_node(YamlDocument(manifest.body, manifest.position))
-    yield from reader.check_value(root, shape, "")
+    yield from reader.check_value(root, shape, path="")
     yield from reader.check_metadata(root.get_node("metadata"))
 
 

@@ -322,7 +322,7 @@ def _parse_workload_selector(spec: Fields, labels: Mapping[str, str]) -> LabelSe
 
 def _check_restart_policy(spec: Fields, allowed: tuple[str, ...]) -> None:
     if "restartPolicy" in spec:
-        spec.get_choice("restartPolicy", allowed, "")
+        spec.get_choice("restartPolicy", allowed, default="")
 
 
 def _parse_replicas(spec: Fields) -> int:

@@ -72,7 +72,7 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
     # A subresource (scale) is written by another manager, such as an autoscaler.
     other_managers = [item for item in managers if item.get("manager") not in _APPLIERS or item.get("subresource")]
     field_trees = [get_mapping(item, "fieldsV1", "f:spec") for item in other_managers]
-    fields = [leaf for tree in field_trees for leaf in _list_owned_field_values(tree, _select_spec(spec), ())]
+    fields = [leaf for tree in field_trees for leaf in _list_owned_field_values(tree, _select_spec(spec), path=())]
     # Without managedFields, only replicas not set by the last manifest are known to be those of another manager.
     if not managers and spec.get("replicas") is not None and not _has_applied_field(metadata, "replicas"):
         fields = [(REPLICAS_PATH, spec["replicas"])]

@@ -129,7 +129,7 @@ def build_manifest(body: Mapping[str, Any], file: str = "", position: TextPositi
     """Return the manifest of a body, by default a stored one without a text position; None if it is no object, or a
     list of several.
     """
-    reader = _ManifestReader(file, [])
+    reader = _ManifestReader(file, findings=[])
     reader.add_document(YamlDocument(dict(body), position))
     return reader.manifests[0] if len(reader.manifests) == 1 else None
 
@@ -166,7 +166,7 @@ def unwrap_envelopes(manifests: Iterable[Manifest]) -> ParsedManifests:
     findings: list[Problem] = []
     for manifest in manifests:
         if is_envelope(manifest):
-            reader = _ManifestReader(manifest.file, [])
+            reader = _ManifestReader(manifest.file, findings=[])
             for key, item in get_mapping(manifest.body, "data").items():
                 reader.add_document(YamlDocument(item, manifest.find_position("data", key)))
             content = ParsedManifests(tuple(reader.manifests), tuple(reader.findings))

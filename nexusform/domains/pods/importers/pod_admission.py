@@ -67,7 +67,7 @@ def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
                 runtimes[manifest.name] = manifest
             case "", "LimitRange":
                 namespace = manifest.namespace
-                earlier_defaults = defaults.get(namespace, LimitRangeDefaults({}, {}))
+                earlier_defaults = defaults.get(namespace, LimitRangeDefaults(requests={}, limits={}))
                 defaults[namespace] = _add_limit_range(manifest, earlier_defaults, bounds.setdefault(namespace, []))
             case "k8s.cni.cncf.io", "NetworkAttachmentDefinition":
                 annotations = _create_unreported_fields(manifest).get_mapping("metadata").get_mapping("annotations")

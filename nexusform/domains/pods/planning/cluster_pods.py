@@ -35,7 +35,7 @@ from nexusform.placements.vm_demands import ClaimDemand
 # Address of a hub manifest or a placement (as text), and the id of a cluster with its pods.
 ObjectKey = tuple[str, str]
 _ManifestKey = tuple[str, str, str, str]
-_NO_PRIOR_PODS: Final = PriorPods("", "", {})
+_NO_PRIOR_PODS: Final = PriorPods(address="", cluster_id="", workloads={})
 _NOT_OBSERVED: Final = ObservedCluster(NodeCluster("", "", "", ()))
 
 

@@ -57,7 +57,7 @@ class PriorPods(Struct, frozen=True):
             spec = specs.get(key, PodSpec(namespace=key.partition("/")[0]))
             for name, values in pods.items():
                 record = parse_pod_record(values)
-                _, kind, _ = key.split("/")
+                _, kind, _ = key.split("/", 2)
                 is_permanent = record.state == PodState.FAILED and kind in _PERMANENT_FAILURE_KINDS
                 rejection = (record.reason or "") if is_permanent else ""
                 pod = ExistingPod(key, parse_pod_number(key, name), record.node, _find_pod_spec_in_state(spec, record))

@@ -201,7 +201,7 @@ def find_candidate_feasibility(
         FeasibilityResult.CANNOT_RUN, reason=reason, replicas_requested=requested, replicas_max=running
     )
     if tries_nodes and not is_rejected and _can_run(workloads, waiting_keys, inputs, cluster):
-        return _try_more_nodes(infeasible, inputs, cluster, keys, {})
+        return _try_more_nodes(infeasible, inputs, cluster, keys, waiting_pods={})
     return infeasible
 
 

@@ -355,7 +355,7 @@ def _list_with_coming_taints(scene: PredictionScenario, _: int) -> Iterator[tupl
     """Yield the scene with the coming taints of unready nodes."""
     if not scene.unready_nodes:
         return  # no taint is coming
-    taints = tuple(Taint(_UNREACHABLE, "", effect) for effect in (NO_SCHEDULE, NO_EXECUTE))
+    taints = tuple(Taint(_UNREACHABLE, value="", effect=effect) for effect in (NO_SCHEDULE, NO_EXECUTE))
     nodes = tuple(
         replace(node, taints=node.taints + taints) if node.name in scene.unready_nodes else node
         for node in scene.cluster.nodes

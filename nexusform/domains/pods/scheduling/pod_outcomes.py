@@ -322,8 +322,8 @@ def _list_single_limits(
     capacity: Mapping[int, int], anti_affinity: Sequence[DomainCounter], spread: Sequence[SpreadCounter]
 ) -> list[int]:
     """Return the number of pods for all nodes together, limited by each counter alone. They may count by other keys."""
-    limits = [_sum_node_capacity(capacity, [counter], []) for counter in anti_affinity]
-    return limits + [_sum_node_capacity(capacity, [], [counter]) for counter in spread]
+    limits = [_sum_node_capacity(capacity, [counter], spread=[]) for counter in anti_affinity]
+    return limits + [_sum_node_capacity(capacity, anti_affinity=[], spread=[counter]) for counter in spread]
 
 
 def _compute_affinity_range(

@@ -123,9 +123,9 @@ VERSION_DIFFERENCES: Final[tuple[SchedulerVersionDifference, ...]] = (
     SchedulerVersionDifference(
         "balance_change",
         BALANCE_CHANGE,
-        None,
-        lambda spec: bool(spec.requests.cpu or spec.requests.memory),
-        lambda spec: replace(spec, compares_balance=True),
+        until=None,
+        is_affected=lambda spec: bool(spec.requests.cpu or spec.requests.memory),
+        apply=lambda spec: replace(spec, compares_balance=True),
         affects_scores_only=True,
         is_repeated=True,
     ),

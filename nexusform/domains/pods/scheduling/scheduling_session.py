@@ -35,7 +35,7 @@ from nexusform.scheduling.placement_decision import Rejection
 
 _MAX_PRIORITY = 1 << 31
 # The choice for a pod that may run on one node only, or on none.
-_NO_CHOICE = BestNodes((), 0)
+_NO_CHOICE = BestNodes(tied_nodes=(), feasible_nodes=0)
 
 
 class PodVerdict(Struct, frozen=True):
@@ -208,7 +208,7 @@ class SchedulingSession:
             self._observer(workload, number, scheduler)
         if spec.gates:
             return build_gated_verdict(spec)
-        pod = ExistingPod(workload, number, "", spec, self._sample_pod_age(workload, number))
+        pod = ExistingPod(workload, number, node="", spec=spec, age=self._sample_pod_age(workload, number))
         if spec.node_name:
             return self._start_bound_pod(scheduler, pod)
         if nomination is not None and scheduler.find_rejection(nomination) is None:  # its reserved node
@@ -325,7 +325,7 @@ class SchedulingSession:
         if spec.gates:
             return build_gated_verdict(spec)
         node_index = self.cache.index[node]
-        pod = ExistingPod(workload, number, "", spec, self.age)
+        pod = ExistingPod(workload, number, node="", spec=spec, age=self.age)
         rejection = scheduler.find_rejection(node_index)
         if rejection is not None:
             if self.remove_lingering_pods():  # try again with their capacity

@@ -334,7 +334,7 @@ class TemplateRollout:
 
     def _build_pending_pod(self, pod: PodToPlace) -> ExistingPod:
         workload = self._progress.workload
-        return ExistingPod(workload.key, pod.number, "", pod.get_spec(workload))
+        return ExistingPod(workload.key, pod.number, node="", spec=pod.get_spec(workload))
 
     def resume(self, verdicts: Mapping[int, PodVerdict]) -> dict[int, PodVerdict]:
         """Replace outdated pods step by step, and return the verdicts of all pods by their final numbers."""

@@ -184,7 +184,7 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
     current_pods = [ExistingPod(workload.key, pod.number, "", workload.pod, pod.age) for pod in retried_pods]
     has_pending_current_pod = any(pod.was_pending for pod in retried_pods)
     pending_former_pods = [
-        ExistingPod(workload.key, pod.number, "", pod.get_spec(workload), pod.age)
+        ExistingPod(workload.key, pod.number, node="", spec=pod.get_spec(workload), age=pod.age)
         for pod in progress.pending_outdated_pods
     ]
     former_pods = [*progress.outdated_pods, *pending_former_pods]

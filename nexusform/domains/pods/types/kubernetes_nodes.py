@@ -86,10 +86,10 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     findings = sorted(reading.findings, key=lambda finding: finding.id != "truncated-file")
     problems = [*(Problem(argument, item.id, str(item), item.severity) for item in findings), *source.problems]
     if any(problem.severity is Severity.ERROR for problem in problems):
-        return DataResult({}, problems)
+        return DataResult(attributes={}, problems=problems)
     if not reading.nodes:
         detail = f"No Node in these files. Create them with: {_COMMAND} > cluster.json"
-        return DataResult({}, [*problems, Problem(argument, "no-nodes-in-files", detail)])
+        return DataResult(attributes={}, problems=[*problems, Problem(argument, "no-nodes-in-files", detail)])
     reading.version = get_text(attributes, "kubernetes_version")
     if reading.version and not parse_version(reading.version):
         detail = f'"{reading.version}" is not a Kubernetes version. Write major and minor number: "1.34".'

@@ -201,7 +201,7 @@ def _apply_job(job: _ApplyJob, arguments: ApplyArguments, screen: Screen) -> tup
                 with closing(make_engine(PROCESSES)) as local_engine:  # the lost one cannot release locks
                     return fleet_apply, stop_after_lost_engine(fleet_apply, local_engine, lost)
         except FileProblem as problem:
-            screen.print_diagnostics([build_error("stopped-wave", str(problem))], {})
+            screen.print_diagnostics([build_error("stopped-wave", str(problem))], sources={})
             raise click.exceptions.Exit(1) from None
 
 

@@ -91,7 +91,7 @@ def plan(arguments: PlanArguments) -> int:
     arguments.engine.check_usable(screen)
     is_on_stderr = arguments.as_json or has_stdout_report(reports)  # of diagnostics: stdout has only the report
     if problems := _replace_older_plan_file(arguments):
-        screen.print_diagnostics(problems, {}, is_aside=is_on_stderr)
+        screen.print_diagnostics(problems, sources={}, is_aside=is_on_stderr)
         return 1
     locking = arguments.lock.build_options()
     options = FleetOptions(locking.enabled, locking.timeout, arguments.sources.allow_source)
@@ -230,7 +230,7 @@ def sign(arguments: SignArguments) -> int:
     problems = sign_fleet_plan(
         arguments.planfile, arguments.key, create_context(), is_unconfined_accepted=is_confinement_disabled()
     )
-    screen.print_diagnostics(problems, {})
+    screen.print_diagnostics(problems, sources={})
     if problems:
         return 1
     screen.print_text(f"Signed: {arguments.planfile}")

@@ -51,7 +51,7 @@ def _exit_on_engine_error(screen: Screen) -> Iterator[None]:
     try:
         yield
     except TaskEngineError as problem:
-        screen.print_diagnostics([build_error("unusable-engine", str(problem))], {})
+        screen.print_diagnostics([build_error("unusable-engine", str(problem))], sources={})
         raise click.exceptions.Exit(1) from None
 
 
@@ -93,7 +93,7 @@ class SiteTargetFlags(Struct, frozen=True, kw_only=True):
         patterns = self.selection.site
         undeclared = find_undeclared_sites(opened, create_context(), patterns) if with_undeclared else ()
         names, problems = select_sites(opened.definition, patterns, self.selection.wave, undeclared)
-        screen.print_diagnostics(problems, {}, is_aside=is_aside)
+        screen.print_diagnostics(problems, sources={}, is_aside=is_aside)
         if problems:
             raise click.exceptions.Exit(1)
         return SelectedSites(opened, names, undeclared)

@@ -140,4 +140,4 @@ def _print_released_locks(results: list[SiteResult], host: str, screen: Screen) 
 
 def _print_unreadable_locks(results: list[SiteResult], screen: Screen) -> None:
     problems = [build_error("unreadable-lock", f"{result.site}: {result.reason}") for result in results]
-    screen.print_diagnostics(problems, {})
+    screen.print_diagnostics(problems, sources={})

@@ -84,7 +84,7 @@ def open_site_project(fleet: FleetContext, site: SiteEntry, environment: Mapping
     backend, further_problems = open_state(fleet, location, site, configuration.settings)
     problems += further_problems
     if backend is None or has_errors(problems):
-        return OpenResult(None, tuple(problems), sources)
+        return OpenResult(project=None, diagnostics=tuple(problems), sources=sources)
     values = select_variable_values(configuration, variables)
     for name in site.sensitive:
         if name in values:
@@ -193,7 +193,7 @@ def open_state(
     rejection = explain_rejected_settings(site.backend, site.settings, location)
     if rejection:
         return None, [build_error("remote-address-not-allowed", rejection, site.span)]
-    choice = BackendChoice(site.backend, site.settings, {})
+    choice = BackendChoice(site.backend, site.settings, from_flags={})
     backend, problems = open_chosen_backend(choice, settings, replace(location, directory=fleet.root))
     if backend is None:
         return None, problems

@@ -85,7 +85,7 @@ def read_wave_progress(plan_path: str, identity: str) -> FleetApplyProgress:
     try:
         data = read_regular(path, _MAX_BYTES, follow=False)
     except FileNotFoundError:
-        return FleetApplyProgress(path, identity, [])
+        return FleetApplyProgress(path, identity, lines=[])
     except (OSError, NotRegularFile, FileTooLarge) as problem:
         raise FileProblem(f'"{path}" cannot be read: {problem}.') from None
     lines: list[WaveProgressLine] = []

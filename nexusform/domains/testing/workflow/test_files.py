@@ -76,7 +76,7 @@ def list_test_file_problems(
 ) -> list[Diagnostic]:
     """Return the problems of the test files; their texts are added to `sources`."""
     problems: list[Diagnostic] = []
-    for path in find_test_files(location, directory, (), problems):
+    for path in find_test_files(location, directory, requested_files=(), problems=problems):
         _, new_problems = read_test_file(path, location, sources)
         problems += new_problems
     return problems

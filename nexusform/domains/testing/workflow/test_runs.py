@@ -261,7 +261,7 @@ class RunBlockExecutor(Struct):
         )
         state = _build_planned_state(session, plan)
         has_failed = self._evaluate_assertions(block, session, state, problems, failed_outputs)
-        return RunOutcome(problems, plan, None, has_failed)
+        return RunOutcome(problems, plan, state=None, has_failed=has_failed)
 
     def _evaluate_assertions(
         self,
@@ -321,7 +321,7 @@ def _evaluate_assertion(
     status, message = evaluate_condition(condition, evaluation, scope, "")
     diagnostics = [replace(d, block=d.block or block.header) for d in evaluation.diagnostics[previous_count:]]
     if status == "fail":
-        diagnostics.append(build_failure(condition, "assert", message, "", block.header, scope))
+        diagnostics.append(build_failure(condition, "assert", message, address="", block=block.header, scope=scope))
     elif status == "unknown":
         detail = (
             "The condition depends on a value that is known only after apply. Remove the value from the "

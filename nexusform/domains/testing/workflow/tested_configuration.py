@@ -336,7 +336,7 @@ class OverridingProvider:
 
 def _build_override_answer(request: ChangeRequest, answers: Mapping[str, Any]) -> ChangeResult:
     """Return the planned values with the override values inserted."""
-    values = tuple(_list_leaves(answers, ()))
+    values = tuple(_list_leaves(answers, path=()))
     planned = replace_unknown(request.planned or {})
     return ChangeResult(apply_answer(planned, values), tuple(path for path, _ in values))
 

@@ -65,7 +65,7 @@ def serve_sol003(arguments: ServeArguments) -> int:
         raise click.UsageError("-listen: other than loopback addresses need -tls-cert, -tls-key and -token-file.")
     screen = arguments.view.create_screen()
     saved, diagnostics = read_plan(arguments.plan, context)
-    screen.print_diagnostics(tuple(diagnostics), {})
+    screen.print_diagnostics(tuple(diagnostics), sources={})
     if saved is None or has_errors(diagnostics):
         return 1  # the reason is printed
     planned = list_planned_grants(saved.plan)

@@ -409,7 +409,7 @@ def build_scaling_aspects(reading: HotReading) -> tuple[ScalingAspect, ...]:
             continue  # no limit, or no room to grow
         aspect, step = reading.policies.get(group, (group, 1))  # by default, one VM per step
         levels = (vdu.maximum - vdu.initial) // step
-        known_aspect = aspects.get(aspect, ScalingAspect(aspect, levels, (), vdu.origin))
+        known_aspect = aspects.get(aspect, ScalingAspect(aspect, levels, steps=(), origin=vdu.origin))
         steps = (*known_aspect.steps, VduScaleSteps(name, (step,)))
         aspects[aspect] = ScalingAspect(aspect, min(levels, known_aspect.max_level), steps, vdu.origin)
     return tuple(aspects.values())

@@ -197,7 +197,7 @@ def _find_entry_definitions(names: Sequence[str], read: _ReadFile) -> tuple[str,
         match = _ENTRY.search(read(META, META))
         if match is None:
             raise _build_error(f"{META} has no Entry-Definitions.")
-        return _resolve_package_path(match[1], ""), META
+        return _resolve_package_path(match[1], base_file=""), META
     top_files = [name for name in names if "/" not in name and name.endswith(_DOCUMENTS)]
     if len(top_files) == 1:
         return top_files[0], "The package"

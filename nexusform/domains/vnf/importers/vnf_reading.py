@@ -44,7 +44,7 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
     """Read and merge the documents; the result has all findings. Never raises for invalid input."""
     notes = DocumentFindings(VNFD)
     descriptor = Vnf()
-    template = HotVnf(Vnf(), ())
+    template = HotVnf(Vnf(), notes=())
     if sources.vnfd is not None:
         descriptor = parse_vnfd(sources.vnfd, sources.parameters, sources.flavour_id, notes)
     if sources.base_hot is not None:

@@ -116,7 +116,7 @@ class InstantiationLevel(Struct, frozen=True):
         return hash((self.name, self.origin))
 
 
-_NO_LEVEL: Final = InstantiationLevel("", {}, {}, Origin("", 0))
+_NO_LEVEL: Final = InstantiationLevel("", {}, {}, Origin(file="", line=0))
 _NO_SCALE_LEVELS: Final[Mapping[str, int]] = {}
 
 

@@ -44,8 +44,8 @@ SETTINGS: Final = BlockSchema(
             pattern_hint="a duration such as 30m",
         ),
     },
-    {},
-    "Instantiates, scales, heals and terminates VNFs through Tacker.",
+    blocks={},
+    description="Instantiates, scales, heals and terminates VNFs through Tacker.",
 )
 
 

@@ -71,7 +71,7 @@ class TackerClient:
 
     def read(self, path: str) -> Mapping[str, Any] | None:
         """Return an object, None if it does not exist. Raises TackerProblem."""
-        answer = self._read_answer(path, {})
+        answer = self._read_answer(path, query={})
         return None if answer.status == _NOT_FOUND else self._parse_object(answer, path)
 
     def _read_answer(self, path: str, query: Mapping[str, str]) -> ApiResponse:

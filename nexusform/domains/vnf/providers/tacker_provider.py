@@ -276,7 +276,7 @@ class TackerProvider(FixedIdentity):
         runner.run(instance.id, "heal", {"vnfcInstanceId": healed_ids, **_build_user_data(planned)})
 
 
-_NO_REQUEST: Final = ChangeRequest(ObjectKey(_VNF, "", 0), "", None, None)
+_NO_REQUEST: Final = ChangeRequest(ObjectKey(_VNF, "", 0), address="", prior=None, planned=None)
 
 
 def _build_owner_id(key: ObjectKey) -> str:

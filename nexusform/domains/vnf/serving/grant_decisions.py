@@ -79,7 +79,7 @@ def list_planned_grants(plan: Plan) -> PlannedGrants:
     """Return the lifecycle operations of VNFs in a plan; none, with the errors as reason, if the plan failed."""
     if plan.errored:
         errors = [problem.detail for problem in plan.diagnostics if problem.severity is Severity.ERROR]
-        return PlannedGrants((), "The plan failed: " + " ".join(errors))
+        return PlannedGrants(grants=(), reason="The plan failed: " + " ".join(errors))
     changes = {str(change.address): change for change in plan.changes}
     grants = []
     for address, request in build_grant_requests(plan).requests.items():

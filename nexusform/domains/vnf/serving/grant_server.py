@@ -291,7 +291,7 @@ def list_packages(directory: str, files: Files) -> tuple[Mapping[str, VnfPackage
         if path.suffix.lower() not in _SUFFIXES:
             continue  # no package
         try:
-            vnfd = read_vnf_package(str(path), "", files).vnfd
+            vnfd = read_vnf_package(str(path), flavour_id="", files=files).vnfd
         except (FileProblem, DiagnosticsError) as problem:
             reason = problem.diagnostics[0].detail if isinstance(problem, DiagnosticsError) else str(problem)
             problems.append(f"{path}: {reason}")

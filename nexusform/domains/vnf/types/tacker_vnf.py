@@ -439,7 +439,7 @@ def build_node_properties(attributes: Mapping[str, Any], vm: PlacedVm, _cluster:
     blocks = attributes.get("kubelet"), block.get("kubelet")
     kubelet = build_kubelet(Platform.KUBEADM, *blocks)
     if _get_vdu_role(attributes, vm.pool) != WORKER:
-        return NodeProperties({}, (CONTROL_PLANE_TAINT,), kubelet)
+        return NodeProperties(labels={}, taints=(CONTROL_PLANE_TAINT,), kubelet=kubelet)
     placement = (vm.placement.machine, vm.placement.availability_zone)
     labels = _compute_node_labels(attributes, vm.pool, _get_vnfc_operation(vm), *placement)
     # Invalid taints are reported by the checks.

@@ -41,7 +41,7 @@ def simulate_rebalance(arguments: RebalanceArguments) -> int:
     path = arguments.generate_config_out
     problems = check_output_path(path) if path else []
     if problems:
-        screen.print_diagnostics(problems, {})
+        screen.print_diagnostics(problems, sources={})
         return 1
     context = create_context(arguments.state, arguments.variables)
     request = RebalanceRequest(arguments.source_cluster, arguments.placement)
@@ -51,7 +51,7 @@ def simulate_rebalance(arguments: RebalanceArguments) -> int:
         return 1
     if path and rebalancing.evictions:
         problems = write_rebalancing(path, rebalancing, context)
-        screen.print_diagnostics(problems, {})
+        screen.print_diagnostics(problems, sources={})
         if has_errors(problems):
             return 1
     result = rebalancing.result
@@ -98,7 +98,7 @@ def simulate_placement(arguments: PlacementArguments) -> int:
     clusters = tuple(filter(None, (name.strip() for name in arguments.clusters.split(","))))
     trial, problems = read_trial_manifests(path, arguments.pick, clusters, context)
     if trial is None:
-        screen.print_diagnostics(problems, {})
+        screen.print_diagnostics(problems, sources={})
         return 1
     planned = plan_trial_placement(trial, context)
     if planned.plan is None:

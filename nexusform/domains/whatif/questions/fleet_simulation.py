@@ -216,7 +216,7 @@ def build_fleet_snapshot(
     observed = dict(_match_observed_clusters(clusters, states, registries, observations))
     clusters |= {cluster_id: observation.cluster for cluster_id, observation in observed.items()}
     snapshot = FleetSnapshot(instances, records, states, registries, members=SimulatedFleet({}, {}), observed=observed)
-    pods = _build_pods(snapshot, clusters, {})  # the members' free resources depend on them
+    pods = _build_pods(snapshot, clusters, members={})  # the members' free resources depend on them
     members = dict(_build_members(records.values(), last_members, clusters, pods, observed))
     return replace(snapshot, members=SimulatedFleet(members, clusters))
 
@@ -295,7 +295,7 @@ def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) 
     if problems:
         return problems
     drained = list(dict.fromkeys(edit.member for edit in edits if edit.kind is MemberEditKind.DRAIN))
-    baseline = _run_scheduling(snapshot, snapshot.members.members, ())
+    baseline = _run_scheduling(snapshot, snapshot.members.members, drained=())
     result = _run_scheduling(snapshot, members, drained)
     baseline_details = {(diagnostic.id, diagnostic.detail) for diagnostic in baseline.diagnostics}
     new_diagnostics = [
@@ -454,7 +454,7 @@ def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterato
             rows=tuple(rows),
             pods=tuple(pod_rows),
             status=placement.scheduling.status,
-            fresh=SchedulingDrift((), ()) if is_picked_now or is_old_drift else drift,
+            fresh=SchedulingDrift(gained_clusters=(), lost_clusters=()) if is_picked_now or is_old_drift else drift,
             # An abort also without the edits is not their result.
             abort=placement.scheduling.abort if baseline_placement.scheduling.abort is None else None,
             unrelated=tuple(unrelated_rows),

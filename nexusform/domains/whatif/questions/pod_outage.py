@@ -225,10 +225,10 @@ def _build_move(pod: ExistingPod, outcome: PodOutcome | None, preemption: PodOut
     kind = pod.workload.split("/")[1]  # of <namespace>/<kind>/<name>
     if kind == _BARE:
         reason = "is evicted and not re-created" if preemption is not None else "waits for its node"
-        return PodMove(pod.name, pod.node, "", f"a bare Pod {reason}")
+        return PodMove(pod.name, pod.node, node="", reason=f"a bare Pod {reason}")
     # A preempted pod of a DaemonSet may run again, as its node is up.
     if outcome is None or (kind == _DAEMONS and preemption is None):
-        return PodMove(pod.name, pod.node, "", "a DaemonSet's pod is deleted with its node")
+        return PodMove(pod.name, pod.node, node="", reason="a DaemonSet's pod is deleted with its node")
     return PodMove(pod.name, pod.node, outcome.node, outcome.reason, outcome.is_certain)
 
 

@@ -123,7 +123,7 @@ class _OrderSearch:
         self._states: dict[str, _MachineState] = {}
         for host in context.hosts:
             vms = {vm.handle: vm for cell in host.movable_vms_by_cell for vm in cell if vm.handle in handles}
-            self._states[host.machine.name] = _MachineState(host, list(host.cells), host.disk, vms, {})
+            self._states[host.machine.name] = _MachineState(host, list(host.cells), host.disk, vms, arrived={})
         self._locations = {source.handle: source.vm.placement for source in context.all_movable_vms}  # current ones
         self._handles = {source.handle: source.handle for source in context.all_movable_vms}  # current by first handle
         self._rack_counts = Counter(context.existing)  # VMs by pool and rack
@@ -139,7 +139,7 @@ class _OrderSearch:
     def find_sequence(self, count: int) -> RepackWindowSequence | None:
         """Find an order with at most this many re-creations. Raises _SearchLimitReached."""
         self._searched = {}
-        return self._extend_solution(count, [])
+        return self._extend_solution(count, order=[])
 
     def _extend_solution(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
         """Extend `order` by up to `remaining` re-creations; return windows or None. Raises _SearchLimitReached."""

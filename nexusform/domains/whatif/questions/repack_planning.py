@@ -224,7 +224,7 @@ def _search_without_constraints(
     """Search again without each constraint in turn; `undecided` if time runs out or the search proves nothing."""
     for number, (constraint, description, loosened_request) in enumerate(attempts):
         if search.time_budget.is_exhausted:
-            yield BlockingConstraint(constraint, description, None, undecided=True)
+            yield BlockingConstraint(constraint, description, recreations=None, undecided=True)
             continue
         share = 1 / (len(attempts) - number)  # of the remaining time, equal for each attempt left
         attempt = search.run(site, loosened_request, lifted=frozenset({constraint}), is_verified=False, share=share)
@@ -233,7 +233,7 @@ def _search_without_constraints(
             yield BlockingConstraint(constraint, description, recreations)
         else:
             is_possible = attempt.undecided and loosened_request.can_recreate(attempt.bound or 0)
-            yield BlockingConstraint(constraint, description, None, undecided=is_possible)
+            yield BlockingConstraint(constraint, description, recreations=None, undecided=is_possible)
 
 
 def find_maximum_demand(

@@ -326,12 +326,12 @@ class RepackProgram:
             if capacity is not None:
                 self._cell_counts[capacity] += size
                 self._get_cell_capacity_row(capacity)
-                whole_machines = [CellPosition(host, WHOLE_MACHINE, ()) for host in hosts]
+                whole_machines = [CellPosition(host, WHOLE_MACHINE, sources=()) for host in hosts]
                 self.cells_by_capacity.setdefault(capacity, []).extend(whole_machines)
         if not first.unknown_cell_vms:  # one of them is not movable
             return
         cells = list(first.cells)
-        entries = self._build_capacity_change(capacity, None)
+        entries = self._build_capacity_change(capacity, after=None)
         for source in first.unknown_cell_vms:
             entries += self._build_departure_entries(self._groups[source.handle], 1, first)
         for cell in range(len(cells)):
@@ -556,7 +556,7 @@ def run_solver(
     status = highs.getModelStatus()
     info = highs.getInfo()
     if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
-        return SolverResult(None, 0.0, 0, is_finished=True)
+        return SolverResult(values=None, objective=0.0, bound=0, is_finished=True)
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
         return SolverResult(None, 0.0, _round_lower_bound(info.mip_dual_bound), is_finished=False)
     values = list(map(round, highs.getSolution().col_value))

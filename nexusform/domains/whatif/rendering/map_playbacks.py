@@ -23,7 +23,7 @@ _NO_CHANGES: Final[Mapping[_VmKey, Placement | None]] = {}
 
 def build_current_playback(site: SiteSnapshot) -> Playback:
     """Build the current state of a site without steps."""
-    return Playback(_build_site_map(site, _NO_CHANGES), ())
+    return Playback(_build_site_map(site, _NO_CHANGES), steps=())
 
 
 def build_runtime_upgrade_playback(site: SiteSnapshot, upgrade: RuntimeUpgrade) -> Playback:

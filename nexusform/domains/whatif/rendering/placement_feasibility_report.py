@@ -107,7 +107,7 @@ def _build_sections(answer: PlacementFeasibility) -> list[Section]:
         sections.append(Section("Clusters", table=Table(_COLUMNS, rows, frozenset({2, 5, 6, 7, 8}))))
     fixes = tuple(describe_suggested_fixes(answer.bindings))
     if fixes:
-        sections.append(Section("", fixes))
+        sections.append(Section(title="", lines=fixes))
     if answer.others:
         title = f"{format_count(len(answer.others), 'binding')} of other placements do not run"
         lines = tuple(f"{row.placement.name} on {row.cluster}: {row.result} ({row.reason})" for row in answer.others)

@@ -71,7 +71,7 @@ def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> Reba
     """Find the evictions for the configuration of the directory, without reading providers; no result with errors."""
     opened = open_project(context)
     if opened.project is None:
-        return RebalanceAnswer(None, opened.diagnostics, opened.sources)
+        return RebalanceAnswer(result=None, diagnostics=opened.diagnostics, sources=opened.sources)
     members = find_member_blocks(opened.project.configuration)
     locking = LockOptions(enabled=False, is_exclusive=True)
     with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
@@ -84,7 +84,7 @@ def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> Reba
             trials.evaluate(EvictionProposal())  # the plan without evictions has to work
             problems = trials.problems
         if problems:
-            return RebalanceAnswer(None, tuple(problems), opened.sources)
+            return RebalanceAnswer(result=None, diagnostics=tuple(problems), sources=opened.sources)
         result = find_minimum_evictions(request, candidates, members, trials.evaluate)
     if result.trial is None:
         return RebalanceAnswer(result)
@@ -229,7 +229,7 @@ def plan_trial_placement(trial: SimulatedPlacement, context: CommandContext) -> 
     """Plan the configuration of the directory together with the placement, without reading providers."""
     opened = open_project(context, (build_trial_configuration(trial),))
     if opened.project is None:
-        return PlacementPlanningResult(None, opened.diagnostics, opened.sources)
+        return PlacementPlanningResult(plan=None, diagnostics=opened.diagnostics, sources=opened.sources)
     locking = LockOptions(enabled=False, is_exclusive=True)
     with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
         if not run.is_ready:

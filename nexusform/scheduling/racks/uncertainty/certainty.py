@@ -140,7 +140,7 @@ def repeat_with_samples(
     `on_progress` gets the number of finished runs.
     """
     if runs <= 0:
-        return SamplingResult({}, ())
+        return SamplingResult(vms={}, pools=())
     actual = run_operations(base, operations)
     demands = {operation.token: operation.demand for operation in operations if isinstance(operation, PlaceOperation)}
     tallies = _SampleMatches(demands, actual)

@@ -21,7 +21,7 @@ REASON: Final = "node(s) had untolerated taint(s)"
 NO_EXECUTE: Final = "NoExecute"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 _UNSCHEDULABLE: Final = "node(s) were unschedulable"
-_CORDON: Final = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
+_CORDON: Final = Taint("node.kubernetes.io/unschedulable", value="", effect=NO_SCHEDULE)
 
 
 def find_cordon_rejection(pod: PodSpec, node: Node) -> str | None:
