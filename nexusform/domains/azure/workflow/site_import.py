@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field
 
+from nexusform.applying.events import StepListener
 from nexusform.configuration.body_preparation import build_prepared_body
 from nexusform.configuration.declarations.configuration import ProviderBlock
 from nexusform.configuration.static_arguments import EMPTY_SCOPE
@@ -53,7 +54,8 @@ from nexusform.workflow.opening.command_context import CommandContext, load_proj
 from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.provider_setup import check_provider_addresses
 from nexusform.workflow.opening.stored_state import read_stored_state
-from nexusform.workflow.plan_files.import_execution import apply_import_plan, import_with_new_file
+from nexusform.workflow.plan_files.import_execution import import_with_new_file
+from nexusform.workflow.plan_files.plan_execution import PlanApplyOptions, apply_plan
 from nexusform.workflow.runs.object_import import (
     CONFIGURATION_SUFFIX,
     ImportResult,
@@ -343,7 +345,7 @@ def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list
             "imported. Please report this with the export."
         )
         return [*problems, build_error("import-with-changes", detail)]
-    return [*problems, *apply_import_plan(run, plan)]
+    return [*problems, *apply_plan(run, plan, StepListener(), PlanApplyOptions()).diagnostics]
 
 
 def _check_target_file(path: str, root: str) -> Diagnostic | None:

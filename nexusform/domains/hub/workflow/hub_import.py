@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from nexusform.applying.events import StepListener
 from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
@@ -35,7 +36,8 @@ from nexusform.state.objects import EMPTY, ObjectState, State
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.stored_state import read_stored_state
-from nexusform.workflow.plan_files.import_execution import apply_import_plan, import_with_new_file
+from nexusform.workflow.plan_files.import_execution import import_with_new_file
+from nexusform.workflow.plan_files.plan_execution import PlanApplyOptions, apply_plan
 from nexusform.workflow.runs.object_import import (
     ImportResult,
     check_generated_path,
@@ -249,7 +251,7 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
             "Correct the configuration, or import the other objects one by one."
         )
         return [*problems, build_error("import-with-changes", detail)]
-    return [*problems, *apply_import_plan(run, plan)]
+    return [*problems, *apply_plan(run, plan, StepListener(), PlanApplyOptions()).diagnostics]
 
 
 def _list_changes(plan: Plan) -> list[Change]:
