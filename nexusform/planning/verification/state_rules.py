@@ -140,7 +140,7 @@ def _check_affinity_groups(vms: VmObject) -> Iterator[Diagnostic]:
         placements = [vm.placement for vm in vms.placements.vms.values() if vm.pool in group.pools]
         locations = set(map(group.get_location, placements))
         if len(locations) > 1:
-            name = group.name.removeprefix("the others of ")
+            name = group.name.removeprefix("the other VMs of ")
             location_text = format_first_items(sorted(locations), _MAXIMUM_NAMED)
             yield _build_rule_violation_warning(
                 vms,
