@@ -52,6 +52,7 @@ from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, Nesting
 from nexusform.state import state_codec
 from nexusform.state.objects import InstanceState, ObjectState
 from nexusform.values.typed_value import format_number
+from nexusform.workflow.opening.backend_choice import record_backend_choice
 from nexusform.workflow.opening.command_context import load_project_configuration
 from nexusform.workflow.opening.project import Project
 
@@ -402,6 +403,7 @@ def import_object(
     )
     try:
         project.backend.write_merged_state(state_codec.encode_state(new_state), preserved_lines)
+        record_backend_choice(project.configuration.settings, project.context)
     except BackendProblem as problem:
         return [build_error("unwritable-state", str(problem))]
     return []

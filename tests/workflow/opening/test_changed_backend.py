@@ -163,3 +163,15 @@ def test_apply_without_init_records_its_backend(nf: Callable[..., Told], later: 
     assert (code, "The backend of this configuration changed since the last init or apply" in said) == (1, True), said
     assert nf("init", "-migrate-state")[0] == 0
     assert "No changes." in nf("plan")[1]
+
+
+def test_import_without_init_records_its_backend(nf: Callable[..., Told]) -> None:
+    Path("provider.nf.hcl").write_text('provider "simulated" {\n  reality = "site.json"\n}\n')
+    configure("local", path="first.nfstate")
+    assert nf("apply", "-auto-approve", "-state=first.nfstate")[0] == 0  # a state named by a flag is not recorded
+    assert nf("state", "rm", "nexus_site.lab")[0] == 0
+    assert not Path(".nexusform/backend.json").exists()
+    assert nf("import", "nexus_site.lab", "lab")[0] == 0
+    configure("local", path="second.nfstate")
+    code, said = nf("plan")
+    assert (code, "The backend of this configuration changed since the last init or apply" in said) == (1, True), said

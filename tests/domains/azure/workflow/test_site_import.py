@@ -391,3 +391,25 @@ def test_import_keeps_its_file_if_the_state_may_have_the_objects(
     assert 'If it creates objects, delete "site.nf.hcl" and import again.' in " ".join(err.replace("│", "").split())
     code, out, _ = run_command(capsys, "plan")
     assert (code, "No changes." in out) == (0, True)
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_import_keeps_its_file_after_a_failed_journal_write(
+    is_written: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append, failures = LocalBackend.append_all, [1]
+
+    def fail_once(backend: LocalBackend, lines: list[bytes]) -> None:
+        if is_written or not failures:
+            append(backend, lines)
+        if failures:
+            failures.pop()
+            raise BackendProblem("the connection was closed")
+
+    copy_export(SETS[0])
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalBackend, "append_all", fail_once)
+        code, _, err = run_command(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
+    assert (code, "the connection was closed" in err, Path("site.nf.hcl").exists()) == (1, True, True), err
+    code, out, err = run_command(capsys, "plan")
+    assert (code, "No changes." in out) == (0, True), out + err
