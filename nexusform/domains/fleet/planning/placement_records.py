@@ -42,7 +42,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     compute_fingerprint,
     format_canonical_json,
 )
-from nexusform.json_data.plain_data import get_list, get_mapping, get_text, has_unknown_part
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, has_unknown_part
 
 SNAPSHOTS: Final = "snapshots"
 _CONTENT, _BODIES = "content", "bodies"
@@ -254,7 +254,8 @@ def list_cluster_objects(
 
 
 def read_bindings(attributes: Mapping[str, Any] | None) -> tuple[Binding, ...]:
-    """Return the bindings of an object in state, in the order of cluster names; () without the attribute."""
+    """Return the bindings of an object in state, in the order of cluster names; () without known ones."""
+    bindings = get_value_at_path(attributes, "bindings")
     return tuple(
         Binding(
             cluster=cluster,
@@ -266,7 +267,7 @@ def read_bindings(attributes: Mapping[str, Any] | None) -> tuple[Binding, ...]:
             resource_snapshot=_read_integer(values.get("resource_snapshot")),
             is_deleting=values.get("deleting") is True,  # only a hub shows that
         )
-        for cluster, values in sorted(get_mapping(attributes, "bindings").items())
+        for cluster, values in (sorted(bindings.items()) if isinstance(bindings, Mapping) else ())
     )
 
 

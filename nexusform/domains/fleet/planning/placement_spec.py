@@ -68,8 +68,9 @@ class PlacementSpec(Struct, frozen=True):
         """Whether the scheduler processes the placement for the first time: it is new, or an existing one was never
         scheduled (no bindings, and pending on its hub or without a policy snapshot).
         """
-        is_unprocessed = self.is_pending or read_policy_snapshot(self.prior_attributes) is None
-        return self.is_new or (is_unprocessed and not self.prior_bindings)
+        if self.is_new or self.prior_bindings:
+            return self.is_new
+        return self.is_pending or read_policy_snapshot(self.prior_attributes) is None
 
     @property
     def is_pending(self) -> bool:

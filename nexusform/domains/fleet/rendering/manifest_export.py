@@ -219,7 +219,7 @@ def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, 
     for name, attribute in schema.attributes.items():
         if attribute.is_configurable and name not in metadata_arguments and _has_value(name, attribute, arguments):
             is_json = name == "value" and "op" in schema.attributes  # of a JSON patch; a taint's value is text
-            body[convert_to_camel_case(name)] = _convert_value_to_kubernetes(name, arguments.get(name), is_json)
+            body[convert_to_camel_case(name)] = _convert_value_to_kubernetes(name, arguments.get(name), is_json=is_json)
     for name, block in schema.blocks.items():
         value = arguments.get(name)
         if value not in (None, []):
@@ -239,8 +239,8 @@ def _build_block(block: NestedBlock, content: Any) -> Any:
     return _build_body(block.schema, content)
 
 
-def _convert_value_to_kubernetes(name: str, value: Any, is_json: bool) -> Any:
-    """Return a value as in Kubernetes: amounts as numbers, JSON parsed."""
+def _convert_value_to_kubernetes(name: str, value: Any, *, is_json: bool) -> Any:
+    """Return a value as in Kubernetes: amounts as numbers, JSON (with `is_json`) parsed, other text unchanged."""
     if not isinstance(value, str):
         return value
     if name in _AMOUNT_ARGUMENTS and value.isdecimal():
