@@ -63,9 +63,11 @@ def check_consistency(state: State, types: Mapping[str, ResourceType], providers
         problems.append(_build_impossible_cells_warning(impossible))
     overcommitted = [*_find_overcommitted_machines(vms, machines), *_find_impossible_layouts(vms, machines)]
     if overcommitted:
+        counts = Counter(name for _, name in overcommitted)
+        names = (name if counts[name] == 1 else f"{name} ({site_id})" for site_id, name in overcommitted)
         overcommit_warning = build_warning(
             "overcommitted-site",
-            f"A cell runs more VMs than fit, on {_format_names(overcommitted)}. Causes: a smaller machine, an import, "
+            f"A cell runs more VMs than fit, on {_format_names(names)}. Causes: a smaller machine, an import, "
             "a pinned VM, or an edited state. The VMs are counted; the cells accept no new VM until they "
             "have capacity again.",
         )
@@ -235,8 +237,10 @@ def _check_cells(vms: Iterable[_StateVm], machines: Mapping[Any, Machine]) -> It
             yield state_vm, f"{state_vm.display_name} is recorded in {len(cells)} cells, but its size needs {size}."
 
 
-def _find_overcommitted_machines(vms: Iterable[_StateVm], machines: Mapping[tuple[str, str], Machine]) -> Iterator[str]:
-    """Yield the names of the machines with more CPUs, memory or VFs used in a NUMA cell than it has, each once."""
+def _find_overcommitted_machines(
+    vms: Iterable[_StateVm], machines: Mapping[tuple[str, str], Machine]
+) -> dict[tuple[str, str], None]:
+    """Return site and name of the machines with more CPUs, memory or VFs used in a NUMA cell than it has, each once."""
     cpus: Counter[tuple[str, str, int]] = Counter()
     memory: Counter[tuple[str, str, int]] = Counter()
     vfs: Counter[tuple[str, str, int]] = Counter()
@@ -247,19 +251,21 @@ def _find_overcommitted_machines(vms: Iterable[_StateVm], machines: Mapping[tupl
                 cpus[*machine_key, cell] += state_vm.sku.cpus_in_cell
                 memory[*machine_key, cell] += state_vm.sku.mib_in_cell
                 vfs[*machine_key, cell] += state_vm.sku.vfs_in_cell
-    overcommitted = set()
+    overcommitted: dict[tuple[str, str], None] = {}
     for site_id, name, cell in cpus:
         machine = machines[site_id, name]
         is_exceeded = cpus[site_id, name, cell] > machine.cpus_per_cell
         is_exceeded |= vfs[site_id, name, cell] > machine.vfs_per_cell
         is_exceeded |= memory[site_id, name, cell] > machine.memory_gib_per_cell * MIB_PER_GIB
-        if is_exceeded and name not in overcommitted:
-            overcommitted.add(name)
-            yield name
+        if is_exceeded:
+            overcommitted[site_id, name] = None
+    return overcommitted
 
 
-def _find_impossible_layouts(vms: Iterable[_StateVm], machines: Mapping[tuple[str, str], Machine]) -> Iterator[str]:
-    """Yield the names of the machines without enough capacity for their VMs in unknown NUMA cells in any layout."""
+def _find_impossible_layouts(
+    vms: Iterable[_StateVm], machines: Mapping[tuple[str, str], Machine]
+) -> Iterator[tuple[str, str]]:
+    """Yield site and name of the machines without capacity for their VMs in unknown NUMA cells in any layout."""
     by_site = group_by(vms, lambda state_vm: state_vm.demand.site_id)
     for site_id, on_site in sorted(by_site.items()):
         without_cells = [state_vm.vm for state_vm in on_site if state_vm.sku and not state_vm.vm.placement.cells]
@@ -271,7 +277,7 @@ def _find_impossible_layouts(vms: Iterable[_StateVm], machines: Mapping[tuple[st
             placement = state_vm.vm.placement
             if state_vm.sku is not None and placement.machine in names:
                 scheduler.add_existing(VmName("existing", "existing", "", number), state_vm.sku, placement)
-        yield from scheduler.list_overfull_machines()
+        yield from ((site_id, name) for name in scheduler.list_overfull_machines())
 
 
 def _build_impossible_cells_warning(reasons: list[str]) -> Diagnostic:
