@@ -326,9 +326,8 @@ def _decode_labels_of_reference(attribute: Attribute, root: str, problems: list[
     traversal = parse_reference(attribute.expression, problems)
     if traversal is None:
         return None  # reported
-    steps = [step.name for step in traversal.steps if isinstance(step, TraverseAttribute)]
-    match [traversal.root.name, *steps]:
-        case [first, kind, name] if first == root:
+    match traversal.steps:
+        case [TraverseAttribute(kind), TraverseAttribute(name)] if traversal.root.name == root:
             return kind, name
     detail = f"A reference of the form {root}.TYPE.NAME is needed here."
     problems.append(build_error("invalid-encryption-block", detail, attribute.expression.span))
