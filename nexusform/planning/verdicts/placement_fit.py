@@ -201,9 +201,8 @@ def _build_group_warning(instance: Instance, rule: PlacementGroupRule, excess: M
     heal = " ".join(f"-replace='{instance.address}:{name}'" for name in names[:MAXIMUM_NAMED])
     locations = ", ".join(list(excess)[:MAXIMUM_NAMED])
     others = " and others" if len(excess) > MAXIMUM_NAMED else ""
-    group = rule.name.removeprefix("the others of ")
     detail = (
-        f"{group} allows {rule.max_vms} of its VMs on one {rule.scope}, but more run on {locations}{others}. "
+        f"{rule.name} allows {rule.max_vms} of its VMs on one {rule.scope}, but more run on {locations}{others}. "
         f"Rules do not move existing VMs. To separate them, re-place: {heal}{more}."
     )
     return instance.build_diagnostic(Problem((), VIOLATED_GROUP, detail, Severity.WARNING))

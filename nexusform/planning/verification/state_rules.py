@@ -140,11 +140,10 @@ def _check_affinity_groups(vms: VmObject) -> Iterator[Diagnostic]:
         placements = [vm.placement for vm in vms.placements.vms.values() if vm.pool in group.pools]
         locations = set(map(group.get_location, placements))
         if len(locations) > 1:
-            name = group.name.removeprefix("the others of ")
             location_text = format_first_items(sorted(locations), _MAXIMUM_NAMED)
             yield _build_rule_violation_warning(
                 vms,
-                f"{name} keeps its VMs on one {group.scope}, but they run on {location_text}. Rules do "
+                f"{group.name} keeps its VMs on one {group.scope}, but they run on {location_text}. Rules do "
                 "not move existing VMs; re-place some with -replace.",
             )
 
