@@ -385,6 +385,7 @@ def test_errors_in_block_are_reported_at_their_line(
         ('passphrase = "short"', "must have at least 16 characters"),
         ('passphrase_variable = "NOT_SET"', "the variable NOT_SET is not set"),
         (f'passphrase = "{SECRET}"\niterations = "1000"', "a whole number of at least 200,000"),
+        (f'passphrase = "{SECRET}"\niterations = "²"', "a whole number of at least 200,000"),
         (f'passphrase = "{SECRET}"\nhash_function = "md5"', "use sha256 or sha512"),
         (f'passphrase = "{SECRET}"\nsalt = "x"', 'unknown setting "salt"'),
     ],

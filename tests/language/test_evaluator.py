@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Position, Severity, SourceFile, Span, build_error, build_warning
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Position,
+    Severity,
+    SourceFile,
+    Span,
+    build_error,
+    build_warning,
+)
 from nexusform.json_data.plain_data import convert_to_plain, convert_to_value
 from nexusform.language import evaluation_run
 from nexusform.language.evaluator import evaluate_expression
@@ -316,3 +324,11 @@ def test_nesting_over_limit_is_reported() -> None:
 def test_loop_names_in_template_are_not_looked_up_outside() -> None:
     found = evaluate_to_problem('"%{ for var in var.name }${var}%{ endfor }"')
     assert [n.traversal for n in found.values] == ["var.name"]
+
+
+@pytest.mark.parametrize("text", ['format("%{}d", 1)', 'format("%.{}f", 1)', 'format("%[{}]d", 1)', "var.zones.{}"])
+def test_very_long_number_is_an_error(text: str) -> None:
+    expression, problems = parse_expression(SourceFile("main.nf.hcl", text.format("9" * 5000)))
+    if expression is not None:
+        _, problems = evaluate_expression(expression, FakeScope())
+    assert problems

@@ -99,7 +99,9 @@ def test_nodes_are_matched_by_provider_id_and_others_are_named() -> None:
 
 def test_node_without_vm_is_in_no_pool_of_the_plan() -> None:
     vm = Node("vm1")
-    planned = NodeCluster("c", "c", "", (vm,), (VmSku("small", 2, 0, 4, 0),), node_by_name={"vm1": vm}, pools=("pool1",))
+    planned = NodeCluster(
+        "c", "c", "", (vm,), (VmSku("small", 2, 0, 4, 0),), node_by_name={"vm1": vm}, pools=("pool1",)
+    )
     output = parse_kubectl_files([("n.json", print_objects(build_node("vm1"), build_node("stranger")))])
     snapshot = parse_snapshot(output.encode())
     observed = match_cluster_snapshot("c", planned, snapshot, frozenset())
