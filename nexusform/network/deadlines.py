@@ -41,8 +41,7 @@ def read_seconds(variable: str, default: int, minimum: int, maximum: int) -> int
     text = os.environ.get(variable, "")
     seconds = parse_integer(text or default)
     if seconds is None or not minimum <= seconds <= maximum:
-        detail = f'{variable}="{text}" must be a whole number of seconds from {minimum} to {maximum}.'
-        raise BackendProblem(detail)
+        raise BackendProblem(f'{variable}="{text}" must be a whole number of seconds from {minimum} to {maximum}.')
     return seconds
 
 

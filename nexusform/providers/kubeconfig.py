@@ -19,7 +19,7 @@ from nexusform.diagnostics.phrases import format_installation, format_list, sele
 from nexusform.files.access_record import read_variable
 from nexusform.files.external_files import explain_untrusted_file, is_untrusted_path, list_command_files
 from nexusform.files.regular_files import UNCONFINED, Confinement
-from nexusform.json_data.plain_data import get_list, get_text, get_value_at_path
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
 
 if TYPE_CHECKING:
     from nexusform.network.api_client import ApiClient
@@ -235,16 +235,16 @@ def _iterate_entries(path: Path, document: Mapping[str, Any], section: str) -> I
         name, entry = get_value_at_path(item, "name"), get_value_at_path(item, kind) or {}
         if not name or not isinstance(entry, dict):
             raise KubeconfigProblem(f"{path} cannot be used: {section}[{number}] must have a name and a {kind}.")
-        directory, plug_in = path.absolute().parent, entry.get("exec")
+        directory, plug_in = path.absolute().parent, get_mapping(entry, "exec")
         paths = {key: entry[key] for key in _PATHS if entry.get(key) is not None}
-        command = plug_in.get("command") if isinstance(plug_in, dict) else None
-        for key, value in {**paths, "command": command or ""}.items():
+        command = plug_in.get("command") or ""
+        for key, value in {**paths, "command": command}.items():
             if not isinstance(value, str):
                 raise KubeconfigProblem(f"{path} cannot be used: {section}[{number}]: {key} must be a text.")
-        absolute = {key: str(directory / value) for key, value in paths.items()}
-        if plug_in and command and os.sep in command:  # no name in PATH
-            plug_in = {**plug_in, "command": str(directory / command)}
-        yield str(name), {**entry, **absolute, **({"exec": plug_in} if plug_in else {})}
+        changed: dict[str, Any] = {key: str(directory / value) for key, value in paths.items()}
+        if os.sep in command:  # no name in PATH
+            changed["exec"] = {**plug_in, "command": str(directory / command)}
+        yield str(name), {**entry, **changed}
 
 
 def _get_named_entry(

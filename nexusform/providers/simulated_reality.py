@@ -199,10 +199,7 @@ class Reality:
             objects = _parse_objects(_read_reality_file(self._path), self._path)
             log = _read_reality_file(self._log_path, follow=False)
             for line in log.split(b"\n")[:-1]:  # an incomplete last line was never confirmed
-                record = _parse_change_record(line)
-                if record is None:
-                    raise ProviderProblem(f"{self._log_path} is damaged: a line is not a change record.")
-                _set_object(objects, *record)
+                _set_object(objects, *_parse_change_record(line, self._log_path))
             self._objects = objects
             self._has_leftover_log = os.path.lexists(self._log_path)
         return self._objects
@@ -276,13 +273,13 @@ def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
     return objects
 
 
-def _parse_change_record(line: bytes) -> tuple[ObjectKey, Attributes | None] | None:
-    """Parse a line of the log, with the attributes None for a removal; None if it is damaged."""
+def _parse_change_record(line: bytes, path: Path) -> tuple[ObjectKey, Attributes | None]:
+    """Parse a line of the log, with the attributes None for a removal. Raises ProviderProblem."""
     with suppress(json_codec.JsonProblem):
         match json_codec.parse_json(line):
             case [str(kind), str(name), int(creation), dict() | None as attributes]:
                 return ObjectKey(kind, name, creation), attributes
-    return None
+    raise ProviderProblem(f"{path} is damaged: a line is not a change record.")
 
 
 def _parse_object_key(row: Any) -> ObjectKey | None:
