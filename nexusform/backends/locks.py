@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from typing import Any, Final
 
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo
 from nexusform.json_data.plain_data import get_mapping
+from nexusform.network.deadlines import read_seconds
 
 _MAXIMUM_ID_LENGTH: Final = 128
 # Member in JSON -> field. The first seven are also written by Terraform.
@@ -107,13 +107,7 @@ _MARGIN_SECONDS: Final = 1.0  # a lease counts as expired this long in advance
 
 def read_lease_seconds() -> int:
     """Return the duration of a lease: NF_LEASE_SECONDS (15 to 60), else 45. Raises BackendProblem."""
-    text = os.environ.get(LEASE_VARIABLE, "")
-    if not text:
-        return LEASE_SECONDS
-    if not text.isdigit() or not MINIMUM_SECONDS <= int(text) <= MAXIMUM_SECONDS:
-        detail = f'{LEASE_VARIABLE}="{text}" must be a whole number from {MINIMUM_SECONDS} to {MAXIMUM_SECONDS}.'
-        raise BackendProblem(detail)
-    return int(text)
+    return read_seconds(LEASE_VARIABLE, LEASE_SECONDS, MINIMUM_SECONDS, MAXIMUM_SECONDS)
 
 
 def read_monotonic_clock() -> float:

@@ -12,6 +12,7 @@ from nexusform.cli.shared_flags import StateLockFlags, create_context, declare_s
 from nexusform.cli.state_view import NO_STATE
 from nexusform.cli.terminal_screen import Screen, is_input_allowed
 from nexusform.diagnostics.diagnostic import build_error, has_errors
+from nexusform.documents.scalars import parse_integer
 from nexusform.files.regular_files import read_regular
 from nexusform.network.read_limits import ReadByteLimit
 from nexusform.resources.address import Address
@@ -224,18 +225,19 @@ def rollback_to(arguments: RollbackArguments) -> int:
     Only the state changes, no object does. The next plan shows the differences.
     """
     screen = Screen()
-    if not arguments.serial.isdigit():
+    serial = parse_integer(arguments.serial)
+    if serial is None:
         detail = f'"{arguments.serial}" is not a serial. `nexusform state history` lists the serials.'
         return screen.print_failure([build_error("no-such-version", detail)])
     context = create_context(arguments.state)
-    change, diagnostics, sources = create_rollback_change(context, int(arguments.serial))
+    change, diagnostics, sources = create_rollback_change(context, serial)
     screen.print_diagnostics(diagnostics, sources)
     if change is None:
         return 1
     result = run_state_change(screen, "state rollback", change, context, arguments.lock.build_options())
     if result.after is None:
         return 1
-    screen.print_wrapped(f"Restored the state of serial {arguments.serial} as serial {result.after.serial}.")
+    screen.print_wrapped(f"Restored the state of serial {serial} as serial {result.after.serial}.")
     screen.print_text("No object was changed. `nexusform plan` shows the differences.")
     return 0
 

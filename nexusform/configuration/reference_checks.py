@@ -161,14 +161,14 @@ class _ReferenceChecker:
     def check(self, reference: ReferenceUse) -> Iterable[Diagnostic]:
         """Check one reference: by its first name; any name without a meaning of its own is a resource type."""
         name = reference.traversal.root.name
-        if name == reference.node.kind == "local" and _get_first_name(reference.traversal) == reference.node.name:
+        if name == reference.node.kind == "local" and reference.traversal.first_name == reference.node.name:
             detail = f"Local value {reference.node} cannot use its own result as part of its expression."
             return [build_error("self-referencing-local-value", detail, reference.traversal.span)]
         check_root = _ROOT_CHECKS.get(name)
         if check_root is not None:
             return check_root(self, reference.traversal, reference.scope)
         if name in _FOREIGN_ROOTS:  # `terraform` or `tofu`
-            first_name = _get_first_name(reference.traversal)
+            first_name = reference.traversal.first_name
             suggestion = first_name if first_name in _FIXED_ATTRIBUTES["nexusform"] else "workspace"
             detail = f'There is no "{name}" object in nexusform: write nexusform.{suggestion}.'
             return [build_error("invalid-reference", detail, reference.traversal.span)]
@@ -178,7 +178,7 @@ class _ReferenceChecker:
 
     def check_variable(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `var.x`."""
-        advice = f' This variable can be declared with a variable "{_get_first_name(traversal)}" {{}} block.'
+        advice = f' This variable can be declared with a variable "{traversal.first_name}" {{}} block.'
         return _check_declared_name(traversal, self.module.variables, "input variable", article="an", advice=advice)
 
     def check_reference_to_local(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
@@ -187,8 +187,8 @@ class _ReferenceChecker:
 
     def check_call(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `module.x`, `module.x.output`."""
-        name = _get_first_name(traversal)
-        if name is None:
+        name = traversal.first_name
+        if not name:
             yield _build_incomplete_reference_error(traversal, "a module")
             return
         call = self.module.calls.get(name)
@@ -363,11 +363,6 @@ _ROOT_CHECKS: Final[Mapping[str, Callable[[_ReferenceChecker, Traversal, Referen
 # --- pieces of a traversal ---------------------------------------------------------------------
 
 
-def _get_first_name(traversal: Traversal) -> str | None:
-    first = traversal.steps[0] if traversal.steps else None
-    return first.name if isinstance(first, TraverseAttribute) else None
-
-
 _UNDECLARED_IDS: Final = {
     "input variable": "reference-to-undeclared-input-variable",
     "local value": "reference-to-undeclared-local-value",
@@ -378,8 +373,8 @@ def _check_declared_name(
     traversal: Traversal, names: Collection[str], noun: str, article: str, advice: str
 ) -> Iterator[Diagnostic]:
     """Report a reference without a name, or to an undeclared one; `advice` replaces the hint if no name is similar."""
-    name = _get_first_name(traversal)
-    if name is None:
+    name = traversal.first_name
+    if not name:
         yield _build_incomplete_reference_error(traversal, f"{article} {noun}")
     elif name not in names:
         hint = suggest_name(name, names) or advice
@@ -397,7 +392,7 @@ def _check_builtin_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
     """Check a reference with a fixed name and attributes: `path`, `nexusform`, `count` or `each`."""
     root = traversal.root.name
     attributes = _FIXED_ATTRIBUTES[root]
-    name = _get_first_name(traversal)
+    name = traversal.first_name
     if name in attributes:
         return
     names = [f"{root}.{attribute}" for attribute in attributes]

@@ -141,7 +141,7 @@ def _check_required_version(attribute: Attribute, problems: list[Diagnostic]) ->
 
 # --- version constraints: `>= 0.1, < 2`, `~> 1.2`, `!= 1.3.0` --------------------------------
 
-_CONSTRAINT_TERM = re.compile(r"\s*(=|!=|>=|<=|>|<|~>)?\s*v?(\d+(?:\.\d+){0,2})(-[0-9A-Za-z.-]+)?\s*")
+_CONSTRAINT_TERM = re.compile(r"\s*(=|!=|>=|<=|>|<|~>)?\s*v?([0-9]{1,9}(?:\.[0-9]{1,9}){0,2})(-[0-9A-Za-z.-]+)?\s*")
 _Version = tuple[int, int, int]
 
 _COMPARE: Final[Mapping[str, Callable[[_Version, _Version], bool]]] = {
@@ -326,9 +326,8 @@ def _decode_labels_of_reference(attribute: Attribute, root: str, problems: list[
     traversal = parse_reference(attribute.expression, problems)
     if traversal is None:
         return None  # reported
-    steps = [step.name for step in traversal.steps if isinstance(step, TraverseAttribute)]
-    match [traversal.root.name, *steps]:
-        case [first, kind, name] if first == root:
+    match traversal.steps:
+        case [TraverseAttribute(kind), TraverseAttribute(name)] if traversal.root.name == root:
             return kind, name
     detail = f"A reference of the form {root}.TYPE.NAME is needed here."
     problems.append(build_error("invalid-encryption-block", detail, attribute.expression.span))

@@ -25,7 +25,7 @@ from nexusform.language.body_decoding import decode_attributes
 from nexusform.language.evaluation_run import Scope
 from nexusform.language.parser import parse_expression, parse_file
 from nexusform.language.syntax.scanner import describe_span as place_of
-from nexusform.language.syntax.syntax_nodes import Expression, Traversal, TraverseAttribute
+from nexusform.language.syntax.syntax_nodes import Expression, Traversal
 from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.schemas.value_types import STRING, PrimitiveType, describe_type
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value, build_string, build_unknown
@@ -306,9 +306,7 @@ class ConstantVariableScope:
 
         Any other reference gives an unknown value, all its steps, and a problem.
         """
-        step = traversal.steps[0] if traversal.steps else None
-        name = step.name if isinstance(step, TraverseAttribute) else ""
-        root = traversal.root.name
+        root, name = traversal.root.name, traversal.first_name
         if root == "local" and name in self._evaluated_locals:
             return DYNAMIC_UNKNOWN, len(traversal.steps), []  # the cycle is reported elsewhere
         if root == "local" and name in self._locals:

@@ -227,7 +227,7 @@ def build_warning(diagnostic_id: str, detail: str = "", subject: Span | None = N
     return build_diagnostic(Severity.WARNING, diagnostic_id, detail, subject, **fields)
 
 
-def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
+def has_errors(diagnostics: Iterable[Diagnostic | Problem]) -> bool:
     """Check whether any of them is an error."""
     return any(diagnostic.severity is Severity.ERROR for diagnostic in diagnostics)
 

@@ -73,7 +73,7 @@ def group_ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
 def compute_natural_sort_key(text: str) -> list[tuple[int, int, str]]:
     """Return the sort key of a name with digits as numbers: rack2 before rack10."""
     parts = re.split(r"(\d+)", text)
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
+    return [(0, len(n := part.lstrip("0")), n) if part.isdecimal() else (1, 0, part) for part in parts]
 
 
 def format_duration(seconds: float) -> str:

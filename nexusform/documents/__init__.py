@@ -3,7 +3,7 @@
 # Public names of the package, by module.
 PUBLIC = {
     "field_validation": "validate_value FieldKind RuleViolation Rule FieldShape validate_value_size",
-    "scalars": "list_scalars OMITTED replace_scalars",
+    "scalars": "list_scalars OMITTED parse_integer replace_scalars",
     "times": "parse_duration parse_time format_time",
     "yaml_documents": (
         "ELISION INVALID Node DocumentFindings build_problem parse_yaml parse_whole_number TextPosition YamlDocument"

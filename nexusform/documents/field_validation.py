@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import suggest_name
 from nexusform.diagnostics.phrases import join_texts
+from nexusform.documents.scalars import parse_integer
 
 _NATURAL: Final = (2**31 - 1, 2**63 - 1)  # the largest int32 and int64
 
@@ -132,7 +133,7 @@ def _parse_unquoted_scalar(text: str) -> bool | int | None:
     """Return the flag or the whole number of a text without its quotes; None for neither."""
     if text in ("true", "false"):
         return text == "true"
-    return int(text) if text.removeprefix("-").isdecimal() else None
+    return parse_integer(text, signed=True)
 
 
 def validate_value_size(data: Any, shape: FieldShape) -> str:

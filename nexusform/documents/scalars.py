@@ -1,7 +1,8 @@
-"""Traversal of plain data down to the scalars: values that are neither mapping nor list."""
+"""Scalars of plain data: values that are neither mapping nor list."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -35,3 +36,9 @@ def replace_scalars(data: Any, change: Callable[[Path, Any], Any], path: Path = 
         list_parts = (replace_scalars(item, change, (*path, number)) for number, item in enumerate(data))
         return [None if part is OMITTED else part for part in list_parts]
     return change(path, data)
+
+
+def parse_integer(value: Any, *, signed: bool = False) -> int | None:
+    """Parse a whole number of at most 18 digits, possibly as text; None for anything else."""
+    text = str(value)
+    return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}" if signed else "[0-9]{1,18}", text) else None

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.documents.scalars import parse_integer
 
 MAX_DEPTH: Final = 512
 _TOO_DEEP: Final = f"the document is nested more than {MAX_DEPTH} levels deep."
@@ -413,9 +414,7 @@ def parse_whole_number(value: Any) -> int | None:
         return value
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:  # at most 64 bits
-        return int(value)
-    return None
+    return parse_integer(value.strip()) if isinstance(value, str) else None
 
 
 class DocumentFindings:

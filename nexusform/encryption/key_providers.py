@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import KeyProviderBlock
 from nexusform.diagnostics.phrases import format_installation
+from nexusform.documents.scalars import parse_integer
 from nexusform.files.access_record import read_variable
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.json_data.plain_data import get_mapping
@@ -216,9 +217,10 @@ def _read_environment_variable_of_setting(settings: Mapping[str, str], setting: 
 
 def _parse_iterations(text: str) -> int:
     """Parse a number of iterations within the limits. Raises EncryptionProblem."""
-    if not text.isdigit() or not _MINIMUM_ITERATIONS <= int(text) <= _MAXIMUM_ITERATIONS:
+    iterations = parse_integer(text)
+    if iterations is None or not _MINIMUM_ITERATIONS <= iterations <= _MAXIMUM_ITERATIONS:
         raise EncryptionProblem(f'iterations = "{text}" must be a whole number of at least {_MINIMUM_ITERATIONS:,}.')
-    return int(text)
+    return iterations
 
 
 def _encode_base64(data: bytes) -> str:

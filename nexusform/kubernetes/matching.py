@@ -12,6 +12,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.documents.scalars import parse_integer
+
 IN, NOT_IN, EXISTS, DOES_NOT_EXIST = "In", "NotIn", "Exists", "DoesNotExist"
 GREATER, LESS = "Gt", "Lt"
 EQUAL = "Equal"
@@ -110,7 +112,7 @@ def _is_comparison_met(compare: Callable[[int, int], bool], value: str | None, v
     """Evaluate Gt or Lt on a label's value; False unless the label and the only required value are whole numbers."""
     if value is None or len(values) != 1:
         return False
-    number, bound = _parse_whole_number(value), _parse_whole_number(values[0])
+    number, bound = parse_integer(value, signed=True), parse_integer(values[0], signed=True)
     return number is not None and bound is not None and compare(number, bound)
 
 
@@ -122,11 +124,6 @@ _CHECKS: Final[Mapping[str, Callable[[str | None, tuple[str, ...]], bool]]] = {
     GREATER: partial(_is_comparison_met, operator.gt),
     LESS: partial(_is_comparison_met, operator.lt),
 }
-
-
-def _parse_whole_number(text: str) -> int | None:
-    """Parse the number of a label; None if it is not one."""
-    return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text, re.ASCII) else None
 
 
 def is_matching_toleration(toleration: Toleration, taint: Taint) -> bool:

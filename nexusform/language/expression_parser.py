@@ -38,6 +38,7 @@ _PRECEDENCE = {
 _KEYWORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 _MAX_NUMBER_LENGTH = 4000
 _MAX_EXPONENT = 10_000
+_INVALID_NUMBER = "Failed to recognize the value of this number literal."
 
 
 class ExpressionParser:
@@ -157,8 +158,7 @@ class ExpressionParser:
                     value = Decimal(word)
                     if abs(value.adjusted()) <= _MAX_EXPONENT:
                         return syntax.Literal(value, span)
-        detail = "Failed to recognize the value of this number literal."
-        raise stream.report_error("invalid-number-literal", detail, index)
+        raise stream.report_error("invalid-number-literal", _INVALID_NUMBER, index)
 
     def _parse_keyword_call_or_traversal(self) -> syntax.Expression:
         """Parse a keyword, a function call, or a traversal that starts with a name."""
@@ -269,6 +269,8 @@ class ExpressionParser:
         if kind == NUMBER:
             index = stream.read_token()
             word = stream.tokens.get_text(index)
+            if len(word) > _MAX_NUMBER_LENGTH:
+                raise stream.report_error("invalid-number-literal", _INVALID_NUMBER, index)
             if not word.isdigit():
                 first, _, second = word.partition(".")
                 detail = (

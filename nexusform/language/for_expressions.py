@@ -190,7 +190,7 @@ class _ObjectBuilder:
         node, run = self.node, self.run
         before = len(run.diagnostics)
         key = run.evaluate(node.key)
-        if len(run.diagnostics) > before:  # the key has an error
+        if run.has_failed_since(before):
             self.is_known = False
             return
         self.marks |= key.marks

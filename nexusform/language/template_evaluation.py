@@ -175,7 +175,7 @@ def evaluate_condition(expression: Expression, run: ExpressionRun, enclosing: Ex
     """Evaluate a condition to a bool, possibly unknown; None after a diagnostic."""
     previous_count = len(run.diagnostics)
     condition = run.evaluate(expression)
-    if len(run.diagnostics) > previous_count and condition == DYNAMIC_UNKNOWN:
+    if run.has_failed_since(previous_count) and condition == DYNAMIC_UNKNOWN:
         return None  # reported during its evaluation
     if condition.raw is None:
         detail = "The condition value is null. Conditions must either be true or false."

@@ -6,7 +6,8 @@ PUBLIC = {
     "api_client": "ApiResponse ApiClient ApiRequest build_token_auth StreamRejected",
     "read_limits": "CONNECT_SECONDS PageLimits ReadByteLimit parse_json",
     "deadlines": (
-        "DeadlineRunner read_deadline OperationAbandoned pause_deadline compute_silence_limit is_caller_waiting"
+        "DeadlineRunner read_deadline OperationAbandoned pause_deadline read_seconds compute_silence_limit "
+        "is_caller_waiting"
     ),
     "web_errors": "WebError check_plain_credentials find_free_port is_loopback",
     "http_client": "build_limited_session SCHEMES WebRequest WebResponse send_request",

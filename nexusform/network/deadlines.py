@@ -15,10 +15,11 @@ from contextvars import ContextVar
 from math import inf
 from typing import Final, TypeVar
 
+from nexusform.documents.scalars import parse_integer
 from nexusform.interfaces.state_storage import BackendProblem
 
 VARIABLE: Final = "NF_NET_DEADLINE"
-SECONDS: Final = 180.0  # of one operation including retries, plus a second per MiB
+SECONDS: Final = 180  # of one operation including retries, plus a second per MiB
 SILENCE: Final = 60.0  # seconds without a byte until one request counts as failed
 _REPEAT_SECONDS: Final = 15.0  # seconds for a server that was silent for its whole time before
 _CHECK_INTERVAL: Final = 0.5  # seconds between checks of the lease
@@ -32,12 +33,16 @@ class OperationAbandoned(BackendProblem):
 
 def read_deadline() -> float:
     """Return the time limit of an operation in seconds: NF_NET_DEADLINE, else 180. Raises BackendProblem."""
-    text = os.environ.get(VARIABLE, "")
-    if not text:
-        return SECONDS
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 86_400:  # a day
-        raise BackendProblem(f'{VARIABLE}="{text}" must be a whole number of seconds from 1 to 86400.')
-    return float(text)
+    return float(read_seconds(VARIABLE, SECONDS, 1, 86_400))  # at most a day
+
+
+def read_seconds(variable: str, default: int, minimum: int, maximum: int) -> int:
+    """Return the seconds in an environment variable, else the default. Raises BackendProblem."""
+    text = os.environ.get(variable, "")
+    seconds = parse_integer(text or default)
+    if seconds is None or not minimum <= seconds <= maximum:
+        raise BackendProblem(f'{variable}="{text}" must be a whole number of seconds from {minimum} to {maximum}.')
+    return seconds
 
 
 def compute_silence_limit() -> float:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from nexusform.documents.scalars import parse_integer
 from nexusform.files.access_record import record_server_access
 from nexusform.files.regular_files import FileTooLarge
 from nexusform.network.deadlines import compute_silence_limit
@@ -164,9 +165,10 @@ def _read_declared_length(answer: Any) -> int | None:
     text = str(answer.headers.get("Content-Length", "")).strip()
     if not text or answer.headers.get("Transfer-Encoding"):
         return None
-    if not (text.isascii() and text.isdigit()):
+    length = parse_integer(text)
+    if length is None:
         raise WebError(f'the answer has the invalid length "{text[:20]}"')
-    return int(text)
+    return length
 
 
 def _is_success(status: int) -> bool:

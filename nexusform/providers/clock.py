@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from nexusform.documents.scalars import parse_integer
 from nexusform.documents.times import format_time
 
 
-def read_clock() -> str:
-    """Read the current time, RFC 3339 in UTC. SOURCE_DATE_EPOCH overrides it."""
-    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    moment = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdigit() else datetime.now(UTC)
-    return format_time(moment)
+def read_clock(environment: Mapping[str, str] = os.environ) -> str:
+    """Read the current time, RFC 3339 in UTC. SOURCE_DATE_EPOCH overrides it, up to the year 9999."""
+    epoch = parse_integer(environment.get("SOURCE_DATE_EPOCH"))
+    is_valid = epoch is not None and epoch < 253_402_300_800  # the year 10000
+    return format_time(datetime.fromtimestamp(epoch or 0, UTC) if is_valid else datetime.now(UTC))

@@ -19,7 +19,7 @@ from nexusform.diagnostics.phrases import format_installation, format_list, sele
 from nexusform.files.access_record import read_variable
 from nexusform.files.external_files import explain_untrusted_file, is_untrusted_path, list_command_files
 from nexusform.files.regular_files import UNCONFINED, Confinement
-from nexusform.json_data.plain_data import get_list, get_text, get_value_at_path
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
 
 if TYPE_CHECKING:
     from nexusform.network.api_client import ApiClient
@@ -184,7 +184,7 @@ def _check_untrusted_account(paths: Sequence[Path], account: KubernetesAccount, 
     fields += [
         name
         for name in ("certificate-authority", "client-certificate")
-        if name in entries and not trust.confinement.is_inside(os.path.realpath(entries[name]))  # a file elsewhere
+        if entries.get(name) and not trust.confinement.is_inside(os.path.realpath(entries[name]))  # a file elsewhere
     ]
     prefix = f"{format_list(list(map(str, paths)))} is in the work tree of a sandboxed run"
     if fields:
@@ -235,12 +235,16 @@ def _iterate_entries(path: Path, document: Mapping[str, Any], section: str) -> I
         name, entry = get_value_at_path(item, "name"), get_value_at_path(item, kind) or {}
         if not name or not isinstance(entry, dict):
             raise KubeconfigProblem(f"{path} cannot be used: {section}[{number}] must have a name and a {kind}.")
-        directory = path.absolute().parent
-        absolute = {key: str(directory / entry[key]) for key in _PATHS if isinstance(entry.get(key), str)}
-        plug_in = entry.get("exec")
-        if isinstance(plug_in, dict) and os.sep in str(plug_in.get("command")):  # no name in PATH
-            plug_in = {**plug_in, "command": str(directory / plug_in["command"])}
-        yield str(name), {**entry, **absolute, **({"exec": plug_in} if plug_in else {})}
+        directory, plug_in = path.absolute().parent, get_mapping(entry, "exec")
+        paths = {key: entry[key] for key in _PATHS if entry.get(key) is not None}
+        command = plug_in.get("command") or ""
+        for key, value in {**paths, "command": command}.items():
+            if not isinstance(value, str):
+                raise KubeconfigProblem(f"{path} cannot be used: {section}[{number}]: {key} must be a text.")
+        changed: dict[str, Any] = {key: str(directory / value) for key, value in paths.items()}
+        if os.sep in command:  # no name in PATH
+            changed["exec"] = {**plug_in, "command": str(directory / command)}
+        yield str(name), {**entry, **changed}
 
 
 def _get_named_entry(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # most sites are simulated from state alone
 OPERATIONS: Final = ("create", "read", "update", "delete")
 _DELAY: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)?")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
-_STEP: Final = re.compile(r'\.?([^\W\d][\w-]*)|\[(\d+)\]|\["((?:[^"\\]++|\\.)*+)"\]')
+_STEP: Final = re.compile(r'\.?([^\W\d][\w-]*)|\[([0-9]{1,18})\]|\["((?:[^"\\]++|\\.)*+)"\]')
 
 
 class Fault(Struct, frozen=True):

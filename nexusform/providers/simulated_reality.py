@@ -199,12 +199,7 @@ class Reality:
             objects = _parse_objects(_read_reality_file(self._path), self._path)
             log = _read_reality_file(self._log_path, follow=False)
             for line in log.split(b"\n")[:-1]:  # an incomplete last line was never confirmed
-                try:
-                    kind, name, creation, attributes = json_codec.parse_json(line)
-                except (ValueError, json_codec.JsonProblem):
-                    raise ProviderProblem(f"{self._log_path} is damaged: a line is not a change record.") from None
-                key = ObjectKey(kind, name, creation)
-                _set_object(objects, key, attributes)
+                _set_object(objects, *_parse_change_record(line, self._log_path))
             self._objects = objects
             self._has_leftover_log = os.path.lexists(self._log_path)
         return self._objects
@@ -276,6 +271,15 @@ def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
             )
         objects[key] = row["attributes"]
     return objects
+
+
+def _parse_change_record(line: bytes, path: Path) -> tuple[ObjectKey, Attributes | None]:
+    """Parse a line of the log, with the attributes None for a removal. Raises ProviderProblem."""
+    with suppress(json_codec.JsonProblem):
+        match json_codec.parse_json(line):
+            case [str(kind), str(name), int(creation), dict() | None as attributes]:
+                return ObjectKey(kind, name, creation), attributes
+    raise ProviderProblem(f"{path} is damaged: a line is not a change record.")
 
 
 def _parse_object_key(row: Any) -> ObjectKey | None:

@@ -26,6 +26,7 @@ from nexusform.language.syntax.syntax_nodes import Call, Expression, Parentheses
 from nexusform.planning.name_resolution.evaluation_settings import StateEvaluation, build_state_evaluation
 from nexusform.planning.name_resolution.value_origins import ValueOriginTracer
 from nexusform.planning.plan_request import PlanRequest
+from nexusform.providers.clock import read_clock
 from nexusform.rendering.answers.console_text import render_type, render_value
 from nexusform.resource_types.registry import build_registries
 from nexusform.schemas.value_types import DYNAMIC
@@ -38,7 +39,7 @@ from nexusform.workflow.opening.command_context import (
 from nexusform.workflow.opening.project import open_backend
 from nexusform.workflow.opening.remote_inputs import RemoteStateReader, ServerResponseCache
 from nexusform.workflow.opening.stored_state import read_stored_state
-from nexusform.workflow.opening.system_io import ConfinedFileAccess, get_plan_time
+from nexusform.workflow.opening.system_io import ConfinedFileAccess
 
 INPUT: Final = "<console-input>"
 _OPENING_TOKENS: Final = frozenset({"{", "[", "(", INTERPOLATION, DIRECTIVE, OPEN_HEREDOC})
@@ -91,7 +92,7 @@ def open_console(context: CommandContext) -> ConsoleOpening:
         state=stored.state,
         registries=build_registries(),
         files=ConfinedFileAccess(context.confinement),
-        now=get_plan_time(context.environment),
+        now=read_clock(context.environment),
         workspace=context.workspace,
         working_directory=context.working_directory,
         is_applying=True,

@@ -75,7 +75,7 @@ def test_renewal_is_retried_before_lease_expires() -> None:
     claim.stop()
 
 
-@pytest.mark.parametrize("text", ["0", "14", "61", "soon", "-1", "15.5"])
+@pytest.mark.parametrize("text", ["0", "14", "61", "soon", "-1", "15.5", "²", "9" * 5000])
 def test_lease_duration_out_of_range_is_rejected(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("NF_LEASE_SECONDS", text)
     with pytest.raises(BackendProblem, match="from 15 to 60"):

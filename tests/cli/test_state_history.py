@@ -44,7 +44,7 @@ def test_rollback_restores_earlier_state_with_new_serial(capsys: pytest.CaptureF
     assert "No changes." in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("serial", ["7", "one", "-1"])
+@pytest.mark.parametrize("serial", ["7", "one", "-1", "²", "9" * 5000])
 def test_rollback_to_unknown_version_is_rejected(serial: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = Path("state/nexusform.nfstate").read_bytes()
     assert run_command_line(["state", "rollback", "--", serial]) == 1
@@ -56,3 +56,13 @@ def test_rollback_to_unknown_version_is_rejected(serial: str, capsys: pytest.Cap
 def test_missing_state_has_no_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["state", "history", f"-state={tmp_path / 'other'}"]) == 0
     assert capsys.readouterr().out == "No state exists.\n"
+
+
+@pytest.mark.parametrize("digits", ["²", "9" * 5000, "9" * 19])
+def test_unusual_digits_are_no_number(
+    digits: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command_line(["plan", f"-target=nexus_rack.r[{digits}]"]) == 1
+    assert "an instance key is a number" in " ".join(capsys.readouterr().err.replace("│", "").split())
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", digits)
+    assert run_command_line(["plan"]) == 0

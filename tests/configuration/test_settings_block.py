@@ -21,6 +21,7 @@ from nexusform.configuration.settings_block import is_version_allowed
         ("1.0.0", "newest", None),
         ("1.0.0", ">= 1,", None),
         ("1.0.0", "", None),
+        ("1.0.0", ">= " + "9" * 5000, None),
     ],
 )
 def test_version_constraints(version: str, constraint: str, kept: bool | None) -> None:

@@ -385,6 +385,7 @@ def test_errors_in_block_are_reported_at_their_line(
         ('passphrase = "short"', "must have at least 16 characters"),
         ('passphrase_variable = "NOT_SET"', "the variable NOT_SET is not set"),
         (f'passphrase = "{SECRET}"\niterations = "1000"', "a whole number of at least 200,000"),
+        (f'passphrase = "{SECRET}"\niterations = "²"', "a whole number of at least 200,000"),
         (f'passphrase = "{SECRET}"\nhash_function = "md5"', "use sha256 or sha512"),
         (f'passphrase = "{SECRET}"\nsalt = "x"', 'unknown setting "salt"'),
     ],
@@ -408,3 +409,11 @@ def test_migrated_state_stays_encrypted(capsys: pytest.CaptureFixture[str]) -> N
     capsys.readouterr()
     assert run_command_line(["plan"]) == 0
     assert "No changes." in read_output(capsys)
+
+
+@pytest.mark.parametrize("keys", ['pbkdf2["x"].main', "pbkdf2[0].main", 'pbkdf2.main["x"]', "pbkdf2.main.x"])
+def test_reference_with_further_steps_is_rejected(keys: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = render_encryption(PBKDF2, "pbkdf2").replace("key_provider.pbkdf2.main", f"key_provider.{keys}")
+    write_configuration(text)
+    assert run_command_line(["plan"]) == 1
+    assert "A reference of the form key_provider.TYPE.NAME is needed here." in read_output(capsys)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Position, SourceFile, Span, build_error
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Position,
+    Severity,
+    SourceFile,
+    Span,
+    build_error,
+    build_warning,
+)
 from nexusform.json_data.plain_data import convert_to_plain, convert_to_value
 from nexusform.language import evaluation_run
 from nexusform.language.evaluator import evaluate_expression
@@ -49,6 +57,20 @@ class FakeScope:
         if not traversal.steps:
             return _VAR, 0, []
         return _VAR.raw[traversal.steps[0].name], 1, []  # type: ignore[union-attr]
+
+
+class WarningScope(FakeScope):
+    def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        return (*super().lookup(traversal)[:2], [build_warning("advice", "", traversal.span)])
+
+
+def test_a_warning_in_a_key_or_condition_leaves_the_value_known() -> None:
+    for text in ("{for zone in var.zones : var.name => zone...}", 'var.open ? "a" : "b"'):
+        expression, _ = parse_expression(SourceFile("main.nf.hcl", text))
+        assert expression is not None
+        value, problems = evaluate_expression(expression, WarningScope())
+        assert {problem.severity for problem in problems} == {Severity.WARNING}
+        assert list(value.raw) == ["web"] if "for" in text else value.type is STRING
 
 
 def evaluate_text(text: str) -> tuple[Value, list[Diagnostic]]:
@@ -302,3 +324,11 @@ def test_nesting_over_limit_is_reported() -> None:
 def test_loop_names_in_template_are_not_looked_up_outside() -> None:
     found = evaluate_to_problem('"%{ for var in var.name }${var}%{ endfor }"')
     assert [n.traversal for n in found.values] == ["var.name"]
+
+
+@pytest.mark.parametrize("text", ['format("%{}d", 1)', 'format("%.{}f", 1)', 'format("%[{}]d", 1)', "var.zones.{}"])
+def test_very_long_number_is_an_error(text: str) -> None:
+    expression, problems = parse_expression(SourceFile("main.nf.hcl", text.format("9" * 5000)))
+    if expression is not None:
+        _, problems = evaluate_expression(expression, FakeScope())
+    assert problems

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.files.regular_files import Confinement
+from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.network.api_client import ApiRequest
 from nexusform.providers.kubeconfig import (
     ExecPluginProblem,
@@ -271,6 +271,24 @@ def test_untrusted_kubeconfig_must_not_use_programs_or_credentials(
     assert next(field for field in entry if field != "server") in str(raised.value)
     outside = KubeconfigTrust(Confinement(str(tmp_path / "tree")), ALLOWED.is_url_allowed)
     assert read_account([path], trust=outside).server == "http://127.0.0.1:1" or section == "users"
+
+
+@pytest.mark.parametrize("trust", [KubeconfigTrust(), ALLOWED])
+@pytest.mark.parametrize("field", ["certificate-authority", "client-certificate", "tokenFile", "command"])
+@pytest.mark.parametrize("value", [5, ["/ca.pem"], {"a": "/b"}])
+def test_a_path_that_is_no_text_is_rejected(tmp_path: Path, trust: KubeconfigTrust, field: str, value: Any) -> None:
+    entry = {"exec": {field: value}} if field == "command" else {field: value}
+    path = write_kubeconfig(tmp_path, users=[{"name": "ann", "user": entry}])
+    inside = KubeconfigTrust(Confinement(str(tmp_path)) if trust is ALLOWED else UNCONFINED, trust.is_url_allowed)
+    with pytest.raises(KubeconfigProblem, match=rf"cannot be used: users\[0\]: {field} must be a text\."):
+        read_account([path], trust=inside)
+
+
+def test_an_empty_certificate_authority_is_none(tmp_path: Path) -> None:
+    cluster = {"server": "http://127.0.0.1:1", "certificate-authority": None}
+    path = write_kubeconfig(tmp_path, clusters=[{"name": "c", "cluster": cluster}])
+    trust = KubeconfigTrust(Confinement(str(tmp_path)), ALLOWED.is_url_allowed)
+    assert read_account([path], trust=trust).server == "http://127.0.0.1:1"
 
 
 def test_untrusted_kubeconfig_needs_an_allowed_server(tmp_path: Path) -> None:

@@ -153,3 +153,11 @@ def test_suspended_run_does_not_overwrite_changes_of_others(path: Path) -> None:
     assert standing.get_attributes(build_key(902)) == {"n": 2}
     assert standing.get_attributes(build_key(901)) == {"n": 1}
     assert standing.get_attributes(build_key(903)) is None
+
+
+@pytest.mark.parametrize("line", ["5", "null", '"text"', "[1]", '[["a"], "b", 1, {}]', '["a", "b", 1, 2]', "{"])
+def test_a_log_line_that_is_no_change_is_reported(tmp_path: Path, line: str) -> None:
+    reality = Reality(tmp_path / "site.json")
+    reality._log_path.write_text(f"{line}\n")
+    with pytest.raises(ProviderProblem, match="is damaged: a line is not a change record"):
+        reality.load()

@@ -73,7 +73,7 @@ def parse_limit_overrides(environment: Mapping[str, str], flags: Iterable[str]) 
             raise ValueError(f"{origin}: {FIXED_LIMITS[name]}")
         if name not in NAMES:
             raise ValueError(f'{origin}: there is no limit "{name}". {describe_known_limits(name)}')
-        if not number.isdecimal() or not 0 < len(number) < 16:  # far above any use
+        if not (number.isascii() and number.isdecimal()) or not 0 < len(number) < 16:  # far above any use
             raise ValueError(f'{origin}: "{setting}" is not of the form NAME=N with a whole number.')
         limits[name] = int(number)
     return limits

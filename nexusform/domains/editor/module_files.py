@@ -195,15 +195,13 @@ def _list_traversals(block: Block) -> Iterator[Traversal]:
 
 def _resolve_traversal_to_symbol(path: str, text: bytes, traversal: Traversal) -> Iterator[Occurrence]:
     """Yield the symbol referenced by a traversal; nothing for names without a declaration."""
-    names = [step for step in traversal.steps[:2] if isinstance(step, TraverseAttribute)]
-    root = traversal.root.name
-    if root == "data":
-        if len(names) == 2:
-            yield Occurrence(Symbol("data", names[0].name, names[1].name), _get_step_range(path, text, names[1]))
-    elif names and root not in _RESERVED_ROOTS:  # `each`, `path` and so on
-        # A root without a kind of its own is a resource type.
-        symbol = Symbol(_KINDS[root], "", names[0].name) if root in _KINDS else Symbol("resource", root, names[0].name)
-        yield Occurrence(symbol, _get_step_range(path, text, names[0]))
+    match traversal.root.name, traversal.steps:
+        case "data", (TraverseAttribute(kind), TraverseAttribute(name) as step, *_):
+            yield Occurrence(Symbol("data", kind, name), _get_step_range(path, text, step))
+        case root, (TraverseAttribute(name) as step, *_) if root not in {"data", *_RESERVED_ROOTS}:  # `each`, `path`...
+            # A root without a kind of its own is a resource type.
+            symbol = Symbol(_KINDS[root], "", name) if root in _KINDS else Symbol("resource", root, name)
+            yield Occurrence(symbol, _get_step_range(path, text, step))
 
 
 def _get_step_range(path: str, text: bytes, step: TraverseAttribute) -> FileRange:

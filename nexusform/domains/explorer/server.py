@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from nexusform.documents.scalars import parse_integer
 from nexusform.domains.explorer.plan_exploration import ExplorationRequest, ExplorationRequestError, PlanExploration
 from nexusform.rendering.notation.json_values import encode_document
 from nexusform.rendering.notation.markup import build_code_element, build_data_script, build_element
@@ -116,12 +117,12 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
         if self.headers.get("Origin") != f"http://{self.headers.get('Host')}":
             self._reject(HTTPStatus.FORBIDDEN, "Only the page itself may send requests.")
             return
-        length = self.headers.get("Content-Length", "")
-        if self.path not in ("/plan", "/change", "/write") or not length.isdigit() or int(length) > _MAX_REQUEST_BYTES:
+        length = parse_integer(self.headers.get("Content-Length"))
+        if self.path not in ("/plan", "/change", "/write") or length is None or length > _MAX_REQUEST_BYTES:
             self._reject(HTTPStatus.NOT_FOUND, "Not found.")
             return
         try:
-            document = self._handle_request_body(msgspec.json.decode(self.rfile.read(int(length)), type=_RequestBody))
+            document = self._handle_request_body(msgspec.json.decode(self.rfile.read(length), type=_RequestBody))
         except (msgspec.DecodeError, ExplorationRequestError, OSError) as problem:
             self._reject(HTTPStatus.BAD_REQUEST, str(problem))
             return

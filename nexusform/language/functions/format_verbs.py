@@ -26,7 +26,7 @@ from nexusform.values.typed_value import (
 )
 
 _VERB: Final = re.compile(
-    r"%(?P<flags>[ +\-0#]*)(?P<width>[1-9][0-9]*)?(?:\.(?P<precision>[0-9]+))?(?:\[(?P<index>[1-9][0-9]*)\])?"
+    r"%(?P<flags>[ +\-0#]*)(?P<width>[1-9][0-9]*)?(?:\.(?P<precision>[0-9]+))?(?:\[(?P<index>[1-9][0-9]{0,8})\])?"
 )
 _MODES: Final = "vtbdoxXeEfgGsq"
 _MAX_WIDTH: Final = 100_000
@@ -102,8 +102,8 @@ def _parse_verb(pattern: str, start: int, next_position: int) -> tuple[_FormatVe
     if mode not in _MODES:
         position_at_fault = offset + match.end() - start
         raise FunctionProblem(f"unrecognized format character {mode!r} at offset {position_at_fault}")
-    width = int(match["width"] or 0)
-    precision = None if match["precision"] is None else int(match["precision"])
+    width = int((match["width"] or "0")[:9])  # a longer one is too great, too
+    precision = None if match["precision"] is None else int(match["precision"][:9])
     if max(width, precision or 0) > _MAX_WIDTH:
         raise FunctionProblem(f"width and precision must not be greater than {_MAX_WIDTH}")
     text = pattern[start : match.end() + 1]

@@ -114,6 +114,12 @@ class Traversal(Node, frozen=True):
     steps: tuple[Step, ...]
     span: Span
 
+    @property
+    def first_name(self) -> str:
+        """Name in the first step after the root, "" for none."""
+        step = self.steps[0] if self.steps else None
+        return step.name if isinstance(step, TraverseAttribute) else ""
+
 
 class RelativeTraversal(Node, frozen=True):
     """Literal steps into the value of any other expression: `f(x).a[0]`."""

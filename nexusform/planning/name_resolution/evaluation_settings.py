@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import cache, partial
 from hashlib import sha256
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.body_preparation import PreparedBody, build_prepared_resource
 from nexusform.configuration.declarations.configuration import Module, ResourceBlock
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_diagnostic, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_diagnostic, has_errors
 from nexusform.interfaces.plugins import (
     DataResult,
     Files,
@@ -217,21 +217,17 @@ def _read_data_source(
         )
         return None, [unknown_argument_problem]
     problems = source.check(arguments) if source.check is not None else []
-    if _has_error(problems):
+    if has_errors(problems):
         return None, problems
     assert source.read is not None
     answer = source.read(arguments, context)
     problems = [*problems, *answer.problems]
-    if _has_error(problems):
+    if has_errors(problems):
         return None, problems
     names = (*source.schema.attributes, *source.schema.blocks)
     values = {name: arguments.get(name) for name in names} | answer.attributes
     values.setdefault("id", source.build_id(values))
     return replace(answer, attributes=values), problems
-
-
-def _has_error(problems: Iterable[Problem]) -> bool:
-    return any(problem.severity is Severity.ERROR for problem in problems)
 
 
 def _build_diagnostic(problem: Problem, block: ResourceBlock, body: PreparedBody | None, address: str) -> Diagnostic:

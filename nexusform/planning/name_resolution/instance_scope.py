@@ -177,14 +177,14 @@ def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Tr
 
 
 def _resolve_variable_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    declared = scope.instance.module.variables.get(_get_first_name(traversal))
+    declared = scope.instance.module.variables.get(traversal.first_name)
     if declared is None:
         return _build_unknown_lookup(traversal)
     return scope.names.get_variable(scope.instance, declared), 1, []
 
 
 def _resolve_local_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    name = _get_first_name(traversal)
+    name = traversal.first_name
     if name not in scope.instance.module.locals:
         return _build_unknown_lookup(traversal)
     return scope.names.get_local(scope.instance, name), 1, []
@@ -192,7 +192,7 @@ def _resolve_local_reference(scope: InstanceScope, traversal: Traversal) -> Look
 
 def _resolve_module_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
     """Resolve a reference to a module or one of its outputs, with the number of used steps."""
-    call = scope.instance.module.calls.get(_get_first_name(traversal))
+    call = scope.instance.module.calls.get(traversal.first_name)
     if call is None:
         return _build_unknown_lookup(traversal)
     shape = scope.names.get_module_expansion(scope.instance, call).shape
@@ -216,14 +216,14 @@ def _resolve_path_reference(scope: InstanceScope, traversal: Traversal) -> Looku
         "root": settings.configuration.root.directory,
         "cwd": settings.working_directory,
     }
-    return _build_text_result(texts.get(_get_first_name(traversal)), traversal)
+    return _build_text_result(texts.get(traversal.first_name), traversal)
 
 
 def _resolve_nexusform_name(scope: InstanceScope, traversal: Traversal) -> Lookup:
     settings = scope.names.settings
-    if _get_first_name(traversal) == "applying":
+    if traversal.first_name == "applying":
         return build_boolean(settings.is_applying), 1, []
-    return _build_text_result({"workspace": settings.workspace}.get(_get_first_name(traversal)), traversal)
+    return _build_text_result({"workspace": settings.workspace}.get(traversal.first_name), traversal)
 
 
 def _resolve_count_index_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
@@ -233,7 +233,7 @@ def _resolve_count_index_reference(scope: InstanceScope, traversal: Traversal) -
 
 def _resolve_each_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
     """Resolve each.key or each.value (one step after `each`); unknown outside of a block with for_each."""
-    name, repetition = _get_first_name(traversal), scope.repetition
+    name, repetition = traversal.first_name, scope.repetition
     if name == "key" and isinstance(repetition.key, str):
         return build_string(repetition.key), 1, []
     if name == "value" and repetition.value is not None:
@@ -245,14 +245,14 @@ def _resolve_self_reference(scope: InstanceScope, traversal: Traversal) -> Looku
     """Resolve the subject of a condition, or one of its attributes."""
     if scope.this is None:
         return _build_unknown_lookup(traversal)
-    attribute = scope.this.get_attribute(_get_first_name(traversal))
+    attribute = scope.this.get_attribute(traversal.first_name)
     return (attribute, 1, []) if attribute is not None else (scope.this.get_value(), 0, [])
 
 
 _READERS: dict[str, Callable[[InstanceScope, Traversal], Lookup]] = {
     "var": _resolve_variable_reference,
     "local": _resolve_local_reference,
-    "data": lambda scope, traversal: _resolve_resource(scope, "data", _get_first_name(traversal), traversal, used=1),
+    "data": lambda scope, traversal: _resolve_resource(scope, "data", traversal.first_name, traversal, used=1),
     "module": _resolve_module_reference,
     "path": _resolve_path_reference,
     "nexusform": _resolve_nexusform_name,
@@ -265,12 +265,6 @@ _READERS: dict[str, Callable[[InstanceScope, Traversal], Lookup]] = {
 def _build_unknown_lookup(traversal: Traversal) -> Lookup:
     """Return an unknown value for an invalid reference, which is reported elsewhere."""
     return build_unknown(DYNAMIC), len(traversal.steps), []
-
-
-def _get_first_name(traversal: Traversal) -> str:
-    """Return the name in the first step after the root, "" for none."""
-    step = next(iter(traversal.steps), None)
-    return step.name if isinstance(step, TraverseAttribute) else ""
 
 
 def _build_text_result(text: str | None, traversal: Traversal) -> Lookup:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -28,6 +28,7 @@ from nexusform.state.objects import ObjectState, State
 
 MAXIMUM_NAMED: Final = 20
 OBSERVED: Final = "observed"
+_MachineKey: TypeAlias = tuple[str, str]  # site and name
 
 
 class _StateVm(Struct, frozen=True):
@@ -61,11 +62,13 @@ def check_consistency(state: State, types: Mapping[str, ResourceType], providers
     impossible = [reason for state_vm, reason in invalid_cells if state_vm.vm.provenance == OBSERVED]
     if impossible:
         problems.append(_build_impossible_cells_warning(impossible))
-    overcommitted = [*_find_overcommitted_machines(vms, machines), *_find_impossible_layouts(vms, machines)]
+    overcommitted = {**_find_overcommitted(vms, machines), **dict.fromkeys(_find_impossible_layouts(vms, machines))}
     if overcommitted:
+        counts = Counter(name for _, name in overcommitted)
+        names = (name if counts[name] == 1 else f"{name} ({site_id})" for site_id, name in overcommitted)
         overcommit_warning = build_warning(
             "overcommitted-site",
-            f"A cell runs more VMs than fit, on {_format_names(overcommitted)}. Causes: a smaller machine, an import, "
+            f"A cell runs more VMs than fit, on {_format_names(names)}. Causes: a smaller machine, an import, "
             "a pinned VM, or an edited state. The VMs are counted; the cells accept no new VM until they "
             "have capacity again.",
         )
@@ -235,31 +238,28 @@ def _check_cells(vms: Iterable[_StateVm], machines: Mapping[Any, Machine]) -> It
             yield state_vm, f"{state_vm.display_name} is recorded in {len(cells)} cells, but its size needs {size}."
 
 
-def _find_overcommitted_machines(vms: Iterable[_StateVm], machines: Mapping[tuple[str, str], Machine]) -> Iterator[str]:
-    """Yield the names of the machines with more CPUs, memory or VFs used in a NUMA cell than it has, each once."""
-    cpus: Counter[tuple[str, str, int]] = Counter()
-    memory: Counter[tuple[str, str, int]] = Counter()
-    vfs: Counter[tuple[str, str, int]] = Counter()
+def _find_overcommitted(vms: Iterable[_StateVm], machines: Mapping[_MachineKey, Machine]) -> dict[_MachineKey, None]:
+    """Return the keys of the machines with more CPUs, memory or VFs used in a NUMA cell than it has, each once."""
+    used: dict[tuple[str, str, int], list[VmSku]] = {}
     for state_vm in vms:
-        machine_key = state_vm.demand.site_id, state_vm.vm.placement.machine
-        if state_vm.sku is not None and machine_key in machines:
+        if state_vm.sku is not None:
             for cell in state_vm.vm.placement.cells:
-                cpus[*machine_key, cell] += state_vm.sku.cpus_in_cell
-                memory[*machine_key, cell] += state_vm.sku.mib_in_cell
-                vfs[*machine_key, cell] += state_vm.sku.vfs_in_cell
-    overcommitted = set()
-    for site_id, name, cell in cpus:
-        machine = machines[site_id, name]
-        is_exceeded = cpus[site_id, name, cell] > machine.cpus_per_cell
-        is_exceeded |= vfs[site_id, name, cell] > machine.vfs_per_cell
-        is_exceeded |= memory[site_id, name, cell] > machine.memory_gib_per_cell * MIB_PER_GIB
-        if is_exceeded and name not in overcommitted:
-            overcommitted.add(name)
-            yield name
+                key = state_vm.demand.site_id, state_vm.vm.placement.machine, cell
+                used.setdefault(key, []).append(state_vm.sku)
+    overcommitted: dict[_MachineKey, None] = {}
+    for (site_id, name, _), skus in used.items():
+        machine = machines.get((site_id, name))
+        if machine is not None and (
+            sum(sku.cpus_in_cell for sku in skus) > machine.cpus_per_cell
+            or sum(sku.vfs_in_cell for sku in skus) > machine.vfs_per_cell
+            or sum(sku.mib_in_cell for sku in skus) > machine.memory_gib_per_cell * MIB_PER_GIB
+        ):
+            overcommitted[site_id, name] = None
+    return overcommitted
 
 
-def _find_impossible_layouts(vms: Iterable[_StateVm], machines: Mapping[tuple[str, str], Machine]) -> Iterator[str]:
-    """Yield the names of the machines without enough capacity for their VMs in unknown NUMA cells in any layout."""
+def _find_impossible_layouts(vms: Iterable[_StateVm], machines: Mapping[_MachineKey, Machine]) -> Iterator[_MachineKey]:
+    """Yield the keys of the machines without capacity for their VMs in unknown NUMA cells in any layout."""
     by_site = group_by(vms, lambda state_vm: state_vm.demand.site_id)
     for site_id, on_site in sorted(by_site.items()):
         without_cells = [state_vm.vm for state_vm in on_site if state_vm.sku and not state_vm.vm.placement.cells]
@@ -271,7 +271,7 @@ def _find_impossible_layouts(vms: Iterable[_StateVm], machines: Mapping[tuple[st
             placement = state_vm.vm.placement
             if state_vm.sku is not None and placement.machine in names:
                 scheduler.add_existing(VmName("existing", "existing", pool="", number=number), state_vm.sku, placement)
-        yield from scheduler.list_overfull_machines()
+        yield from ((site_id, name) for name in scheduler.list_overfull_machines())
 
 
 def _build_impossible_cells_warning(reasons: list[str]) -> Diagnostic:

@@ -12,7 +12,7 @@ PUBLIC = {
     "provider_setup": "list_managed_objects list_objects check_provider_addresses",
     "stored_state": "read_stored_state compute_state_digest StoredState",
     "system_io": (
-        "get_plan_time read_file ConfinedFileAccess SystemClock explain_unwritable_file write_output "
+        "read_file ConfinedFileAccess SystemClock explain_unwritable_file write_output "
         "remove_older_output SIZE_CAP is_stream_or_directory"
     ),
     "directory_validation": "TEST_DIRECTORY validate_directory DirectoryValidation",

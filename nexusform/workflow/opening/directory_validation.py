@@ -13,11 +13,12 @@ from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors,
 from nexusform.domain_table import LazyTable, collect_validate_checks
 from nexusform.language.parser import check_with_hcl2
 from nexusform.planning.plan_request import PlanRequest
+from nexusform.providers.clock import read_clock
 from nexusform.resource_types.registry import build_registries
 from nexusform.state.objects import EMPTY
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.provider_setup import check_provider_blocks
-from nexusform.workflow.opening.system_io import ConfinedFileAccess, get_plan_time
+from nexusform.workflow.opening.system_io import ConfinedFileAccess
 
 TEST_DIRECTORY: Final = "tests"
 # Further checks of domains: (context, directory of test files, texts so far) -> problems.
@@ -68,7 +69,7 @@ def find_planning_problems(
         state=EMPTY,
         registries=build_registries(),
         files=ConfinedFileAccess(context.confinement),
-        now=get_plan_time(context.environment),
+        now=read_clock(context.environment),
         workspace=context.workspace,
         working_directory=context.working_directory,
         limits=context.merge_limits(configuration.settings.limits),

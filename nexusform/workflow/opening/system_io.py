@@ -218,13 +218,6 @@ def _find_packed_commit(git: Path, name: str) -> str:
     return ""
 
 
-def get_plan_time(environment: Mapping[str, str]) -> str:
-    """Return the current time of a plan, RFC 3339 in UTC. SOURCE_DATE_EPOCH overrides it."""
-    epoch = environment.get("SOURCE_DATE_EPOCH", "")
-    moment = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdigit() else datetime.now(UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def write_output(path: str, content: bytes | Iterable[bytes], *, private: bool = False, durable: bool = True) -> None:
     """Write a file atomically, also in pieces; `private` restricts access to the owner. A file not `durable` is for
     this command only, so it is not synced. A link is replaced, not followed, because an untrusted work tree may

@@ -16,12 +16,12 @@ from nexusform.files.regular_files import read_regular
 from nexusform.plans.plan import Plan, PlanInputs
 from nexusform.plans.saved import plan_file
 from nexusform.plans.saved.plan_file import SavedPlan
+from nexusform.providers.clock import read_clock
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.encryption_settings import encrypt_plan
 from nexusform.workflow.opening.system_io import (
     explain_unwritable_file,
     find_commit,
-    get_plan_time,
     is_stream_or_directory,
     remove_older_output,
     write_output,
@@ -42,7 +42,7 @@ def build_failed_plan(context: CommandContext, options: PlanOptions, diagnostics
         targets=options.targets,
         excludes=options.excludes,
         replaces=options.replaces,
-        timestamp=options.now or get_plan_time(context.environment),
+        timestamp=options.now or read_clock(context.environment),
         basis=PlanInputs(commit=find_commit(context.directory, context.environment, context.directory_confinement)),
     )
 

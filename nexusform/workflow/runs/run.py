@@ -43,6 +43,7 @@ from nexusform.planning.plan_request import ImportedObject, PlanRequest, Progres
 from nexusform.planning.planner import make_plan
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Change, Mode, Plan
+from nexusform.providers.clock import read_clock
 from nexusform.providers.registry import PROVIDERS
 from nexusform.resources.address import Address
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState, get_current_object
@@ -55,7 +56,7 @@ from nexusform.workflow.opening.provider_setup import (
     list_captured_inventories,
 )
 from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
-from nexusform.workflow.opening.system_io import SystemClock, find_commit, get_plan_time
+from nexusform.workflow.opening.system_io import SystemClock, find_commit
 from nexusform.workflow.runs.evaluation_record import record_evaluation
 from nexusform.workflow.runs.state_locking import STALE_LOCK_TAKEN, LockOptions, StateLock, acquire_lock
 
@@ -379,7 +380,7 @@ class Run(Struct):
             verifies_certainty=options.verifies_certainty,
             explain=options.explain,
             systems=self.identities.observed if self.identities is not None else {},
-            now=options.now or get_plan_time(self.project.context.environment),
+            now=options.now or read_clock(self.project.context.environment),
         )
 
 
@@ -443,7 +444,7 @@ def build_base_request(project: Project, stored: StoredState) -> PlanRequest:
         state=stored.state,
         registries=project.registries,
         files=project.files,
-        now=get_plan_time(project.context.environment),
+        now=read_clock(project.context.environment),
         workspace=project.workspace,
         working_directory=project.context.working_directory,
         prior_digest=stored.digest,

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.cli.main import run_command_line
+from nexusform.domains.sites.rendering import fleet_summary
 from nexusform.domains.sites.rendering.fleet_summary import MAX_BYTES, build_fleet_markdown
 from nexusform.domains.sites.types.fleet_plan import FILE_NAME, FleetPlan, PlannedSite, Wave
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
@@ -62,6 +63,13 @@ def test_comment_fits_summary_of_thousands_of_sites() -> None:
     assert len(text.encode()) <= MAX_BYTES
     assert "more such rows: -report=html:FILE and -json show all." in text
     assert text.rstrip().splitlines()[-1].startswith("| all | 3,000 |")
+
+
+def test_comment_is_cut_by_bytes_at_a_character(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = FleetPlan((), (Wave("Köln-Süd"),), "", "")
+    for limit in range(1, len(build_fleet_markdown(plan).encode())):
+        monkeypatch.setattr(fleet_summary, "MAX_BYTES", limit)
+        assert len(build_fleet_markdown(plan).encode()) <= limit
 
 
 def test_plan_in_directory_of_sites_suggests_sites_command(

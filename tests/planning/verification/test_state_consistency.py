@@ -116,3 +116,21 @@ def test_dependency_on_missing_object_is_named() -> None:
     (problem,) = check_missing_dependencies(edit_state(build_applied_state(), CLUSTER, dependencies=("nexus_site.x",)))
     assert "nexus_site.x" in problem.detail
     assert problem.severity is Severity.WARNING
+
+
+def test_machines_of_equal_names_on_two_sites_are_both_named() -> None:
+    text = RACKS + cluster("a", pools=pool("p", 7, "NC_P22_112_v1"))
+    other = text.replace('"s"', '"t"').replace("site.s.", "site.t.").replace('rack" "r"', 'rack" "q"')
+    state = build_state(text + other.replace('cluster" "a"', 'cluster" "b"').replace('"a"', '"b"'))
+    for name in "ab":
+        current = state.instances[parse_address(f"nexus_kubernetes_cluster.{name}")].current
+        assert current is not None
+        attributes = deepcopy(dict(current.attributes))
+        first = attributes["nodes"][f"{name}-p-0"]
+        place = {key: first[key] for key in ("rack", "availability_zone", "numa_cells")} | {"machine": "r0-bm01"}
+        for node in attributes["nodes"].values():
+            node.update(place)
+        state = edit_state(state, f"nexus_kubernetes_cluster.{name}", attributes=attributes)
+    errors, (warning,) = list_findings(state)
+    assert errors == []
+    assert "on r0-bm01 (s), r0-bm01 (t). Causes" in warning

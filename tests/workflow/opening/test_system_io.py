@@ -11,8 +11,9 @@ import pytest
 
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.language.functions.file_access import FileReader
+from nexusform.providers.clock import read_clock
 from nexusform.workflow.opening import system_io
-from nexusform.workflow.opening.system_io import ConfinedFileAccess, get_plan_time, write_output
+from nexusform.workflow.opening.system_io import ConfinedFileAccess, write_output
 
 FILES = ConfinedFileAccess()
 
@@ -123,8 +124,10 @@ def test_home_of_unknown_user_is_rejected() -> None:
 
 
 def test_source_date_epoch_sets_the_time_of_a_plan() -> None:
-    assert get_plan_time({"SOURCE_DATE_EPOCH": "1700000000"}) == "2023-11-14T22:13:20Z"
-    assert get_plan_time({}) > "2024"
+    assert read_clock({"SOURCE_DATE_EPOCH": "1700000000"}) == "2023-11-14T22:13:20Z"
+    assert read_clock({}) > "2024"
+    for digits in ("²", "9" * 5000, "9" * 18):  # no time
+        assert read_clock({"SOURCE_DATE_EPOCH": digits})[:10] == read_clock({})[:10]
 
 
 def test_inaccessible_files_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
+from nexusform.documents.scalars import parse_integer
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.fleet.importers.fleet_records import format_object_key
 from nexusform.domains.pods.importers.manifest_parser import INVALID, Manifest, build_manifest, is_fleet_group
@@ -188,8 +189,8 @@ def _read_binding(manifest: Manifest, owner: str) -> ObservedBinding | None:
         cluster=cluster,
         state=str(state),
         previous_state=previous_state if state == "Unscheduled" and previous_state in _STATES else None,
-        affinity_score=parse_integer(score.get("affinityScore")),
-        topology_spread_score=parse_integer(score.get("priorityScore", score.get("topologySpreadScore"))),
+        affinity_score=parse_integer(score.get("affinityScore"), signed=True),
+        topology_spread_score=parse_integer(score.get("priorityScore", score.get("topologySpreadScore")), signed=True),
         policy_snapshot=_parse_snapshot_index(spec.get("schedulingPolicySnapshotName"), owner, _POLICY_SUFFIX),
         resource_snapshot=_parse_snapshot_index(spec.get("resourceSnapshotName"), owner, _RESOURCE_SUFFIX),
         deleting=is_deleting(manifest.body),
@@ -332,12 +333,6 @@ def _parse_snapshot_index(name: Any, owner: str, suffix_pattern: re.Pattern[str]
         return None
     match = suffix_pattern.fullmatch(name, len(owner))
     return int(match[1]) if match is not None else None
-
-
-def parse_integer(value: Any) -> int | None:
-    """Return an integer, possibly given as text; None for anything else."""
-    text = str(value)
-    return int(text) if re.fullmatch(r"-?\d{1,9}", text) else None
 
 
 def _read_annotations(manifest: Manifest) -> Mapping[str, str]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from nexusform.documents.scalars import parse_integer
 from nexusform.domains.fleet.importers.fleet_export import list_conditions, list_override_names
 from nexusform.domains.fleet.importers.fleet_records import format_object_key
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
@@ -118,9 +119,9 @@ def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], a
         ended=is_init_failed or succeeded.get("status") in ("True", "False"),
         succeeded=succeeded.get("status") == "True",
         reason=get_text(final_condition, "message"),
-        policy_snapshot=parse_index(status.get("policySnapshotIndexUsed")),
-        cluster_count=parse_index(status.get("policyObservedClusterCount")),
-        resource_snapshot=parse_index(status.get("resourceSnapshotIndexUsed")),
+        policy_snapshot=parse_integer(status.get("policySnapshotIndexUsed")),
+        cluster_count=parse_integer(status.get("policyObservedClusterCount")),
+        resource_snapshot=parse_integer(status.get("resourceSnapshotIndexUsed")),
         stages=tuple((name, tuple(map(_get_cluster_name, item))) for name, item in clusters.items()),
         done=tuple(_get_cluster_name(item) for item in all_clusters if _has_true_condition(item, "Succeeded")),
         approved=tuple(sorted({*approvals, *granted})),
@@ -140,9 +141,3 @@ def _has_true_condition(status: Mapping[str, Any], condition: str) -> bool:
 
 def _index_conditions(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {str(condition.get("type")): condition for condition in list_conditions(body)}
-
-
-def parse_index(value: Any) -> int | None:
-    """Return a number of at most nine digits, possibly given as text; None for anything else."""
-    text = str(value)
-    return int(text) if text.isdecimal() and len(text) < 10 else None

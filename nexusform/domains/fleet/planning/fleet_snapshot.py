@@ -11,6 +11,7 @@ from msgspec import Struct, convert, field, json
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.documents.scalars import parse_integer
 from nexusform.domains.fleet.importers.fleet_export import build_manifests
 from nexusform.domains.fleet.importers.fleet_records import FleetDisruptionBudget, FleetMember, FleetOverride, RunRecord
 from nexusform.domains.fleet.scheduling.bindings import Health, Member, ResourceUsage
@@ -325,7 +326,7 @@ def _index_overrides_by_snapshot_name(
         resource_type = "fleet_resource_override" if namespace else "fleet_cluster_resource_override"
         metadata = json.decode(manifest)["metadata"]
         override = _build_object(types, resource_type, {**metadata, "manifest": manifest}, FleetOverride)
-        overrides[name] = replace(override, snapshot=int(number) if number.isdecimal() else 0)
+        overrides[name] = replace(override, snapshot=parse_integer(number) or 0)
     return overrides
 
 

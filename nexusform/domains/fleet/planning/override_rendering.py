@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -16,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.documents.scalars import parse_integer
 from nexusform.domains.fleet.importers.api_defaults import add_api_server_defaults
 from nexusform.domains.fleet.importers.fleet_records import (
     FleetOverride,
@@ -436,13 +436,11 @@ def _apply_patch_to_list(target: list[Any], last: str, patch: JsonPatch, value: 
         target[position] = value
 
 
-_INTEGER: Final = re.compile(r"[+-]?\d{1,18}", re.ASCII)
-
-
 def _explain_missing_item(step: str, patch: JsonPatch) -> str:
     """Return the hub's message for a step of a path without an element in a list."""
-    if _INTEGER.fullmatch(step):
-        return f"Unable to access invalid index: {int(step)}: invalid index referenced"
+    number = parse_integer(step, signed=True)
+    if number is not None:
+        return f"Unable to access invalid index: {number}: invalid index referenced"
     unreadable = f'strconv.Atoi: parsing "{step}": invalid syntax'
     if patch.operation == "add":
         return f"value was not a proper array index: '{step}': {unreadable}"
@@ -451,8 +449,8 @@ def _explain_missing_item(step: str, patch: JsonPatch) -> str:
 
 def _resolve_index(step: str, count: int) -> int | None:
     """Return the list position of a step, counted from the end if negative; None if invalid."""
-    if not _INTEGER.fullmatch(step):
+    number = parse_integer(step, signed=True)
+    if number is None:
         return None
-    number = int(step)
     position = number + count if number < 0 else number
     return position if 0 <= position < count else None

@@ -20,6 +20,7 @@ from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text
 from nexusform.plans.plan import Action, Plan
+from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.resource_types.registry import build_registries
 from nexusform.resources.address import Address
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
@@ -187,11 +188,6 @@ def _render_member_labels_and_taints(attributes: Mapping[str, Any]) -> Iterator[
         names = ("key", "value", "effect")
         document["spec"] = {"taints": [omit_empty({name: taint.get(name) for name in names}) for taint in taints]}
     yield _render_yaml(document)
-
-
-def omit_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields with a value."""
-    return {name: value for name, value in fields.items() if value}
 
 
 _MEMBER_API: Final = "cluster.kubernetes-fleet.io/v1beta1"

@@ -12,7 +12,6 @@ from msgspec.structs import asdict
 
 from nexusform.domains.fleet.importers.fleet_records import EXTERNAL, ApplyStrategy, FleetPlacement, ObjectSelector
 from nexusform.domains.fleet.planning.placement_records import RecordedPlacement, read_placement
-from nexusform.domains.fleet.rendering.manifest_export import omit_empty
 from nexusform.domains.fleet.scheduling.bindings import Condition
 from nexusform.domains.fleet.scheduling.placement_status import (
     TRUE,
@@ -23,6 +22,7 @@ from nexusform.domains.fleet.scheduling.placement_status import (
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_policy_document, build_selector_document
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.notation.colours import escape_control_characters, wrap_line
+from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.resource_types.registry import RESOURCE_TYPES
 from nexusform.resources.address import Address
 from nexusform.state.objects import InstanceState

@@ -5,13 +5,13 @@ at most max_concurrency at a time, and deletes unscheduled bindings at the end.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.documents.scalars import parse_integer
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
     BindingState,
@@ -168,7 +168,7 @@ def _sort_clusters(stage: Stage, clusters: list[str], members: Mapping[str, Memb
         return tuple(sorted(clusters))
     for name in clusters:
         value = members[name].labels.get(key, "")
-        if not re.fullmatch(r"[+-]?[0-9]{1,18}", value, re.ASCII):
+        if parse_integer(value, signed=True) is None:
             return RunProblem(f"the sorting label `{key}:{value}` on cluster `{name}` is not valid: not an integer")
     return tuple(sorted(clusters, key=lambda name: (int(members[name].labels[key]), name)))  # by label, then name
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
+from nexusform.documents.scalars import parse_integer
 from nexusform.domains.fleet.importers.fleet_export import (
     ObservedBinding,
     ObservedPlacement,
@@ -22,7 +23,6 @@ from nexusform.domains.fleet.importers.fleet_export import (
     check_observed_bindings,
     find_external_manager,
     list_conditions,
-    parse_integer,
     read_placements,
 )
 from nexusform.domains.fleet.importers.fleet_records import (

@@ -9,13 +9,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.documents.scalars import parse_integer
 from nexusform.domains.fleet.importers.fleet_records import (
     FleetApprovalRequest,
     FleetObject,
     FleetUpdateRun,
     FleetUpdateStrategy,
 )
-from nexusform.domains.fleet.importers.hub_records import parse_index
 from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, check_update_stages
 from nexusform.domains.fleet.scheduling.staged_update import RunState, Stage, UpdateStageTask
 from nexusform.domains.fleet.types.fleet_arguments import (
@@ -73,7 +73,7 @@ def _read_run(attributes: Values, arguments: Values) -> FleetUpdateRun:
         name=read_text(attributes, "name"),
         placement=read_text(arguments, "placement_name"),
         strategy=read_text(arguments, "staged_rollout_strategy_name"),
-        resource_index=parse_index(arguments.get("resource_snapshot_index")),
+        resource_index=parse_integer(arguments.get("resource_snapshot_index")),
         state=RunState(get_or_default(arguments, "state", RunState.INITIALIZE)),
         approvals=frozenset(list_texts(attributes, "approvals")),
         namespace=read_text(attributes, "namespace"),
@@ -83,7 +83,7 @@ def _read_run(attributes: Values, arguments: Values) -> FleetUpdateRun:
 def _check_run(_run: FleetObject, arguments: Values) -> Iterator[Problem]:
     """Yield an error for an invalid snapshot index, read as absent."""
     index = arguments.get("resource_snapshot_index")
-    if index and parse_index(index) is None:
+    if index and parse_integer(index) is None:
         message = f'"{index}" is not the number of a resource snapshot'
         yield build_error(("resource_snapshot_index",), message)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from threading import Lock, Thread
 from typing import Any, Final
 
+from nexusform.documents.scalars import parse_integer
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_client import ClientClock, HubClient
 from nexusform.files.run_log import log_event
@@ -49,7 +50,8 @@ class CollectionCache:
     def list_placement_objects(self, placement: ObjectName, since: str) -> list[dict[str, Any]] | None:
         """Return the hub's own objects for a placement; None until the cache has reached the version `since`."""
         with self._lock:
-            if not since.isdecimal() or self._version < int(since):
+            version = parse_integer(since)
+            if version is None or self._version < version:
                 return None
             return list(self._by_placement.get(placement, {}).values())
 
@@ -105,8 +107,7 @@ class CollectionCache:
         self._by_placement.setdefault(get_parent_placement(body), {})[name] = body
 
     def _update_resource_version(self, version: str) -> None:
-        if version.isdecimal():
-            self._version = max(self._version, int(version))
+        self._version = max(self._version, parse_integer(version) or 0)
 
 
 class HubCache:

@@ -14,6 +14,7 @@ from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_first_items
+from nexusform.documents.scalars import parse_integer
 from nexusform.domains.fleet.importers.fleet_export import build_manifests, is_deleting, read_snapshot_objects
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride
 from nexusform.domains.fleet.importers.hub_records import read_runs
@@ -293,12 +294,12 @@ def find_wrong_run_resources(run: Body, note: Body, snapshots: Bodies, applied: 
     unknown. `note` is the planned private note of the run, `snapshots` are the resource snapshots of its placement.
     """
     planned_index = note.get("resource_snapshot")
-    used_text = get_text(run, "status", "resourceSnapshotIndexUsed")
-    if planned_index is None or not used_text.isdecimal():
+    used_index = parse_integer(get_text(run, "status", "resourceSnapshotIndexUsed"))
+    if planned_index is None or used_index is None:
         return ""
-    if int(used_text) != planned_index:
-        return f"it used resource snapshot {used_text}; planned: {planned_index}"
-    return find_wrong_objects(int(used_text), set(get_list(note, "objects")), snapshots, applied)
+    if used_index != planned_index:
+        return f"it used resource snapshot {used_index}; planned: {planned_index}"
+    return find_wrong_objects(used_index, set(get_list(note, "objects")), snapshots, applied)
 
 
 def find_wrong_objects(
@@ -320,8 +321,8 @@ def find_wrong_objects(
         names = format_first_items(sorted(differing_titles), _MAX_NAMES)
         return f"its resource snapshot {index} differs from the plan in {names}"
     outdated = [manifest.title for manifest in objects if _is_older_than_applied(manifest, applied)]
-    labels = (manifest.labels.get("kubernetes-fleet.io/resource-index", "") for manifest in manifests)
-    latest_index = max(map(int, filter(str.isdecimal, labels)), default=index)
+    labels = (manifest.labels.get("kubernetes-fleet.io/resource-index") for manifest in manifests)
+    latest_index = max([index, *filter(None, map(parse_integer, labels))])
     if outdated and index == latest_index:  # older ones have older content
         return f"its resource snapshot {index} has older content of {format_first_items(outdated, _MAX_NAMES)}"
     return ""

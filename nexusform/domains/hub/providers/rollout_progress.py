@@ -13,6 +13,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.documents.scalars import parse_integer
 from nexusform.domains.fleet.importers.fleet_export import (
     ObservedPlacement,
     build_manifests,
@@ -39,7 +40,7 @@ LATEST_LABEL: Final = "kubernetes-fleet.io/is-latest-snapshot"
 PARENT_NAMESPACE_LABEL: Final = "kubernetes-fleet.io/parent-placement-namespace"
 _MAX_NAMES: Final = 4
 _PICKED_STATES: Final = ("Scheduled", "Bound")
-_SNAPSHOT_NAME: Final = re.compile(r".*-(\d+)-[^-]*", re.DOTALL)  # placement, index, and a suffix
+_SNAPSHOT_NAME: Final = re.compile(r".*-([0-9]{1,18})-[^-]*", re.DOTALL)  # placement, index, and a suffix
 _BINDING_FIELDS: Final = (
     "state",
     "previous_state",
@@ -213,8 +214,7 @@ def _is_policy_observed(placement_objects: ObservedPlacementObjects) -> bool:
 
 def get_observed_index(placement: Body) -> int | None:
     """Return the resource snapshot index in a placement's status."""
-    index_text = get_text(placement, "status", "observedResourceIndex")
-    return int(index_text) if index_text.isdecimal() else None
+    return parse_integer(get_text(placement, "status", "observedResourceIndex"))
 
 
 def _find_pending_clusters(
@@ -308,8 +308,7 @@ def _get_latest_index(placement_objects: ObservedPlacementObjects) -> int | None
     if placement_objects.is_partial:
         return get_observed_index(placement_objects.placement)
     latest = _find_latest(placement_objects.snapshots)
-    number = get_text(latest, "metadata", "labels", "kubernetes-fleet.io/resource-index")
-    return int(number) if number.isdecimal() else None
+    return parse_integer(get_text(latest, "metadata", "labels", "kubernetes-fleet.io/resource-index"))
 
 
 class StagedRunProgress(Struct, frozen=True):

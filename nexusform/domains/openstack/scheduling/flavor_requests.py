@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.documents.scalars import parse_integer
 from nexusform.domains.openstack.scheduling.nova_host_records import Flavor, split_list
 from nexusform.domains.openstack.scheduling.numa_fit import (
     ANY,
@@ -170,7 +171,7 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
         raise ValueError(_format_property_conflict(_NODES))
     nodes = _select_property(flavor.properties, image, _NODES)
     page_size = _parse_page_size(flavor.properties, image)
-    if nodes and not re.fullmatch(r"0*[1-9]\d*", nodes):
+    if nodes and not re.fullmatch(r"0{0,9}[1-9][0-9]{0,8}", nodes):
         raise ValueError(_format_invalid_property(_NODES, nodes))
     if not any((nodes, page_size, is_pinned)):
         return None
@@ -260,7 +261,7 @@ def _parse_page_size_text(text: str) -> int | None:
     """Return the page size in KiB, or one of PAGE_SIZES; None for "". Raises ValueError."""
     if text in PAGE_SIZES or not text:
         return PAGE_SIZES.get(text)
-    match = re.fullmatch(r"(\d+)(?:([KMGT]?)B)?", text)
+    match = re.fullmatch(r"([0-9]{1,18})(?:([KMGT]?)B)?", text)
     if match is None:
         raise ValueError(_format_invalid_property(_PAGE_SIZE, text))
     return int(int(match[1]) * _KIB_BY_UNIT[match[2]])
@@ -271,7 +272,7 @@ def _parse_cpus(text: str, key: str) -> frozenset[int]:
     cpus: set[int] = set()
     excluded: set[int] = set()
     for part in split_list(text):
-        match = re.fullmatch(r"(\^?)\s*(\d+)(?:\s*-\s*(\d+))?", part)
+        match = re.fullmatch(r"(\^?)\s*([0-9]{1,9})(?:\s*-\s*([0-9]{1,9}))?", part)
         if match is None:
             raise ValueError(_format_invalid_property(key, text))
         exclusion, first, last = match.groups()
@@ -283,16 +284,17 @@ def _parse_cpus(text: str, key: str) -> frozenset[int]:
 
 
 def _parse_number(text: str, key: str) -> int:
-    if not text.strip().isdigit():
+    number = parse_integer(text.strip())
+    if number is None:
         raise ValueError(_format_invalid_property(key, text))
-    return int(text)
+    return number
 
 
 def _parse_pci_aliases(text: str) -> list[tuple[str, int]]:
     """Return (alias, number of devices) pairs of a text such as "a:1,b:2". Raises ValueError."""
     pairs = []
     for part in split_list(text):
-        match = re.fullmatch(r"(.+):\s*(\d+)", part)
+        match = re.fullmatch(r"(.+):\s*([0-9]{1,9})", part)
         if match is None:
             raise ValueError(_format_invalid_property(_ALIAS, text))
         pairs.append((match[1].strip(), int(match[2])))

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
+from nexusform.documents.scalars import parse_integer
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.pods.importers.csi_objects import (
     CsiLimits,
@@ -299,8 +300,9 @@ def _find_template_claim(namespace: str, name: str, storage: Storage) -> Fields 
     """Return the claim template of a StatefulSet with a pod of this claim's ordinal; None for other names."""
     prefix, _, ordinal = name.rpartition("-")
     template = storage.templates.get((namespace, prefix))
-    is_number = ordinal.isdecimal() and str(int(ordinal)) == ordinal  # without leading zeros
-    return template.claim if template is not None and is_number and int(ordinal) in template.ordinals else None
+    number = parse_integer(ordinal)
+    # An ordinal has no leading zeros.
+    return template.claim if template is not None and str(number) == ordinal and number in template.ordinals else None
 
 
 _Part = TypeVar("_Part")

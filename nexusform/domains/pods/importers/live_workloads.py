@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.documents.scalars import parse_integer
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_containers
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.cluster_records import NEWEST_REVISION
@@ -109,8 +110,9 @@ def _count_remaining_pods(spec: Mapping[str, Any], status: Mapping[str, Any]) ->
 
 def _read_pod_counts(annotations: Mapping[str, Any]) -> dict[str, int]:
     """Return `desired_pods` and `max_pods` of a Deployment by the annotations of its ReplicaSet, if it has them."""
-    texts = {name: str(annotations.get(f"{_DEPLOYMENT}{name}-replicas", "")) for name in ("desired", "max")}
-    return {f"{name}_pods": int(text) for name, text in texts.items() if text.isdecimal()}
+    names = ("desired", "max")
+    counts = {f"{name}_pods": parse_integer(annotations.get(f"{_DEPLOYMENT}{name}-replicas")) for name in names}
+    return {name: count for name, count in counts.items() if count is not None}
 
 
 def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:

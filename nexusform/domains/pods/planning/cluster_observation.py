@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
 from nexusform.diagnostics.phrases import select_word_form
+from nexusform.documents.scalars import parse_integer
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, ObservedNode, ObservedPod
 from nexusform.domains.pods.importers.live_workloads import LiveWorkload
 from nexusform.domains.pods.importers.manifest_parser import Manifest, format_scalar, get_integer
@@ -200,9 +201,9 @@ def _build_existing_pods(
     for pod in pods:
         workload = pod.workload or f"{pod.namespace}/Terminating/{pod.name}"  # "": it is terminating
         number = numbers.get(workload, 0)
-        ordinal = pod.name.rpartition("-")[2]
-        if "/StatefulSet/" in workload and ordinal.isdecimal():
-            number = int(ordinal)
+        ordinal = parse_integer(pod.name.rpartition("-")[2])
+        if "/StatefulSet/" in workload and ordinal is not None:
+            number = ordinal
         numbers[workload] = number + 1
         existing_pods.append(
             ExistingPod(

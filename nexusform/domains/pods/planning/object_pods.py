@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.documents.scalars import parse_integer
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
@@ -312,5 +313,4 @@ def _find_pod_spec_in_state(spec: PodSpec, record: RecordedPod) -> PodSpec:
 
 def parse_pod_number(workload: str, pod: str) -> int:
     """Return the number in a pod name built by `format_pod_name`; 0 for a bare Pod and any other name."""
-    digits = pod.rpartition("-")[2]
-    return int(digits) if digits.isdecimal() and workload.split("/")[1:2] != ["Pod"] else 0
+    return 0 if workload.split("/")[1:2] == ["Pod"] else parse_integer(pod.rpartition("-")[2]) or 0

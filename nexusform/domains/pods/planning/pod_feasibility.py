@@ -342,8 +342,8 @@ def count_waiting_pods(inputs: PredictionInput) -> Counter[str]:
 def list_pool_nodes(cluster: NodeCluster) -> Mapping[str, Node]:
     """Return a node of each pool, in the order of the pools: a schedulable one if there is any."""
     nodes: dict[str, Node] = {}
-    for number, node in enumerate(cluster.nodes):
-        pool = cluster.pools[number] if cluster.pools else _find_pool_label(node)  # without VMs: by label
+    pools = cluster.pools or map(_find_pool_label, cluster.nodes)  # without VMs: by label
+    for pool, node in zip(pools, cluster.nodes, strict=False):  # observed nodes of no pool of the plan are last
         if pool not in nodes or (_is_node_restricted(nodes[pool]) and not _is_node_restricted(node)):
             nodes[pool] = node
     return {**nodes, **cluster.empty_pools}

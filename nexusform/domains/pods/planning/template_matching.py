@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from nexusform.documents.scalars import parse_integer
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.planning.object_pods import ObjectPods
@@ -298,4 +299,4 @@ def assign_pod_numbers(
 def _parse_ordinal(workload: Workload, pod_name: str) -> int | None:
     """Return the ordinal in the name of a pod of a StatefulSet; None for other names."""
     parent, _, digits = pod_name.rpartition("-")
-    return int(digits) if parent == workload.name and digits.isascii() and digits.isdecimal() else None
+    return parse_integer(digits) if parent == workload.name else None

@@ -18,6 +18,7 @@ from nexusform.backends import journal_lines, locks, registry
 from nexusform.backends.journal_lines import LineBatcher
 from nexusform.backends.locks import LockLease, read_lease_seconds, read_monotonic_clock
 from nexusform.backends.registry import DEFAULT_WORKSPACE, check_deletable, check_name, require_backend_package
+from nexusform.documents.scalars import parse_integer
 from nexusform.files.access_record import read_variable, record_server_access
 from nexusform.files.regular_files import FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredStateVersion
@@ -222,7 +223,7 @@ class PostgresBackend:
             "WHERE name = %s AND v.id = %s"
         )
         with self._open_session("read the history") as connection:
-            number = int(version) if version.isdigit() else -1  # no row has it
+            number = parse_integer(version) or -1  # no row has it
             parameters = (self._database.max_bytes, self._workspace, number)
             content = _fetch_limited(connection, self._database.format_sql(query), parameters)
         if content is None:

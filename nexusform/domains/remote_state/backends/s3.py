@@ -22,6 +22,7 @@ from nexusform.backends import journal_lines, locks, registry
 from nexusform.backends.journal_lines import LineBatcher, LineJournalBackend
 from nexusform.backends.locks import LeaseLost, LockLease, read_lease_seconds, read_monotonic_clock
 from nexusform.backends.registry import DEFAULT_WORKSPACE, check_deletable, check_name, require_backend_package
+from nexusform.documents.scalars import parse_integer
 from nexusform.files.regular_files import FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredStateVersion
 from nexusform.network.read_limits import ReadByteLimit
@@ -203,7 +204,7 @@ class S3Backend(LineJournalBackend):
             return None
         content = _read_content(answer, ReadByteLimit(registry.MAXIMUM_LOCK_SIZE))
         text = locks.read_lock_member(content, _LEASE)
-        lease_seconds = float(text) if text.isdigit() else float(read_lease_seconds())
+        lease_seconds = float(parse_integer(text) or read_lease_seconds())
         # The seconds from the last renewal to the response, by the server's clock.
         response_time = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
         age = float((response_time - answer["LastModified"]).total_seconds())

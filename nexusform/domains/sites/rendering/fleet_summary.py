@@ -210,7 +210,7 @@ def build_fleet_markdown(plan: FleetPlan) -> str:
         text = render_report_markdown(build_fleet_summary(plan, max_rows))
         if len(text.encode()) <= MAX_BYTES:
             return text
-    return text[:MAX_BYTES]
+    return text.encode()[:MAX_BYTES].decode(errors="ignore")
 
 
 def build_waiting_sections(plan: FleetPlan) -> Iterator[Section]:

@@ -32,8 +32,8 @@ from nexusform.domains.sites.types.site_tasks import (
 )
 from nexusform.domains.sites.workflow.definition_file import read_definition
 from nexusform.domains.sites.workflow.fleet_plan_file import save_failed_plan, save_fleet_plan, write_fleet_statement
+from nexusform.providers.clock import read_clock
 from nexusform.workflow.opening.command_context import CommandContext
-from nexusform.workflow.opening.system_io import get_plan_time
 from nexusform.workflow.plan_files.plan_statement import Signer
 
 
@@ -56,7 +56,7 @@ class FleetOptions(Struct, frozen=True):
 
 def open_fleet(location: CommandContext, options: FleetOptions, now: str = "") -> OpenedFleet:
     """Read nexusform.sites.hcl. `now`: current time of plans, "" for the present."""
-    now = now or get_plan_time(location.environment)
+    now = now or read_clock(location.environment)
     allowed_directories = tuple(str(Path(directory).absolute()) for directory in options.allowed_sources)
     definition, problems, sources = read_definition(".", location.confinement, now, allowed_directories)
     if definition is None:

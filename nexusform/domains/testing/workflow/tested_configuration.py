@@ -22,15 +22,7 @@ from nexusform.domains.testing.configuration.test_file_blocks import Override, R
 from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ObjectKey, Provider, ReadRequest, ReadResult
 from nexusform.json_data.plain_data import ConversionProblem, Path, convert_to_plain, replace_unknown
 from nexusform.language.evaluator import evaluate_expression
-from nexusform.language.syntax.syntax_nodes import (
-    Body,
-    Expression,
-    Literal,
-    ObjectCons,
-    StringLiteral,
-    Traversal,
-    TraverseAttribute,
-)
+from nexusform.language.syntax.syntax_nodes import Body, Expression, Literal, ObjectCons, StringLiteral, Traversal
 from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.planning.name_resolution.instance_scope import InstanceScope
 from nexusform.planning.plan_request import ValueOverride
@@ -52,7 +44,7 @@ class TestFileScope(Struct, frozen=True):
 
     def lookup(self, traversal: Traversal) -> LookupResult:
         """Return the value of a traversal's root, the number of steps it takes, and problems."""
-        root, name = traversal.root.name, _get_first_name(traversal)
+        root, name = traversal.root.name, traversal.first_name
         if root == "run":
             return lookup_run_outputs(self.runs, traversal)
         if root == "var" and name in self.variables:
@@ -84,7 +76,7 @@ class AssertionScope(Struct, frozen=True):
         root = traversal.root.name
         if root == "run":
             return lookup_run_outputs(self.runs, traversal)
-        name, declared_outputs = _get_first_name(traversal), self.inner.instance.module.outputs
+        name, declared_outputs = traversal.first_name, self.inner.instance.module.outputs
         if root != "output":
             result = self.inner.lookup(traversal)
             # An expected failure leaves a variable its value.
@@ -101,17 +93,12 @@ class AssertionScope(Struct, frozen=True):
 
 def lookup_run_outputs(runs: Mapping[str, Value], traversal: Traversal) -> LookupResult:
     """Return `run.NAME`: the outputs of an earlier run."""
-    name = _get_first_name(traversal)
+    name = traversal.first_name
     if name in runs:
         return runs[name], 1, []
     detail = f'No run block named "{name}" has run before this one.{suggest_name(name, runs)}'
     problem = build_error("reference-to-unknown-run-block", detail, traversal.span)
     return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
-
-
-def _get_first_name(traversal: Traversal) -> str:
-    step = next(iter(traversal.steps), None)
-    return step.name if isinstance(step, TraverseAttribute) else ""
 
 
 def evaluate_test_variable(

@@ -16,6 +16,7 @@ from nexusform.cli.arguments import declare_flag_group, declare_text_flag
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.documents.scalars import parse_integer
 from nexusform.files.external_files import explain_untrusted_file, is_untrusted_path
 from nexusform.files.regular_files import read_regular
 
@@ -95,14 +96,14 @@ def _parse_address(text: str) -> tuple[str, int]:
     """Parse HOST:PORT, with an IPv4 address or localhost. Raises UsageError."""
     host, _, port = text.rpartition(":")
     host = {"localhost": "127.0.0.1"}.get(host, host.strip("[]"))
-    is_valid = port.isascii() and port.isdigit() and int(port) <= _LAST_PORT
+    number = parse_integer(port)
     try:
         ipaddress.IPv4Address(host)
     except ValueError:
-        is_valid = False
-    if not is_valid:
+        number = None
+    if number is None or number > _LAST_PORT:
         raise click.UsageError(f'-listen: "{text}" is not an IPv4 address and port, such as 127.0.0.1:9990.')
-    return host, int(port)
+    return host, number
 
 
 def _read_token(path: str) -> str:

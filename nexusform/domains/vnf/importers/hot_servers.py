@@ -38,6 +38,7 @@ _POLICIES: Final[Mapping[str, tuple[bool, bool]]] = {
     "soft-affinity": (True, False),
 }
 _MAX_PER_HOST_RULE: Final = "max_server_per_host"
+_MAX_FIGURE: Final = 10**9  # of a flavor
 
 
 class ServerGroup(Struct, frozen=True):
@@ -242,7 +243,7 @@ def compute_group_repetition(
     name, body = resource
     if body.get_node("type").text == "OS::Heat::ResourceGroup":
         count_node = get_resource_properties(body).get_node("count")
-        count = _parse_instance_count(template, count_node)
+        count = _parse_count(template, count_node)
         number = 1 if count is None else count
         is_explicit = count is not None or count_node.is_absent
         sizes = _ScalingGroupSizes(number, number, number, is_explicit, count_node)
@@ -268,10 +269,10 @@ def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _Scal
     """Return the sizes of a scaling group; the initial one is the desired capacity, else the minimum, else one."""
     name, body = resource
     properties = get_resource_properties(body)
-    min_size = _parse_instance_count(template, find_first_field(properties, "min_size", "MinSize"))
-    maximum = _parse_instance_count(template, find_first_field(properties, "max_size", "MaxSize"))
+    min_size = _parse_count(template, find_first_field(properties, "min_size", "MinSize"))
+    maximum = _parse_count(template, find_first_field(properties, "max_size", "MaxSize"))
     desired_node = find_first_field(properties, *_DESIRED)
-    desired = _parse_instance_count(template, desired_node)
+    desired = _parse_count(template, desired_node)
     minimum = min_size or 0
     members = next(size for size in (desired, min_size, 1) if size is not None)
     for contradiction in _describe_contradictions(members, minimum, maximum):
@@ -292,16 +293,16 @@ def _describe_contradictions(members: int, minimum: int, maximum: int | None) ->
         yield f"requests {members} members, less than its min_size of {minimum}"
 
 
-def _parse_instance_count(template: Template, node: Node) -> int | None:
-    """Return a number of members or servers; None if it is absent, without a value yet, or (a warning) invalid."""
+def _parse_count(template: Template, node: Node, maximum: int = MAX_INSTANCES) -> int | None:
+    """Return a number of servers, or a size; None if it is absent, without a value yet, or (a warning) invalid."""
     if node.is_absent:
         return None
     value = template.resolve_value(node)
     number = parse_whole_number(value)
-    if number in range(MAX_INSTANCES + 1):
+    if number in range(maximum + 1):
         return number
     if not isinstance(value, UnresolvedValue):
-        detail = f"this must be a whole number from 0 to {MAX_INSTANCES:,}; it is ignored."
+        detail = f"this must be a whole number from 0 to {maximum:,}; it is ignored."
         template.notes.add_warning(node, IGNORED, detail)
     return None
 
@@ -392,12 +393,10 @@ def _parse_flavor_size(template: Template, flavor: object) -> VduSize:
     if not isinstance(flavor, ResourceReference) or flavor.scope != template.scope:
         return VduSize()
     flavor_properties = get_resource_properties(template.root.get_node("resources", flavor.name))
-    ram = parse_whole_number(template.resolve_value(flavor_properties.get_node("ram")))
-    return VduSize(
-        parse_whole_number(template.resolve_value(flavor_properties.get_node("vcpus"))) or None,  # 0 is no size
-        convert_to_gib(ram) if ram else None,
-        parse_whole_number(template.resolve_value(flavor_properties.get_node("disk"))),
+    vcpus, ram, disk = (
+        _parse_count(template, flavor_properties.get_node(name), _MAX_FIGURE) for name in ("vcpus", "ram", "disk")
     )
+    return VduSize(vcpus or None, convert_to_gib(ram) if ram else None, disk)  # 0 is no size
 
 
 def build_scaling_aspects(reading: HotReading) -> tuple[ScalingAspect, ...]:

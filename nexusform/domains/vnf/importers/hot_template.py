@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.documents.yaml_documents import DocumentFindings, Node, TextPosition, parse_whole_number
 from nexusform.domains.vnf.importers.hot_servers import (
     ANTI_AFFINITY,
@@ -29,7 +30,7 @@ from nexusform.domains.vnf.importers.hot_servers import (
 )
 from nexusform.domains.vnf.importers.hot_values import ResourceReference, Template, find_vdu_name, get_declared_type
 from nexusform.domains.vnf.importers.sol006 import find_descriptor
-from nexusform.domains.vnf.importers.vnf_records import CORRECTED, IGNORED, INVALID_DOCUMENT, NOT_GIVEN, Vnf, has_errors
+from nexusform.domains.vnf.importers.vnf_records import CORRECTED, IGNORED, INVALID_DOCUMENT, NOT_GIVEN, Vnf
 from nexusform.domains.vnf.importers.vnf_text import describe_foreign_kind, find_first_field, parse_documents
 
 BASE_HOT: Final = "base_hot"

@@ -163,20 +163,24 @@ def _parse_vdu_size(topology: Topology, body: Node, notes: DocumentFindings) -> 
     legacy_compute = body.get_node("capabilities", "nfv_compute", "properties")
     if compute.is_absent and not legacy_compute.is_absent:
         return VduSize(
-            topology.get_value(legacy_compute, "num_cpus").number,
-            _parse_memory(topology.get_value(legacy_compute, "mem_size"), notes),
+            _parse_cpus(topology.get_value(legacy_compute, "num_cpus"), notes),
+            _parse_memory(topology.get_value(legacy_compute, "mem_size"), notes) or None,
             _parse_storage(topology.get_value(legacy_compute, "disk_size"), notes),
         )
-    cpus = topology.get_value(compute, "virtual_cpu", "num_virtual_cpu")
-    number = cpus.number
-    if not cpus.is_absent and (number or 0) < 1:
-        notes.add_warning(cpus, IGNORED, "the number of virtual CPUs must be a whole number above 0; it is ignored.")
-        number = None
+    number = _parse_cpus(topology.get_value(compute, "virtual_cpu", "num_virtual_cpu"), notes)
     memory = _parse_memory(topology.get_value(compute, "virtual_memory", "virtual_mem_size"), notes)
     parts = list_bodies(compute.get_node("virtual_local_storage"))
     nodes = (topology.get_value(part, "size_of_storage") for part in parts)
     sizes = [size for node in nodes if (size := _parse_storage(node, notes)) is not None]
     return VduSize(number, memory or None, sum(sizes) if sizes else None)  # a memory of 0 is no size
+
+
+def _parse_cpus(node: Node, notes: DocumentFindings) -> int | None:
+    """Return a number of virtual CPUs; None if it is absent, or, with a warning, invalid."""
+    if node.is_absent or (node.number or 0) > 0:
+        return node.number
+    notes.add_warning(node, IGNORED, "the number of virtual CPUs must be a whole number above 0; it is ignored.")
+    return None
 
 
 def _parse_memory(node: Node, notes: DocumentFindings) -> float | None:

@@ -10,7 +10,7 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Problem
+from nexusform.diagnostics.diagnostic import Problem, has_errors
 from nexusform.documents.yaml_documents import DocumentFindings, TextPosition
 from nexusform.domains.vnf.importers.hot_template import BASE_HOT, HotVnf, parse_hot
 from nexusform.domains.vnf.importers.tosca_vnfd import parse_vnfd
@@ -27,7 +27,6 @@ from nexusform.domains.vnf.importers.vnf_records import (
     compute_maximum_counts,
     compute_vdu_counts,
     count_vms,
-    has_errors,
 )
 
 VNFD = "vnfd"

@@ -174,11 +174,6 @@ class UnmetRule(Struct, frozen=True):
     conflicting_rule: PlacementRule | None = None
 
 
-def has_errors(problems: Iterable[Problem]) -> bool:
-    """Return whether any of the problems is an error."""
-    return any(problem.severity is Severity.ERROR for problem in problems)
-
-
 def is_valid_vdu_name(name: str) -> bool:
     """Return whether keys of VMs can hold the name: they use "|" and "/" as separators."""
     return name != "" and {"|", "/"}.isdisjoint(name)

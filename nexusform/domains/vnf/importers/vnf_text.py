@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.documents.yaml_documents import DocumentFindings, Node, TextPosition, parse_yaml
-from nexusform.domains.vnf.importers.vnf_records import CORRECTED, has_errors
+from nexusform.domains.vnf.importers.vnf_records import CORRECTED
 from nexusform.json_data.plain_data import get_mapping
 
 _ELIDED: Final = re.compile(r"[ \t]*\.\.\.[ \t]*\r?\Z")

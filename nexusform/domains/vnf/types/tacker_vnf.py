@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.diagnostic import Problem, Severity, has_errors
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.domains.vnf.importers.vnf_records import (
     PlacementRule,
@@ -15,7 +15,6 @@ from nexusform.domains.vnf.importers.vnf_records import (
     compute_maximum_counts,
     compute_vdu_counts,
     find_unmet_rules,
-    has_errors,
     list_size_problems,
 )
 from nexusform.domains.vnf.types.vnf_documents import (

@@ -33,9 +33,9 @@ from nexusform.domains.whatif.workflow.simulation_input import (
     open_observed_clusters,
     open_snapshot,
 )
+from nexusform.providers.clock import read_clock
 from nexusform.snapshots.snapshot import SiteSnapshot, Snapshot, VmOwnerSnapshot
 from nexusform.workflow.opening.command_context import CommandContext
-from nexusform.workflow.opening.system_io import get_plan_time
 
 if TYPE_CHECKING:  # only pages have maps
     from nexusform.rendering.page.page_data import Playback
@@ -278,7 +278,7 @@ def _build_upgrade_path_answer(
     if len(sites) > 1:
         raise click.UsageError(f"Only one site is allowed; these clusters are on {' and '.join(sorted(sites))}.")
     [site] = sites.values()
-    today = get_plan_time(os.environ)
+    today = read_clock(os.environ)
     path = find_upgrade_path(site, [cluster for _, cluster in selected], target_version, inputs.pods, today)
     report = build_upgrade_path_report(path, inputs.origin)
     return Answer("kubernetes-upgrade", inputs.origin, report, build_upgrade_path_document(path))

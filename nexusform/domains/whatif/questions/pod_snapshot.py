@@ -23,6 +23,7 @@ from nexusform.domains.pods.planning.cluster_observation import (
     merge_observed_pods,
 )
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, build_node, find_cluster_attributes
+from nexusform.domains.pods.planning.object_pods import parse_pod_number
 from nexusform.domains.pods.planning.pod_rows import parse_volumes
 from nexusform.domains.pods.planning.template_matching import assign_template_specs
 from nexusform.domains.pods.scheduling.cluster_records import Cluster as PodCluster
@@ -240,11 +241,9 @@ def _build_planned_pods(workload: Workload, pods: Mapping[str, Any], nodes: set[
     """Build the planned pods of a workload from their locations by name; a pod of a removed node has no node."""
     for name, location in pods.items():
         node = get_text(location, "node")
-        digits = name.rpartition("-")[2]
-        number = int(digits) if digits.isdecimal() and workload.kind != "Pod" else 0  # a bare Pod has no number
         yield ExistingPod(
             workload.key,
-            number,
+            parse_pod_number(workload.key, name),
             node if node in nodes else "",
             workload.pod,
             volumes=parse_volumes(location) if isinstance(location, Mapping) else (),

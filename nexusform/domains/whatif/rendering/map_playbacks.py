@@ -66,7 +66,7 @@ def build_failure_playback(site: SiteSnapshot, failure: Failure) -> Playback:
         PlaybackStep(
             f"{failure.lost} is lost: {format_count(down_count, 'VM')} down",
             failure.machines,
-            figures=_build_pool_effects((*failure.pools, *failure.stay_down)),
+            figures=_build_pool_effects(failure.pools),
         ),
         PlaybackStep(
             f"{format_count(recreated_count, 'VM')} of {down_count} re-created elsewhere", failure.machines, moves

@@ -30,6 +30,7 @@ from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks
 from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.plans.saved.plan_file import SavedPlan
+from nexusform.providers.clock import read_clock
 from nexusform.resource_types.registry import build_registries
 from nexusform.snapshots.snapshot import Snapshot, build_snapshot, list_planned_objects, list_state_objects
 from nexusform.state.objects import InstanceState, ObjectState, State
@@ -38,7 +39,7 @@ from nexusform.workflow.opening.command_context import CommandContext, load_proj
 from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.remote_inputs import RemoteStateReader, ServerResponseCache
 from nexusform.workflow.opening.stored_state import read_stored_state
-from nexusform.workflow.opening.system_io import ConfinedFileAccess, get_plan_time
+from nexusform.workflow.opening.system_io import ConfinedFileAccess
 from nexusform.workflow.plan_files.failed_plans import check_failed_plan
 from nexusform.workflow.plan_files.saved_plans import (
     build_plan_context,
@@ -228,7 +229,7 @@ def _read_observed_clusters(location: CommandContext, state: State) -> _NodeRead
         confinement=location.confinement,
     )
     values = {name: value for name, (value, _) in variables.items()}
-    return _read_observed_nodes(location, configuration, values, state, get_plan_time(location.environment))
+    return _read_observed_nodes(location, configuration, values, state, read_clock(location.environment))
 
 
 def _read_planned_clusters(location: CommandContext, saved: SavedPlan, things: Iterable[SiteObject]) -> _NodeReading:

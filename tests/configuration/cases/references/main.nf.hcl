@@ -102,3 +102,7 @@ resource "nexus_rack" "watching" {
     replace_triggered_by = [local.fine, nexus_site.lab, var.zones, nexus_rack.one[each.key], module.net.ip, path.module]
   }
 }
+
+locals {
+  whole = module
+}

@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
+from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files, parse_snapshot
+from nexusform.domains.pods.planning.cluster_observation import match_cluster_snapshot
+from nexusform.domains.pods.planning.node_clusters import NodeCluster
+from nexusform.domains.pods.planning.pod_feasibility import list_pool_nodes
+from nexusform.domains.pods.scheduling.cluster_records import Node
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ValueOverride
+from nexusform.scheduling.racks.vms import VmSku
 from nexusform.state.objects import EMPTY, State
 from tests.domains.pods.importers.cluster_objects import build_node, build_pod, print_objects
 from tests.domains.pods.planning.test_pods import (
@@ -90,6 +95,18 @@ def test_nodes_are_matched_by_provider_id_and_others_are_named() -> None:
     (told,) = [each for each in list_warnings(result) if each.id == "node-without-vm"]
     assert "(b)" in told.detail
     assert set(list_places(result).values()) <= {"a-np-1", "b"}
+
+
+def test_node_without_vm_is_in_no_pool_of_the_plan() -> None:
+    vm = Node("vm1")
+    planned = NodeCluster(
+        "c", "c", "", (vm,), (VmSku("small", 2, 0, 4, 0),), node_by_name={"vm1": vm}, pools=("pool1",)
+    )
+    output = parse_kubectl_files([("n.json", print_objects(build_node("vm1"), build_node("stranger")))])
+    snapshot = parse_snapshot(output.encode())
+    observed = match_cluster_snapshot("c", planned, snapshot, frozenset())
+    assert observed.unknown_nodes == ("stranger",)
+    assert {pool: node.name for pool, node in list_pool_nodes(observed.cluster).items()} == {"pool1": "vm1"}
 
 
 def test_terminating_pod_keeps_its_capacity_and_ports() -> None:

@@ -210,3 +210,30 @@ def test_missing_delta_of_a_scaling_aspect_is_an_error() -> None:
     read = read_vnf(VnfSourceDocuments(f"vnfd: {{id: x, vdu: [{{id: v}}], df: [{flavour}]}}\n"))
     words = 'the scaling-aspect "a" names the delta "two", which does not exist.'
     assert words in "\n".join(str(each) for each in read.findings if each.severity == "error")
+
+
+def test_negative_sizes_are_ignored_with_a_warning() -> None:
+    vnfd = """
+tosca_definitions_version: tosca_simple_profile_for_nfv_1_0_0
+topology_template:
+  node_templates:
+    old:
+      type: tosca.nodes.nfv.VDU.Tacker
+      capabilities: { nfv_compute: { properties: { num_cpus: -4, mem_size: 0 MB } } }
+"""
+    hot = """
+heat_template_version: wallaby
+resources:
+  small:
+    type: OS::Nova::Flavor
+    properties: { ram: -2048, vcpus: -2, disk: -5 }
+  old:
+    type: OS::Nova::Server
+    properties: { flavor: { get_resource: small } }
+"""
+    for sources, count in ((VnfSourceDocuments(vnfd, None), 1), (VnfSourceDocuments(None, hot), 3)):
+        parsed = read_vnf(sources)
+        (vdu,) = parsed.vnf.vdus
+        assert (vdu.size.vcpus, vdu.size.memory_gib, vdu.size.disk_gib) == (None, None, None)
+        warnings = [str(finding) for finding in parsed.findings if "must be a whole number" in str(finding)]
+        assert len(warnings) == count

@@ -280,6 +280,15 @@ def test_package_symlink_outside_sandbox_is_not_served(
     assert served == ([] if confined else [DESCRIPTOR])
 
 
+@pytest.mark.parametrize("port", ["²", "9" * 5000, "65536", "-1", ""])
+def test_invalid_port_is_rejected(
+    port: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_command_line(["serve", "sol003", "-plan=p.nfplan", f"-listen=127.0.0.1:{port}"]) != 0
+    assert "is not an IPv4 address and port" in " ".join(capfd.readouterr().err.split())
+
+
 def test_non_loopback_address_requires_certificate_and_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ from nexusform.domains.whatif.questions.failure_simulation import (
     simulate_machine_loss,
     simulate_site_loss,
 )
+from nexusform.domains.whatif.rendering.map_playbacks import build_failure_playback
 from nexusform.state.objects import State
 from tests.planning.harness import cluster, list_rows, plan, pool
 from tests.worlds.small_worlds import build_applied_state, build_document_state, build_racks, get_site
@@ -97,10 +98,12 @@ resource "nexus_virtual_machine" "v" {
   disk_gib   = 40
 }
 """
-    found = simulate_machine_failure(build_applied_state(build_racks(1, 1) + vm), "r1-bm01")
-    other = simulate_machine_failure(build_applied_state(build_racks(1, 1) + vm), "r2-bm01")
+    state = build_applied_state(build_racks(1, 1) + vm)
+    found, other = (simulate_machine_failure(state, name) for name in ("r1-bm01", "r2-bm01"))
     [hit] = [f for f in (found, other) if f.pools]
     assert [p.address for p in hit.stay_down] == ["nexus_virtual_machine.v"]
+    figures = build_failure_playback(get_site(state), hit).steps[1].figures
+    assert len(figures) == len(hit.pools) == len(set(figures)), "each pool is on the map once"
     assert (hit.recreations, hit.deletions, hit.has_findings) == ((), (), False)
 
 
