@@ -230,7 +230,7 @@ class _ChangedSite:
         return keys[0] if keys else f"/new/providers/{TYPE_OF_KIND[kind]}/{name}".lower()
 
     def _is_consistent_with_inventory(self, change: ToolChange, *, exists: bool) -> bool:
-        """Return False (reported) if the inventory lacks the object; warn about a creation of an existing one."""
+        """Return False (reported) if the inventory lacks an object to change or remove; warn if a new one exists."""
         if change.action in (AzAction.UPDATE, AzAction.REPLACE) and not exists:
             detail = (
                 f'the inventory has no "{change.title}" to change. Capture the inventory again, or use another one.'

@@ -260,7 +260,7 @@ def _report_unknown_sku(item: ArmItem, name: str, sku_id: str | None, rack: AzRa
 
 
 def parse_machine_roles(labels: Iterable[str]) -> tuple[str, ...]:
-    """Parse roles from labels: without prefix and `=true`, sorted; a role set to false is skipped."""
+    """Parse the sorted roles in labels of the form `[PREFIX/]ROLE[=true]`; a label with another value is no role."""
     roles = set()
     for label in labels:
         name, _, flag = label.rpartition("/")[2].partition("=")

@@ -56,15 +56,14 @@ def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNode
 
 
 def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
-    """Return the recorded nodes with the pool arguments of `objects`, limited to arguments in Azure, without counts."""
-    arguments = collect_recorded_nodes(objects)
+    """Return the recorded nodes with the POOL_ARGUMENTS of clusters and pools in `objects`; None for other pools."""
+    other_pools = collect_recorded_nodes(objects)
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
-    for key in dict.fromkeys([*recorded_nodes, *arguments]):
-        pool_arguments = arguments.get(key, RecordedPoolNodes()).arguments
-        azure_arguments = None
-        if pool_arguments is not None:
-            azure_arguments = {name: pool_arguments[name] for name in POOL_ARGUMENTS if name in pool_arguments}
-        pools[key] = replace(recorded_nodes.get(key, RecordedPoolNodes()), arguments=azure_arguments)
+    for key in dict.fromkeys([*recorded_nodes, *other_pools]):
+        arguments = other_pools.get(key, RecordedPoolNodes()).arguments
+        if arguments is not None:
+            arguments = {name: arguments[name] for name in POOL_ARGUMENTS if name in arguments}
+        pools[key] = replace(recorded_nodes.get(key, RecordedPoolNodes()), arguments=arguments)
     return pools
 
 

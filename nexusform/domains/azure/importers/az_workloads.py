@@ -124,20 +124,20 @@ def has_worker_pool(cluster: ArmItem) -> bool:
     )
 
 
-def report_unlisted_pools(lists: Iterable[tuple[ClusterNodes, Iterable[AzPool]]]) -> None:
-    """Add one warning about nodes of pools missing in the captured list of agent pools (`lists`: by cluster)."""
-    items: dict[str, ArmItem] = {}  # a node by cluster and pool
-    for reading, pools in lists:
-        listed_pools = {CONTROL_PLANE, *(pool.name for pool in pools)}
-        unlisted = {node.pool: node.item for node in reading.nodes if node.pool not in listed_pools}
-        items |= {f"{reading.cluster.name}/{pool}": item for pool, item in unlisted.items()}
-    if items:
-        pools_are = select_word_form(len(items), "an agent pool", "agent pools")
-        next(iter(items.values())).report(
+def report_unlisted_pools(clusters: Iterable[tuple[ClusterNodes, Iterable[AzPool]]]) -> None:
+    """Add one warning about nodes of pools missing in the captured list of their cluster's agent pools."""
+    unlisted_pools: dict[str, ArmItem] = {}  # one node of each, by CLUSTER/POOL
+    for reading, captured_pools in clusters:
+        pools = {CONTROL_PLANE, *(pool.name for pool in captured_pools)}
+        unlisted_nodes = {node.pool: node.item for node in reading.nodes if node.pool not in pools}
+        unlisted_pools |= {f"{reading.cluster.name}/{pool}": node for pool, node in unlisted_nodes.items()}
+    if unlisted_pools:
+        noun = select_word_form(len(unlisted_pools), "an agent pool", "agent pools")
+        next(iter(unlisted_pools.values())).report(
             "agentPoolId",
             "nodes-in-unlisted-pools",
-            f"nodes are of {pools_are} not in the captured list of the cluster's agent pools "
-            f"({format_first_items(list(items), 4)}): treated as not captured. Capture clusters and agent "
+            f"nodes are of {noun} not in the captured list of the cluster's agent pools "
+            f"({format_first_items(list(unlisted_pools), 4)}): treated as not captured. Capture clusters and agent "
             "pools again at the same time.",
             Severity.WARNING,
         )

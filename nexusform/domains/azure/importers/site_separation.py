@@ -65,9 +65,8 @@ def select_site_resources(items: AzResources, name: str | None) -> tuple[AzResou
     sites = split_by_site(items)
     candidates: list[str] = []  # sites with racks or machines, else with a Nexus cluster
     for kinds in (BASE_KINDS, ("clusters",)):
-        candidates = candidates or [
-            key for key, resources in sites.items() if any(map(resources.list_resources, kinds))
-        ]
+        if not candidates:
+            candidates = [site for site, resources in sites.items() if any(map(resources.list_resources, kinds))]
     choice = candidates[0] if name is None and len(candidates) == 1 else name
     if choice in candidates:
         return sites[str(choice)], []
@@ -128,21 +127,21 @@ def read_extended_location(item: ArmItem, field: str = "extendedLocation") -> st
 
 def _map_locations_to_site_names(items: AzResources) -> dict[str, str]:
     """Collect the site name of each extended location: the name of its Nexus cluster, else its own."""
-    clusters: dict[str, str] = {}
+    cluster_names: dict[str, str] = {}
     own_names: dict[str, str] = {}
     for kind, kind_items in items.by_kind.items():
         for item in kind_items:
-            name, cluster = item.read_value("name"), item.read_value("clusterId")
+            name, cluster_id = item.read_value("name"), item.read_value("clusterId")
             if kind == "clusters":
-                # A Nexus cluster's own location is the manager's; its tenants' is the other one.
-                clusters[read_extended_location(item, "clusterExtendedLocation")] = str(name)
+                # `extendedLocation` of a Nexus cluster is that of its manager, not of its site.
+                cluster_names[read_extended_location(item, "clusterExtendedLocation")] = str(name)
                 continue
             location = read_extended_location(item)
             own_names[location] = extract_name(location)
-            if isinstance(cluster, str) and cluster:
-                clusters.setdefault(location, extract_name(cluster))
-    names = {**own_names, **clusters}
-    names.pop("", None)
+            if isinstance(cluster_id, str) and cluster_id:
+                cluster_names.setdefault(location, extract_name(cluster_id))
+    names = {**own_names, **cluster_names}
+    names.pop("", None)  # of items without a location
     return names
 
 

@@ -153,9 +153,9 @@ def _build_object_creation(kind: str, target: ArmTarget, values: Values, context
         _require_azure_block(target, values)
     if kind == CLUSTER:
         properties = build_cluster_properties(values)
-        extra = {name: get_mapping(read_opaque_body(pool), "properties") for name, pool in list_pools(values)}
+        opaque = {name: get_mapping(read_opaque_body(pool), "properties") for name, pool in list_pools(values)}
         properties["initialAgentPoolConfigurations"] = [
-            merge_bodies(extra[pool["name"]], pool) for pool in properties["initialAgentPoolConfigurations"]
+            merge_bodies(opaque[pool["name"]], pool) for pool in properties["initialAgentPoolConfigurations"]
         ]
     else:
         properties = build_new_pool_properties(values) if kind == POOL else _build_vm_properties(values, context)
@@ -250,23 +250,25 @@ def compute_max_unavailable(values: Values, count: int) -> int:
 def _build_update(
     target: ArmTarget, expected: Values, prior: Values, planned: Values, reduction: Values | None = None
 ) -> Iterator[ArmChange]:
-    """Build the update of an existing resource, including the changed part of its azure block; nothing if equal."""
+    """Build the update of an existing resource: `expected`, the changed properties, and the changed part of its azure
+    block; nothing without changes. `reduction`: as of ArmChange.
+    """
     recorded, requested = read_opaque_body(prior), read_opaque_body(planned)
-    extra = diff_request_bodies(recorded, requested)
+    block_changes = diff_request_bodies(recorded, requested)
     if recorded:  # a body added to an imported object may describe existing values
-        _reject_unpatchable_azure_block_changes(target, extra)
-    extra = _select_updatable_members(target, extra)
+        _reject_unpatchable_azure_block_changes(target, block_changes)
+    block_changes = _select_updatable_members(target, block_changes)
     old_tags, tags = get_mapping(recorded, "tags"), get_mapping(requested, "tags")
     if old_tags != tags:
-        extra["tags"] = dict(tags)  # a PATCH replaces all tags
-    if expected or extra:
-        body = merge_bodies(extra, {"properties": expected}) if expected else extra
+        block_changes["tags"] = dict(tags)  # a PATCH replaces all tags
+    if expected or block_changes:
+        body = merge_bodies(block_changes, {"properties": expected}) if expected else block_changes
         removed_tags = frozenset(_omit_fields(old_tags, tags))
         yield ArmChange(ArmOperation.UPDATE, target, body, expected, removed_tags=removed_tags, reduction=reduction)
 
 
 def _reject_unpatchable_azure_block_changes(target: ArmTarget, body: Values) -> None:
-    """Raise ProviderProblem for changed members of an azure block outside of a PATCH."""
+    """Raise ProviderProblem for changed members of an azure block, if a PATCH cannot change them."""
     fixed_members = _omit_fields(body, ("properties", "tags"))
     fixed_properties = _omit_fields(get_mapping(body, "properties"), PATCH_PROPERTIES[target.kind])
     if fixed_properties:

@@ -320,11 +320,11 @@ class AzureSiteProvider(ObservedSites):
         try:
             arm.apply_changes(changes, request)
         except AzureChangeFailed as failure:
-            # The predicted hosts of its VMs no longer apply.
+            # The predicted locations of VMs do not apply after a failure.
             values = dict(request.planned_attributes)
             if "nodes" in values:  # a cluster or a pool
                 values["nodes"] = {}
-                values |= {"node_count": 0} if "agent_pool" in values else {}  # of a pool it is an argument
+                values |= {"node_count": 0} if "agent_pool" in values else {}  # a pool keeps it: an argument
             else:
                 values |= dict.fromkeys(("machine", "rack", "availability_zone", "cells"))
             raise ProviderProblem(str(failure), object_exists=failure.object_exists, attributes=values) from None
@@ -362,7 +362,7 @@ class AzureSiteProvider(ObservedSites):
         return group
 
     def _load_index(self) -> _ArmIndex:
-        """Return ARM ids of managed objects and hint targets, and common fields by site. Raises ProviderProblem."""
+        """Return the index of all sites, built by the first call. Raises ProviderProblem."""
         sites = self._read_sites()
         with self._index_lock:
             if self._index is None:
@@ -497,7 +497,7 @@ class AzureSiteProvider(ObservedSites):
 
 
 class _ArmIndex(Struct, frozen=True):
-    """Index of a site in Azure. `managed`: ids of clusters, pools and VMs by type and nexusform id.
+    """Index of the sites in Azure. `managed`: ids of clusters, pools and VMs by type and nexusform id.
     `hint_targets`: ids of targets of placement hints by nexusform id. `common_fields`: location and extended
     location by site. `machines`: bodies by lower-case id.
     """
@@ -528,8 +528,7 @@ def _find_missing_nodes(observed: Values, planned: Values | None = None) -> list
     return [
         name
         for name, node in get_mapping(observed, "nodes").items()
-        if not node.get("platform_name")
-        if planned_nodes is None or get_mapping(planned_nodes, name).get("machine")
+        if not node.get("platform_name") and (planned_nodes is None or get_mapping(planned_nodes, name).get("machine"))
     ]
 
 

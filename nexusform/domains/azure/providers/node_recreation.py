@@ -211,7 +211,7 @@ def _is_confirmed(answer: ApiResponse) -> bool:
 
 
 def _read_api_error_message(answer: ApiResponse) -> str:
-    """Read the error message of an API server."""
+    """Return the error message in an answer of an API server, else the reason for its absence."""
     try:
         document = parse_json(answer.content)
     except ValueError as problem:

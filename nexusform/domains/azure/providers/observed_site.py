@@ -200,7 +200,7 @@ class ObservedSites(FixedIdentity):
         """Read an object known only to state; a site gets observed supplies, and its update strategy if configured."""
         recorded = request.attributes
         site = self._find_site(request.key, _SITE)
-        if site is None or not recorded:  # another type, a new object, or a site missing in the source
+        if site is None or not recorded:  # another type or a site missing in the source, or a new object
             return ReadResult(recorded or None)
         strategy = site.inventory.update_strategy
         if recorded.get(_STRATEGY) and strategy is not None:
@@ -384,7 +384,7 @@ def explain_unsupported_action(planned: Mapping[str, Any]) -> str:
 
 
 class ObservedObjectComparison(Struct, frozen=True):
-    """Observed object for a planned one, and the differing arguments."""
+    """Observed object for a planned one (`answer`), and the names of attributes with another value than planned."""
 
     answer: ChangeResult
     differing: tuple[str, ...]
@@ -403,14 +403,14 @@ def build_observed_object(
         from nexusform.domains.azure.importers.az_import import remove_pools
 
         own_pools = {*get_mapping(planned, "agent_pool"), *get_mapping(prior, "agent_pool")}
-        item = remove_pools(item, item.attributes["agent_pool"].keys() - own_pools)  # others are own resources
-    machine_names = _collect_machines_by_rack(objects.values())
-    attributes = _remove_generated_machines(_merge_observed(planned, item), item, machine_names)
+        item = remove_pools(item, item.attributes["agent_pool"].keys() - own_pools)  # pools of other resources
+    merged = _merge_observed(planned, item)
+    attributes = _remove_generated_machines(merged, item, _collect_machines_by_rack(objects.values()))
     differing = tuple(name for name in _COMPARED_ATTRIBUTES.get(key.type, ()) if attributes[name] != planned.get(name))
-    paths: list[Path] = []
+    observed_paths: list[Path] = []
     for name in _OBSERVED_ATTRIBUTES.get(key.type, ()):
-        paths += [("nodes", node) for node in attributes["nodes"]] if name == "nodes" else [(name,)]
-    return ObservedObjectComparison(ChangeResult(attributes, tuple(paths)), differing)
+        observed_paths += [("nodes", node) for node in attributes["nodes"]] if name == "nodes" else [(name,)]
+    return ObservedObjectComparison(ChangeResult(attributes, tuple(observed_paths)), differing)
 
 
 # Requested attributes visible on a site, and attributes decided by the platform, by type.
@@ -487,8 +487,8 @@ def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, A
 def _build_unmanaged_vms_note(
     key: ObjectKey, attributes: Mapping[str, Any], unmanaged_rows: Mapping[tuple[str, str], Mapping[str, _UnmanagedRow]]
 ) -> Mapping[str, Any]:
-    """Build the note of a rack or machine: unmanaged VMs except those in its occupied blocks; {} for other objects.
-    `unmanaged_rows`: rows by VM name, by site and machine.
+    """Build the VM entries in the private note of a rack or machine: unmanaged VMs except those in its occupied blocks;
+    {} for other objects. `unmanaged_rows`: by site and machine, then by VM name.
     """
     if key.type not in {RACK, MACHINE}:
         return {}  # no hardware
@@ -499,7 +499,7 @@ def _build_unmanaged_vms_note(
     for machine in machines:
         on_machine = unmanaged_rows.get((site, machine), {})
         rows += [list(row) for name, row in sorted(on_machine.items()) if name not in configured]
-    # None removes a key: forgotten VMs (removed from state) are observed again, or do not exist.
+    # None removes an entry: VMs forgotten (removed from state) are among the unmanaged ones now, or do not exist.
     return {UNMANAGED_KEY: rows or None, FORGOTTEN_KEY: None}
 
 

@@ -103,7 +103,7 @@ class ContentVerifier:
         """
         index = self._find_index_to_verify(final)
         if index is None or self._find_snapshot_difference(index) != "":
-            return ()  # other objects than planned, or unknown ones
+            return ()  # other objects than planned, or (None) unknown ones
         predicted_index = self._get_planned_resources().snapshots[-1].index
         added_count = index - predicted_index
         if not 0 < added_count < self._count_object_changes():  # at most one snapshot for each changed object

@@ -158,7 +158,7 @@ class HubDryRun:
         deletions = {  # objects by number of the change
             number: build_hub_objects(request.key.type, request.prior_attributes)
             for number, request in enumerate(requests)
-            if request.planned is None and request.key.type not in (*APPROVAL_TYPES, MEMBER_TYPE)  # these stay there
+            if request.planned is None and request.key.type not in (*APPROVAL_TYPES, MEMBER_TYPE)  # not deleted
         }
         if not deletions:
             return []
@@ -167,7 +167,7 @@ class HubDryRun:
             is_allowed = not self._options.is_confined or self._options.allows_dry_run(hub.server)
             is_validated = is_allowed and self._options.validate_changes != "off" and not self._options.is_read_only
             self._existing |= list_existing_object_bodies(hub, chain.from_iterable(deletions.values()))
-            # The other numbers of changes (`over_limit`) are over the limit of dry runs.
+            # Without validation no dry run is sent, so no change is over the limit.
             reserved, over_limit = self._reserve_dry_runs(deletions) if is_validated else (deletions, [])
 
             def check_number(number: int) -> list[Finding]:
@@ -200,7 +200,7 @@ class HubDryRun:
             yield Problem((), MANAGED_BY_TOOL, detail)
         is_other_object = is_recreated(request.key.type, hub_object, body, request.private_note)
         if any((manager, not body, not is_validated, is_deleting(body), is_other_object)):
-            return  # rejected above, or nothing to delete
+            return  # rejected above, no dry run wanted, or nothing of this resource left to delete
         try:
             hub.delete(find_object_path(hub, hub_object), get_uid(body), dry_run=True)
         except ApiError as api_error:
@@ -217,13 +217,14 @@ class HubDryRun:
         return self._build_skipped_checks_warning(self._select_changes(requests), reason)
 
     def _select_changes(self, requests: Sequence[ChangeRequest]) -> list[int]:
-        """Return the numbers of the creations and updates to validate. Approvals are not applied as objects."""
+        """Return the numbers of the creations and updates to validate; an approval applies no object."""
         if self._options.validate_changes == "off":
-            return []  # no dry run is wanted
+            return []
         return [
             number
             for number, request in enumerate(requests)
-            if request.planned is not None and request.key.type not in APPROVAL_TYPES
+            if request.planned is not None  # no deletion
+            and request.key.type not in APPROVAL_TYPES
         ]
 
     def _record_new_kinds(self, hub_object: HubObject) -> None:
@@ -552,7 +553,7 @@ def _list_rolling_placements(hub: HubClient) -> tuple[list[Body], list[str]]:
                 obstacles.append(api_error.reason)
             continue  # none of a kind unknown to the hub
         rolling_placements += (
-            {"kind": kind, **placement}
+            {"kind": kind, **placement}  # items of a list have no kind
             for placement in placements
             if not has_external_rollout(placement) and _list_clusters(placement)  # it distributes to clusters
         )
