@@ -294,7 +294,10 @@ def read_planned_site(
                 machine = _read_planned_machine(server, rack, options)
                 if machine is not None:
                     machines[normalize_id(f"{rack.id}/{machine.name}")] = machine
-        kind, detail = "missing-field", "racks and machines were not captured, and this Nexus cluster defines none."
+        problem_id, detail = (
+            "missing-field",
+            "racks and machines were not captured, and this Nexus cluster defines none.",
+        )
         if any(definitions):
             roles = (
                 "" if options.rack_skus else ", and as compute-plane, because rack_skus.json with the slots is missing"
@@ -302,8 +305,8 @@ def read_planned_site(
             detail = (
                 f"racks and machines were not captured: those that it defines are used, each counted as ready{roles}."
             )
-            kind = "derived-value"
-        cluster.report("computeRackDefinitions", kind, detail, Severity.WARNING)
+            problem_id = "derived-value"
+        cluster.report("computeRackDefinitions", problem_id, detail, Severity.WARNING)
     return racks, machines
 
 

@@ -196,7 +196,7 @@ class DerivedAgentPool(Struct, frozen=True):
 
 
 def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[DerivedAgentPool]]:
-    """Return all pools of a cluster, and again those among them known only from their nodes. Pools of an uncaptured
+    """Return all pools of a cluster, and the derived ones of them: known only from their nodes. Pools of an uncaptured
     list get the observed number of nodes, since initial counts may be outdated. One pool has to be of mode System.
     """
     by_pool: dict[str, list[NodeReading]] = {}
@@ -216,7 +216,7 @@ def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[Deri
             derived_pools.append(_derive_pool_from_nodes(nodes, reading.cluster.name))
     modes = {pool.mode for pool in [*pools.values(), *(derived.pool for derived in derived_pools)]}
     if derived_pools and _SYSTEM not in modes:
-        first = min(derived_pools, key=lambda derived: (not derived.is_numbered, derived.pool.name))  # an initial one
+        first = min(derived_pools, key=lambda derived: (not derived.is_numbered, derived.pool.name))  # initial first
         derived_pools[derived_pools.index(first)] = _mark_as_system_pool(first, _REASON_MINIMUM)
     return (*pools.values(), *(derived.pool for derived in derived_pools)), derived_pools
 

@@ -154,8 +154,9 @@ def apply_recorded_site_names(sites: Sequence[AzSite], objects: Iterable[Mapping
     candidates: dict[str, list[str]] = {}  # candidate names in state by new name
     owners: dict[tuple[str, str], list[str]] = {}  # new site names by rack and machine
     for site in sites:
-        for machine in site.inventory.machines if site.name not in recorded_machines else ():
-            owners.setdefault((machine.rack, machine.name), []).append(site.name)
+        if site.name not in recorded_machines:  # a new name
+            for machine in site.inventory.machines:
+                owners.setdefault((machine.rack, machine.name), []).append(site.name)
     for name in sorted(recorded_machines.keys() - site_names):
         counts = Counter(new for machine in recorded_machines[name] for new in owners.get(machine, ()))
         matches = [new for new, count in counts.items() if 2 * count > len(recorded_machines[name])]  # most machines

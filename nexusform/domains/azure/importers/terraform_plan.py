@@ -329,8 +329,8 @@ def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:
     if kind is None:
         return None
     modules = tuple(_MODULE_STEP.findall(get_text(value, "module_address")))
-    names = tuple(_INDEX.sub("", step).removeprefix("module.") for step in modules)
-    block = (names, f"{value['type']}.{value.get('name')}")
+    module_names = tuple(_INDEX.sub("", step).removeprefix("module.") for step in modules)
+    block = (module_names, f"{value['type']}.{value.get('name')}")
     deposed = value.get("deposed")  # left by an earlier create-before-destroy, next to the current one
     address = f"{value['address']} (deposed {deposed})" if deposed else value["address"]
     return _ResourceChange(

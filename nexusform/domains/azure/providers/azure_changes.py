@@ -85,23 +85,23 @@ def _add_previously_failed_change(
     `target` and `planned` are of the object of the step, a cluster also for the change of its pool.
     """
     arm_id = str(failed_change.get("id", ""))
-    name = arm_id.rpartition("/")[2]
     pending_target, values = target, planned
     if target.kind == "kubernetes_clusters" and "/agentPools/" in arm_id:
-        pools = dict(list_pools(planned))
-        if name not in pools:
+        pools, pool_name = dict(list_pools(planned)), arm_id.rpartition("/")[2]
+        if pool_name not in pools:
             return changes  # the pool is to be deleted
-        pending_target, values = _build_pool_target(target, name), pools[name]
+        pending_target, values = _build_pool_target(target, pool_name), pools[pool_name]
     if any(change.target == pending_target and change.verb is not ArmOperation.UPDATE for change in changes):
         return changes  # the resource is deleted or re-created
     properties = _build_updatable_properties(pending_target, values)
-    # Names of the properties to send again; if none of the recorded ones is known, the first one.
-    part_names = [part for part in failed_change.get("parts", ()) if part in properties] or list(properties)[:1]
-    expected = {part: properties[part] for part in part_names}
-    base_body = _select_updatable_members(pending_target, read_opaque_body(values)) if failed_change.get("body") else {}
+    # Send the recorded properties again; if none of them is known, the first one.
+    names = [name for name in failed_change.get("parts", ()) if name in properties] or list(properties)[:1]
+    expected = {name: properties[name] for name in names}
+    sends_block = bool(failed_change.get("body"))  # the azure block was changed
+    block_body = _select_updatable_members(pending_target, read_opaque_body(values)) if sends_block else {}
     # A change still in progress is awaited first, so it is sent only if its values are not visible.
     has_failed = not failed_change.get("in_progress")
-    retry_body = merge_bodies(base_body, {"properties": expected})
+    retry_body = merge_bodies(block_body, {"properties": expected})
     for number, change in enumerate(changes):
         if change.target == pending_target:
             body = merge_bodies(retry_body, change.body)

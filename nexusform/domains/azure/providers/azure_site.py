@@ -187,10 +187,9 @@ class AzureSiteProvider(ObservedSites):
         was_begun = request.planned is not None or request.is_being_deleted or request.unfinished_change is not None
         if not was_begun or request.key.type not in _MANAGED_TYPES or answer.attributes is None:
             return ChangeProgress()  # none in progress
-        # The bodies of the object and of its inline agent pools.
         key, separate_pools = request.key, self._list_separate_pools()
         part_type = _PART_TYPES.get(key.type)  # pools of a cluster, None for other objects
-        ids = {
+        ids = {  # of the object and its inline agent pools
             normalize_id(arm_id)
             for (kind, object_id), arm_id in self._load_index().managed.items()
             if (kind, object_id) == (key.type, key.id)
@@ -463,10 +462,9 @@ class AzureSiteProvider(ObservedSites):
         from nexusform.domains.azure.importers.az_import import build_imported_sites, extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes
 
-        # The bodies of the object and of its machines and racks.
         is_vm = request.key.type == VM
-        vm_target = ArmTarget(VMS, group, (request.key.id.rpartition("/")[2],))
-        target = vm_target if is_vm else _build_cluster_target(request, group)
+        name = request.key.id.rpartition("/")[2]
+        target = ArmTarget(VMS, group, (name,)) if is_vm else _build_cluster_target(request, group)
         body = arm.get_body(target)
         if body is None:
             return None

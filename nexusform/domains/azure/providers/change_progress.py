@@ -58,7 +58,7 @@ def determine_progress(
         record = {"id": arm_id, "parts": [], "body": False, "code": "", "times": 1}  # without a known change
         if change is not None:
             record = build_failure_record(arm_id, code="", message="", change=change, step=_rebuild_step(request))
-        extra_fields = {"going": True} if request.is_being_deleted else {}
+        extra_fields = {"going": True} if request.is_being_deleted else {}  # a deletion
         return ChangeProgress(
             is_settled=False,
             note={UNFINISHED_KEY: {**record, "words": message, "brief": status, "in_progress": True, **extra_fields}},

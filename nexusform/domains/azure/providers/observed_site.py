@@ -213,7 +213,7 @@ class ObservedSites(FixedIdentity):
         """Build the note of the observed facts of a rack's machines or a machine; {} for other objects."""
         site = self._find_site(key, RACK, MACHINE)
         if site is None:
-            return {}  # or of an unlisted site
+            return {}  # of another type, or of an unlisted site
         if site.name not in self._machines:
             self._machines[site.name] = {machine.name: machine for machine in site.inventory.machines}
         from nexusform.domains.azure.importers.az_import import build_observed_facts_note
@@ -264,9 +264,10 @@ class ObservedSites(FixedIdentity):
                 rows[vm.name] = (vm.machine, vm.name, *figures)
         for item in objects:
             if item.type != MACHINE:
-                continue  # only machines have these blocks
+                continue
             machine = str(item.attributes["name"])
-            for block in item.attributes["occupied"]:  # also nodes beyond the count, and sizes beyond the SKU
+            # Occupied blocks are also of nodes beyond the count, and of sizes beyond the SKU; rows above precede.
+            for block in item.attributes["occupied"]:
                 figures = (block["cpu_cores"], block["memory_gib"], block["disk_gib"], block["numa_cells"])
                 rows = rows_by_machine.setdefault((item.id.partition("/")[0], machine), {})
                 rows.setdefault(block["name"], (machine, block["name"], *figures))
@@ -314,12 +315,12 @@ class ObservedSites(FixedIdentity):
         observation = build_observed_object(request, objects)
         if observation is None:
             raise ManualStepPending(self._describe_not_done(request, participle))
-        statuses = {
+        cordon_statuses = {  # by machine id
             object_id: str(item.attributes["cordon_status"])
             for (kind, object_id), item in objects.items()
             if kind == MACHINE
         }
-        differing = (*observation.differing, *find_cordon_differences(request, statuses))
+        differing = (*observation.differing, *find_cordon_differences(request, cordon_statuses))
         if differing:
             raise ManualStepPending(self._describe_not_done(request, participle, differing))
         observed = dict(observation.answer.attributes)

@@ -133,19 +133,19 @@ class _SiteReplayer:
         for vm in vms:
             vms_by_machine.setdefault(vm.placement.machine, []).append(vm)
         while vms_by_machine:
-            first = next(iter(vms_by_machine))
-            demand = self._build_demand(vms_by_machine[first][0])
+            first_machine = next(iter(vms_by_machine))
+            demand = self._build_demand(vms_by_machine[first_machine][0])
             best = self.scheduler.find_best_machines(demand)
             best_count = len(best.in_some_splits)
-            admitting = sum(not self.scheduler.find_rejection(machine, demand) for machine in self.machine_names)
-            random_hit_chance = best_count / max(admitting, best_count, 1)
+            fit_count = sum(not self.scheduler.find_rejection(machine, demand) for machine in self.machine_names)
+            random_hit_chance = best_count / max(fit_count, best_count, 1)
             # Any VM left in the batch may be taken as a hit, so chance has as many tries.
             self.chance += 1 - (1 - random_hit_chance) ** sum(map(len, vms_by_machine.values()))
             certain_machine = next((machine for machine in vms_by_machine if machine in best.in_all_splits), None)
             explained_machine = certain_machine or next(
                 (machine for machine in vms_by_machine if machine in best.in_some_splits), None
             )
-            machine = explained_machine or first
+            machine = explained_machine or first_machine
             vm = vms_by_machine[machine].pop(0)
             if not vms_by_machine[machine]:
                 del vms_by_machine[machine]

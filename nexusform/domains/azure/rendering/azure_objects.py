@@ -372,18 +372,18 @@ def _find_properties_known_only_to_azure(kind: str, attributes: Mapping[str, Any
 
 def _build_cluster_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Build the body of a new cluster with inputs for missing values."""
-    networks = "Ids of the CNI networks, by cluster."
+    description = "Ids of the CNI networks, by cluster."
     body = {
         "kubernetesVersion": KUBERNETES_VERSION,
         **build_cluster_properties(attributes),
         "networkConfiguration": {
             "cloudServicesNetworkId": CLOUD_SERVICES,
-            "cniNetworkId": UserInput(("cni", "network", "ids"), str(attributes["name"]), networks),
+            "cniNetworkId": UserInput(("cni", "network", "ids"), str(attributes["name"]), description),
         },
     }
-    extra = {name: _read_opaque_properties(pool) for name, pool in list_pools(attributes)}
+    opaque = {name: _read_opaque_properties(pool) for name, pool in list_pools(attributes)}
     initial = "initialAgentPoolConfigurations"
-    pools = [{**merge_bodies(pool, extra[pool["name"]]), **pool} for pool in body[initial]]  # arguments precede
+    pools = [{**merge_bodies(pool, opaque[pool["name"]]), **pool} for pool in body[initial]]  # arguments precede
     return {**merge_bodies(body, _read_opaque_properties(attributes)), initial: pools}
 
 

@@ -156,15 +156,17 @@ def _find_machines_of_renamed_sites(
     there. With the same provider it is the same machine, with another possibly.
     """
     listed_ids = {item.id for item in objects if item.type == _MACHINE}
-    unlisted: dict[str, list[_UnlistedMachine]] = {}  # by rack and name
+    unlisted: dict[str, list[_UnlistedMachine]] = {}  # by RACK/NAME
     for address, current in state.list_current_objects():
         machine_id = str(current.attributes.get("id"))
-        site, _, name = machine_id.partition("/")
+        site, _, rack_and_name = machine_id.partition("/")
         if address.type == _MACHINE and machine_id not in listed_ids:
-            unlisted.setdefault(name, []).append(_UnlistedMachine(site, str(address), current.provider == provider))
+            unlisted.setdefault(rack_and_name, []).append(
+                _UnlistedMachine(site, str(address), current.provider == provider)
+            )
     duplicates: dict[tuple[str, str, bool], list[str]] = {}  # addresses by site, site in state, and is_certain
-    for site, _, name in (item.id.partition("/") for item in new_objects.values() if item.type == _MACHINE):
-        for machine in unlisted.get(name, ()):
+    for site, _, rack_and_name in (item.id.partition("/") for item in new_objects.values() if item.type == _MACHINE):
+        for machine in unlisted.get(rack_and_name, ()):
             duplicates.setdefault((site, machine.site, machine.is_certain), []).append(machine.address)
     for (site, old_site, is_certain), addresses in sorted(duplicates.items()):
         yield _build_site_renamed_warning(site, old_site, addresses, is_certain=is_certain)
@@ -285,7 +287,7 @@ def import_site(
     problems += site_import.diagnostics
     lines = tuple(map(_format_site_counts, site_import.sites))
     if has_errors(problems) or not site_import.objects:
-        return ImportResult(lines, 0, tuple(problems), sources)
+        return ImportResult(lines, imported=0, diagnostics=tuple(problems), sources=sources)
     new_problems = write_new_file(path, site_import.text)
     if has_errors(new_problems):
         return ImportResult(diagnostics=(*problems, *new_problems), sources=sources)

@@ -97,22 +97,22 @@ def find_own_fields(existing: Body, manager: str) -> set[Path]:
 
 def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
     """Return the paths owned by other managers, except labels, annotations and status, with the managers."""
-    owners: dict[Path, list[str]] = {}
+    managers: dict[Path, list[str]] = {}
     for entry in list_managed_fields(existing):
-        owner = get_text(entry, "manager") or "unknown"
-        if owner == manager or entry.get("subresource"):
-            continue  # of this field manager, or of the status
+        other_manager = get_text(entry, "manager") or "unknown"
+        if other_manager == manager or entry.get("subresource"):
+            continue  # of `manager`, or of the status
         for path in _list_owned_paths(get_mapping(entry, "fieldsV1")):
             if path[0] not in _UNTRACKED_FIELDS and get_part(existing, path) is not None:
-                owners.setdefault(path, []).append(owner)
-    return {path: " and ".join(dict.fromkeys(owner)) for path, owner in sorted(owners.items())}
+                managers.setdefault(path, []).append(other_manager)
+    return {path: " and ".join(dict.fromkeys(names)) for path, names in sorted(managers.items())}
 
 
 def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path]:
     """Yield the paths of fields owned as a whole, and of lists with owned elements. Only names of fields have `f:`."""
     if parent and not fields:
         yield parent
-    names = sorted(fields.keys() - {"."})
+    names = sorted(fields.keys() - {"."})  # ".": the parent itself
     if any(not name.startswith("f:") for name in names):  # owned elements of a list
         yield parent
         return
