@@ -320,13 +320,12 @@ class _ChangedSite:
             self._report(change, "unknown-extended-location", detail, ("extendedLocation", "name"))
 
     def _update_item(self, change: ToolChange, key: str) -> ArmItem:
-        """Return an existing body with the requested values merged over it."""
+        """Return an existing body with the requested values merged over it; report other counts of initial pools."""
         item = self.bodies[change.kind][key]
         requested = dict(get_mapping(change.body, "properties"))
         initial = requested.pop(INITIAL_POOLS, None)
         if isinstance(initial, list):  # of a cluster: the existing ones are compared
             self._add_initial_pools(key)
-        # Azure reads initial pools only on creation of the cluster, so other counts are reported.
         for entry in list_mappings(initial):
             pool = self.bodies[POOLS].get(f"{key}/agentpools/{str(entry.get('name')).lower()}")
             count = pool.read_number("count") if pool is not None else None

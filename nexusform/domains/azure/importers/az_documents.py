@@ -124,7 +124,7 @@ def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: 
     """Find clusters with captured agent pools but missing in the list of clusters, by name."""
     if "kubernetes_clusters" not in listed_kinds:
         return ()  # without a list, none is missing in it
-    # With "", the owner in a malformed id.
+    # With "", the owner of a pool with a malformed id.
     clusters = {"", *(str(item.read_value("name")).lower() for item in by_kind["kubernetes_clusters"])}
     owners = {extract_name(extract_parent_id(pool.read_text("id", ""))) for pool in by_kind["agent_pools"]}
     return tuple(sorted(name for name in owners if name.lower() not in clusters))

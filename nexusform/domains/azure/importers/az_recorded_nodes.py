@@ -85,8 +85,9 @@ def assign_node_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: Reco
     names = {node.name for node in assigned.values()}
     unassigned = [node for node in nodes if node.name not in names]
     unassigned.sort(key=lambda node: (node.placement is None, node.created_at, node.name))
-    for level in (attrgetter("machine"), attrgetter("rack")):  # of a location
-        unassigned = _assign_predicted_numbers(unassigned, assigned, recorded_pool.predicted_locations, count, level)
+    locations = recorded_pool.predicted_locations
+    for get_name in (attrgetter("machine"), attrgetter("rack")):
+        unassigned = _assign_predicted_numbers(unassigned, assigned, locations, count, get_name)
     free = (number for number in range(count) if number not in assigned)
     assigned.update(zip(free, unassigned, strict=False))
     return assigned
@@ -97,18 +98,18 @@ def _assign_predicted_numbers(
     assigned: dict[int, AzNode],
     predicted_locations: Mapping[int, PredictedNodeLocation],
     count: int,
-    level: Callable[[PredictedNodeLocation | AzVmLocation], str],
+    get_name: Callable[[PredictedNodeLocation | AzVmLocation], str],
 ) -> list[AzNode]:
     """Add to `assigned` the nodes at their predicted location under the number of the prediction; return the other
-    nodes. `level` selects machine or rack as the location. Numbers end below `count`.
+    nodes. `get_name` returns machine or rack of a location. Numbers end below `count`.
     """
-    numbers_by_location: dict[str, list[int]] = {}
+    numbers_by_name: dict[str, list[int]] = {}
     for number, location in sorted(predicted_locations.items()):
         if number < count and number not in assigned:
-            numbers_by_location.setdefault(level(location), []).append(number)
+            numbers_by_name.setdefault(get_name(location), []).append(number)
     unassigned: list[AzNode] = []
     for node in nodes:
-        numbers = numbers_by_location.get(level(node.placement)) if node.placement is not None else None
+        numbers = numbers_by_name.get(get_name(node.placement)) if node.placement is not None else None
         if numbers:
             assigned[numbers.pop(0)] = node
         else:

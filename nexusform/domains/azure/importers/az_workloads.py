@@ -95,8 +95,8 @@ class ClusterNodes:
             self.duplicates += further_records
 
     def _merge_duplicate_nodes(self, records: Sequence[NodeReading]) -> list[NodeReading]:
-        """Merge the records of one name, and report several: to one for each machine, with the larger sizes, or to a
-        single one if none has a machine.
+        """Merge the records of one name to one for each machine, with the largest sizes; those without a machine count
+        (as one) only if no record has one. Report several records.
         """
         by_machine: dict[str, NodeReading] = {}
         for record in sorted(records, key=lambda item: not item.machine):  # with a machine first
@@ -323,7 +323,7 @@ def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mappi
 def _infer_vm_sku(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
     """Build a VM SKU from the given size (vCPUs, GiB of memory and disk), else from its name; None if unknown."""
     published = _PUBLISHED_SKU.fullmatch(name)
-    kind = name[3:4] if name.startswith("NC_") else ""  # the P of NC_P46_224_v1
+    sku_type = name[3:4] if name.startswith("NC_") else ""  # the P of NC_P46_224_v1
     if figures is None or 0 in figures[:2]:  # vCPUs or memory unknown
         if published is None:
             return None
@@ -332,7 +332,7 @@ def _infer_vm_sku(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
     return VmSku(
         name=name,
         vcpus=vcpus,
-        emulator_vcpus=_EMULATOR_VCPUS.get(kind, 0),
+        emulator_vcpus=_EMULATOR_VCPUS.get(sku_type, 0),
         memory_gib=memory,
         disk_gib=disk,
         numa_cells=1,

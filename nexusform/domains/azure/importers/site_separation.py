@@ -34,7 +34,7 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
     site_by_rack: dict[str, str] = {}  # by the rack's lower-case id, as its machines name it
     for machine in items.list_resources("bare_metal_machines"):
         rack_id = machine.read_text("rackId")
-        site = _find_site("", machine, names, {})  # by location or cluster, not by rack
+        site = _find_site(kind="", item=machine, names=names, site_by_id={})  # by location or cluster, not by rack
         if rack_id and site:
             site_by_rack[normalize_id(rack_id)] = site
     sites: dict[str, dict[str, list[ArmItem]]] = {}
@@ -100,20 +100,20 @@ def _assign_resources_to_only_site(
         )
 
 
-def _find_site(kind: str, item: ArmItem, names: Mapping[str, str], site_of: Mapping[str, str]) -> str | None:
-    """Find the site of a resource by location (`names`), Nexus cluster, rack or parent (`site_of`); None if unknown."""
+def _find_site(kind: str, item: ArmItem, names: Mapping[str, str], site_by_id: Mapping[str, str]) -> str | None:
+    """Find the site of a resource by location (`names`), Nexus cluster, rack or parent; None if unknown."""
     if kind == "clusters":  # a Nexus cluster names its site
         return item.read_text("name")
     location = read_extended_location(item)
     if location:
         return names[location]
-    cluster = item.read_text("clusterId")
-    if cluster:  # a Nexus cluster
-        return extract_name(cluster)
+    cluster_id = item.read_text("clusterId")
+    if cluster_id:  # of a Nexus cluster
+        return extract_name(cluster_id)
     rack_id = item.read_text("rackId") if kind == "bare_metal_machines" else None
-    if rack_id and normalize_id(rack_id) in site_of:
-        return site_of[normalize_id(rack_id)]
-    return site_of.get(extract_parent_id(_get_id_key(item)))
+    if rack_id and normalize_id(rack_id) in site_by_id:
+        return site_by_id[normalize_id(rack_id)]
+    return site_by_id.get(extract_parent_id(_get_id_key(item)))
 
 
 def _get_id_key(item: ArmItem) -> str:

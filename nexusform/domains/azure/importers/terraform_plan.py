@@ -301,14 +301,14 @@ def _explain_malformed(value: Any) -> str:
 
 def _explain_malformed_values(change: Mapping[str, Any], *, is_deletion: bool) -> str:
     """Explain why `before` or `after` of a change is unreadable, "" if both are readable."""
+    required = "before" if is_deletion else "after"  # the other side may be null
     for name in ("before", "after"):
         side = change.get(name)
         if isinstance(side, Mapping) and not isinstance(side.get("type"), str):
             return _describe_wrong_field(
                 f"change.{name}.type", "a resource type with its API version", side.get("type")
             )
-        # A deletion needs `before`, any other change `after`; the other side may be null.
-        if not isinstance(side, Mapping) and (side is not None or is_deletion == (name == "before")):
+        if not isinstance(side, Mapping) and (side is not None or name == required):
             return _describe_wrong_field(f"change.{name}", "an object", side)
     if not isinstance(change.get("after_unknown") or {}, Mapping | bool):
         return _describe_wrong_field("change.after_unknown", "an object", change["after_unknown"])

@@ -195,9 +195,8 @@ def _build_cluster_changes(
     reduction = {plane: expected[plane]} if after[plane]["count"] < before[plane]["count"] else None  # removes VMs
     yield from _build_update(target, expected, prior, planned, reduction)
     pools = get_mapping(prior, "agent_pool")
-    configured = dict(list_pools(prior))
-    further_names = sorted(pools.keys() - configured.keys())  # missing in the recorded order
-    old_pools = {**configured, **{name: pools[name] for name in further_names}}
+    old_pools = dict(list_pools(prior))  # in the recorded order
+    old_pools |= {name: pools[name] for name in sorted(pools.keys() - old_pools.keys())}  # missing there
     new_pools = dict(list_pools(planned))
     body = merge_bodies(context.common_fields, read_opaque_body(planned))
     location_fields = _select_fields(body, ("location", "extendedLocation"))

@@ -242,15 +242,15 @@ class AzureSiteProvider(ObservedSites):
         """Report once per action the machines to cordon, uncordon or empty, by apply or by an operator."""
         requests_by_action: dict[CordonAction, list[tuple[int, CordonRequest]]] = {}
         for number, request in enumerate(requests):
-            for cordon_request in find_cordon_requests(request) if request.key.type in _HARDWARE_TYPES else ():
-                requests_by_action.setdefault(cordon_request.action, []).append((number, cordon_request))
+            if request.key.type in _HARDWARE_TYPES:
+                for cordon_request in find_cordon_requests(request):
+                    requests_by_action.setdefault(cordon_request.action, []).append((number, cordon_request))
         for action, numbered_requests in sorted(requests_by_action.items()):
             number, first = numbered_requests[0]
             names = format_first_items([cordon_request.name for _, cordon_request in numbered_requests], _MAX_NAMES)
-            machines = f"{format_count(len(numbered_requests), 'machine')} ({names})"
             if self._acts_on_machines:
-                detail_automatic = f"apply {_AUTOMATIC_ACTIONS[action]}: {names}."
-                yield number, Problem((), "cordoned-machines", detail_automatic, Severity.WARNING)
+                detail = f"apply {_AUTOMATIC_ACTIONS[action]}: {names}."
+                yield number, Problem((), "cordoned-machines", detail, Severity.WARNING)
                 # Report machines to cordon or uncordon that Azure does not list.
                 for machine_number, cordon_request in numbered_requests:
                     try:
@@ -265,7 +265,8 @@ class AzureSiteProvider(ObservedSites):
                 group = extract_resource_group(machine_id) or "MANAGED_RESOURCE_GROUP"
                 arguments = f"{verb} --name {first.name} --resource-group {group}"
                 command = f"For example: az networkcloud baremetalmachine {arguments}"
-            detail = f"{machines}: {_MANUAL_ACTIONS[action]} {command}".rstrip()
+            machine_count = format_count(len(numbered_requests), "machine")
+            detail = f"{machine_count} ({names}): {_MANUAL_ACTIONS[action]} {command}".rstrip()
             yield number, Problem((), "manual-cordoning", detail, Severity.WARNING)
 
     def _change_machine_cordons(
@@ -446,12 +447,12 @@ class AzureSiteProvider(ObservedSites):
         pool = str(nodes[missing_nodes[0]]["pool"])  # of the first one; a record is about one pool
         cluster = _build_cluster_target(request, group)
         target = cluster if pool == CONTROL_PLANE else ArmTarget(POOLS, group, (*cluster.names, pool))
-        part = "controlPlaneNodeConfiguration" if target is cluster else "count"
+        name = "controlPlaneNodeConfiguration" if target is cluster else "count"  # of the property
         reason = read_status_message(arm.get_body(target))
         present_text = f"{len(nodes) - len(missing_nodes)} of {format_count(len(nodes), 'node')} of {request.key.id}"
         names = format_first_items(missing_nodes, _MAX_NAMES)
         message = f"Azure shows {present_text}; missing: {names}{f' ({reason})' if reason else ''}."
-        change = ArmChange(ArmOperation.UPDATE, target, body={"properties": {part: None}}, expected={part: None})
+        change = ArmChange(ArmOperation.UPDATE, target, body={"properties": {name: None}}, expected={name: None})
         record = build_failure_record(target.build_path(self._subscription.id), NODES_MISSING, message, change, request)
         return replace(answer, unfinished_change=record)
 

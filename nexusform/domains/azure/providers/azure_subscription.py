@@ -158,10 +158,10 @@ class AzureSubscription:
         selected, requested = [], normalize_id(self._location)
         for body in bodies:
             properties = get_mapping(body, "properties")
-            # A Nexus cluster's own location is its manager's; that of its tenants is the other one.
+            # `extendedLocation` of a Nexus cluster is that of its manager, not of its site.
             extended_location = properties.get("clusterExtendedLocation") or body.get("extendedLocation")
             name = normalize_id(get_text(extended_location, "name"))
-            if not name or f"/{name}".endswith(f"/{requested}"):
+            if not name or f"/{name}".endswith(f"/{requested}"):  # an id ends with the name
                 selected.append(body)
         return selected
 

@@ -184,7 +184,7 @@ class ObservedSites(FixedIdentity):
         if item is None:
             if self._has_complete_list_for_object(key):
                 return ReadResult(None, is_observed=True)
-            if not self._is_node_list_missing(key):  # else the sizes of its VM SKUs are unknown
+            if not self._is_node_list_missing(key):  # else a warning about its nodes suffices
                 self._unobserved.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
             return ReadResult(request.attributes or None)  # as recorded; a new one does not exist
         attributes = _remove_generated_machines(_merge_observed(request.known_attributes, item), item, machine_names)
@@ -467,7 +467,7 @@ def _remove_nodes_deleted_on_site(attributes: dict[str, Any], recorded: Mapping[
     nodes, before = attributes.get("nodes"), recorded.get("nodes")
     if not isinstance(nodes, Mapping) or not isinstance(before, Mapping):
         return attributes  # an object without nodes, or a new one
-    return _remove_missing_nodes(attributes, {name for name, node in before.items() if not node["platform_name"]})
+    return _remove_missing_nodes(attributes, kept={name for name, node in before.items() if not node["platform_name"]})
 
 
 def _remove_missing_nodes(attributes: dict[str, Any], kept: Collection[str]) -> dict[str, Any]:

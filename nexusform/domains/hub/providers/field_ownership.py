@@ -122,7 +122,7 @@ def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Pa
 
 def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path]:
     """Yield the paths of owned fields; `()`, the whole object, for an owned list element (`k:`, `v:`)."""
-    names = sorted(fields.keys() - {"."})
+    names = sorted(fields.keys() - {"."})  # ".": the parent itself
     if parent and not names:
         yield parent
     for name in names:

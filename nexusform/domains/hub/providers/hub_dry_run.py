@@ -106,7 +106,7 @@ class HubDryRun:
             return self._build_skipped_checks_warning(numbers, str(problem))
         invalid: list[tuple[int, ChangeRequest]] = []  # with errors, or dependent on one
         partly_known: list[int] = []  # numbers of changes with unknown values
-        sent_objects: dict[int, Sequence[HubObject]] = {}
+        objects_by_number: dict[int, Sequence[HubObject]] = {}
         for number in numbers:
             request = requests[number]
             if request.skip_reason:
@@ -114,25 +114,25 @@ class HubDryRun:
             elif has_unknown_part(dict(request.planned_attributes)):
                 partly_known.append(number)
             else:
-                sent_objects[number] = build_sent_objects(request)
-        hub_objects, over_limit = self._reserve_dry_runs(sent_objects)
-        for hub_object in chain.from_iterable(hub_objects.values()):
+                objects_by_number[number] = build_sent_objects(request)
+        validated, over_limit = self._reserve_dry_runs(objects_by_number)
+        for hub_object in chain.from_iterable(validated.values()):
             self._record_new_kinds(hub_object)
 
         def validate_number(number: int) -> list[Finding]:
-            return list(self._validate_change(hub, number, requests[number], hub_objects[number]))
+            return list(self._validate_change(hub, number, requests[number], validated[number]))
 
         try:
-            self._existing = list_existing_object_bodies(hub, chain.from_iterable(hub_objects.values()))
+            self._existing = list_existing_object_bodies(hub, chain.from_iterable(validated.values()))
             with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
-                findings = list(chain.from_iterable(pool.map(validate_number, hub_objects)))
-            findings += find_affected_placements(hub, requests, hub_objects)
+                findings = list(chain.from_iterable(pool.map(validate_number, validated)))
+            findings += find_affected_placements(hub, requests, validated)
         except HubProblem as problem:
             return self._build_skipped_checks_warning(numbers, str(problem))
         for number in partly_known:  # for the verdict: a dry run needs all values
             detail = f"{requests[number].address} (some of its values are known only then)"
             findings.append((number, Problem((), _DEFERRED, detail)))
-        self.verdict = _format_dry_run_summary(hub.server, hub_objects.keys(), findings)
+        self.verdict = _format_dry_run_summary(hub.server, validated.keys(), findings)
         return [
             *_combine_skipped_findings(findings, self._skip_severity),
             *self._build_skipped_checks_warning(over_limit, _LIMIT_REASON),
