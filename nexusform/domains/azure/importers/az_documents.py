@@ -84,14 +84,15 @@ def read_export_resources(documents: Documents, findings: list[Problem]) -> AzRe
             if isinstance(data, Mapping) and EXPORTED_AT in data:
                 export_times.append((name, data[EXPORTED_AT]))
             if kind == ANY and not isinstance(data, list | Mapping):
-                findings.append(Problem((), NOT_READ, ("not a list of resources: not read."), _WARNING, file=name))
+                findings.append(Problem((), NOT_READ, "not a list of resources: not read.", _WARNING, file=name))
                 continue
             finding_count = len(findings)
             kinds = sorter.add_resources_by_kind(_read_document_items(name, data, kind, findings), kind)
             new_findings = findings[finding_count:]
             has_errors = any(finding.severity is Severity.ERROR for finding in new_findings)
             if kind != ANY:
-                unreadable_kinds |= {kind} if has_errors and not kinds else set()  # nothing of it was read
+                if has_errors and not kinds:  # nothing of it was read
+                    unreadable_kinds.add(kind)
                 kinds.add(kind)  # the list of a kind may be empty
             if any(finding.id == INCOMPLETE for finding in new_findings):
                 incomplete_kinds |= kinds
@@ -167,8 +168,8 @@ class _ResourceSorter:
             item_kind = find_resource_kind(item)
             if item_kind is None and (_has_type(item) or kind == ANY):
                 is_kubernetes_object = isinstance(item.read_value("apiVersion"), str)
-                type_name = get_text(item.read_value("kind")) if is_kubernetes_object else ""
-                unread.setdefault(item.read_text("type", "") if _has_type(item) else type_name, item)
+                kind_name = get_text(item.read_value("kind")) if is_kubernetes_object else ""
+                unread.setdefault(item.read_text("type", "") if _has_type(item) else kind_name, item)
                 continue
             item_kind = item_kind or kind
             added_kinds.add(item_kind)

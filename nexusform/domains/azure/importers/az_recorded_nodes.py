@@ -76,12 +76,12 @@ def _read_pool_arguments(attributes: Mapping[str, Any]) -> Mapping[str, Mapping[
 
 
 def assign_node_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: RecordedPoolNodes) -> dict[int, AzNode]:
-    """Assign a number to each node. Recorded numbers stay. A node at a predicted location, by machine first
-    and then by rack, takes that number. The remaining nodes take free numbers by creation time, then name,
-    those with a machine first.
+    """Assign the numbers below `count` to nodes. Recorded numbers stay. A node at a predicted location, by machine
+    first and then by rack, takes that number. The remaining nodes take free numbers by creation time, then name, those
+    with a machine first.
     """
     numbers = recorded_pool.numbers
-    assigned = {numbers[node.name]: node for node in nodes if numbers.get(node.name, count) < count}  # recorded
+    assigned = {numbers[node.name]: node for node in nodes if numbers.get(node.name, count) < count}
     names = {node.name for node in assigned.values()}
     unassigned = [node for node in nodes if node.name not in names]
     unassigned.sort(key=lambda node: (node.placement is None, node.created_at, node.name))

@@ -148,14 +148,13 @@ class AzureSiteProvider(ObservedSites):
         if request.key.type in _MANAGED_TYPES:
             return self._apply_change_request(request)
         if request.key.type == MACHINE_ACTION_TYPE and self._runs_actions:
-            # The state of the machine of an action is read again afterwards.
             planned = request.planned_attributes
             change = build_action_change(planned, self._find_machine_id(str(planned["machine_id"])))
             try:
                 with convert_azure_errors():
                     return run_action(self._subscription.make_arm_client(MachineActionClient), change, request)
             finally:
-                self._discard_cache()
+                self._discard_cache()  # the action changes its machine
         return self._change_machine_cordons(request, super().create)
 
     def update(self, request: ChangeRequest) -> ChangeResult:

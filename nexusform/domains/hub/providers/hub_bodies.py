@@ -330,7 +330,7 @@ def _has_defaults_only(block: NestedBlock, value: Any) -> bool:
     for name, attribute in block.schema.attributes.items():
         if value.get(name) not in (None, attribute.default, "Disabled"):  # filled in by the hub
             return False
-    inner = block.schema.blocks.items()
     return all(
-        value.get(name) in (None, []) or _has_defaults_only(nested_block, value[name]) for name, nested_block in inner
+        value.get(name) in (None, []) or _has_defaults_only(nested_block, value[name])
+        for name, nested_block in block.schema.blocks.items()
     )
