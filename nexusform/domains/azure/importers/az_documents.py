@@ -91,8 +91,7 @@ def read_export_resources(documents: Documents, findings: list[Problem]) -> AzRe
             new_findings = findings[finding_count:]
             has_errors = any(finding.severity is Severity.ERROR for finding in new_findings)
             if kind != ANY:
-                if has_errors and not kinds:  # nothing of it was read
-                    unreadable_kinds.add(kind)
+                unreadable_kinds |= {kind} if has_errors and not kinds else set()  # nothing of it was read
                 kinds.add(kind)  # the list of a kind may be empty
             if any(finding.id == INCOMPLETE for finding in new_findings):
                 incomplete_kinds |= kinds
