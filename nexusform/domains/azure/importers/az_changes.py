@@ -153,10 +153,9 @@ class _ChangedSite:
         owners = self.clusters_losing_pools - self.recreated_ids
         remaining_clusters = [self.bodies[CLUSTERS][owner] for owner in owners if owner in self.bodies[CLUSTERS]]
         cluster_names = frozenset(str(item.read_value("name")).lower() for item in remaining_clusters)
-        # Of these clusters an empty list of pools is complete.
-        items = replace(self.items, by_kind=by_kind, clusters_with_pool_files=cluster_names)
         return ResourcesAfterChanges(
-            items=items,
+            # Of these clusters an empty list of pools is complete.
+            items=replace(self.items, by_kind=by_kind, clusters_with_pool_files=cluster_names),
             pools=tuple(self.pools),
             recreated_ids=frozenset(self.recreated_ids),
             addresses=self.addresses,
@@ -315,8 +314,7 @@ class _ChangedSite:
             is_alike = extract_name(location) in names
             display_name = location if is_alike else extract_name(location)
             message = f'its extended location is "{display_name}"' if location else "it has no known one"
-            sites = format_list(list(self.locations) if is_alike else names)
-            detail = f"{message}. The inventory is of {sites}."
+            detail = f"{message}. The inventory is of {format_list(list(self.locations) if is_alike else names)}."
             self._report(change, "unknown-extended-location", detail, ("extendedLocation", "name"))
 
     def _update_item(self, change: ToolChange, key: str) -> ArmItem:

@@ -332,9 +332,8 @@ def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:
     module_names = tuple(_INDEX.sub("", step).removeprefix("module.") for step in modules)
     block = (module_names, f"{value['type']}.{value.get('name')}")
     deposed = value.get("deposed")  # left by an earlier create-before-destroy, next to the current one
-    address = f"{value['address']} (deposed {deposed})" if deposed else value["address"]
     return _ResourceChange(
-        address=address,
+        address=f"{value['address']} (deposed {deposed})" if deposed else value["address"],
         kind=kind,
         block=block,
         modules=modules,
@@ -385,8 +384,7 @@ class _ReferenceIndex:
     def _index_module(self, path: tuple[str, ...], module: Mapping[str, Any]) -> None:
         """Index the resources, outputs and calls of the module at a path (module names from the root), recursively."""
         module_path = ".".join(["root_module", *path])
-        resources = self._check_part_type(f"{module_path}.resources", module.get("resources"), list, default=[])
-        for resource in resources:
+        for resource in self._check_part_type(f"{module_path}.resources", module.get("resources"), list, default=[]):
             if isinstance(resource, Mapping):
                 self._blocks[path, str(resource.get("address"))] = resource
         self._outputs[path] = self._check_part_type(f"{module_path}.outputs", module.get("outputs"), Mapping, {})

@@ -139,8 +139,7 @@ def _build_updatable_properties(target: ArmTarget, values: Values) -> dict[str, 
 
 def _build_capacity_releasing_changes(request: ChangeRequest, context: SiteContext) -> Iterator[ArmChange]:
     """Build the VM-releasing part of a step: of the changes to its final object, the deletions and count reductions."""
-    update = replace(request, planned=request.final_attributes, is_release=False)
-    for change in build_azure_changes(update, context):
+    for change in build_azure_changes(replace(request, planned=request.final_attributes, is_release=False), context):
         if change.verb is ArmOperation.DELETE:
             yield change
         elif change.verb is ArmOperation.UPDATE and change.reduction:

@@ -209,8 +209,7 @@ class HubDryRun:
     def _read_body(self, hub: HubClient, hub_object: HubObject) -> Mapping[str, Any]:
         """Return the body of an object on the hub, as listed before or read now; {} if it does not exist."""
         path = find_object_path(hub, hub_object)
-        body = self._existing[path] if path in self._existing else hub.get(path)
-        return get_mapping(body)
+        return get_mapping(self._existing[path] if path in self._existing else hub.get(path))
 
     def list_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[Finding]:
         """Return one finding about all changes not validated for this reason: a warning, or an error if required."""

@@ -214,8 +214,7 @@ class HubStepWriter(Struct, frozen=True):
         # Delete the objects removed from a manifest.
         if self._type_name == MANIFEST_TYPE:
             current_identities = {hub_object.identity for hub_object in hub_objects}
-            prior_objects = index_hub_objects(self._type_name, self.request.prior)
-            for identity, hub_object in reversed(prior_objects.items()):
+            for identity, hub_object in reversed(index_hub_objects(self._type_name, self.request.prior).items()):
                 if identity not in current_identities:
                     self._delete_object(hub_object)
         with convert_rejected_read(hub_objects[0]):

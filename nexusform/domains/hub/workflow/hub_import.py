@@ -279,8 +279,7 @@ def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Addr
 
 def _plan_imported_objects(run: Run, imports: Mapping[Address, ImportedObject]) -> Plan:
     """Return the plan of these objects only."""
-    targets = tuple(map(str, imports))
-    return run.plan(PlanOptions(refresh=False, samples=0, targets=targets, imports=imports)).plan
+    return run.plan(PlanOptions(refresh=False, samples=0, targets=tuple(map(str, imports)), imports=imports)).plan
 
 
 def _add_predicted_attributes(imported: ImportedObject, planned: Mapping[str, Any]) -> ImportedObject:
