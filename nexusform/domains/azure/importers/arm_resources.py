@@ -234,9 +234,8 @@ def _flatten_paged_list(file: str, path: Path, values: list[Any], findings: list
     """Read the entries of a list: resources, or pages (lists or objects with a list) of resources."""
     items: list[ArmItem] = []
     for index, value in enumerate(values):
-        entry_path = (*path, index)
         if isinstance(value, list) or _find_list_key(value) is not None:
-            items += read_arm_resources(file, value, findings, entry_path, has_next_page=index + 1 < len(values))
+            items += read_arm_resources(file, value, findings, (*path, index), has_next_page=index + 1 < len(values))
         else:
             items += _wrap_objects(file, path, [value], findings, index)
     return items

@@ -146,16 +146,17 @@ class _WhatIfChangeReader:
             self._report(list_name, "unknown-in-plan", detail, is_warning=True)
 
     def _add_change(self, unchanged: ToolChange, change_type: str, document: Mapping[str, Any], path: str) -> None:
-        """Add a change with action and body to the names in `unchanged`. Report an unusable one instead."""
+        """Add `unchanged` with the action and body of its `document` (at `path`); report an unusable one instead."""
         title = unchanged.title
         action = _ACTIONS.get(change_type)
         if change_type == _UNSUPPORTED:
             reason = document.get("unsupportedReason") or "no reason given"
             detail = f"Azure could not predict {title}: {reason}. Its VMs are not placed."
             self._report(path, NOT_PREDICTED, detail, is_warning=True)
-            self._unsupported_clusters |= {title} if unchanged.kind == CLUSTERS else set()
+            if unchanged.kind == CLUSTERS:
+                self._unsupported_clusters.add(title)
             return
-        if change_type == _DEPLOY:
+        if change_type == _DEPLOY:  # of a what-if with ids only
             detail = f"{title} has no body in this what-if (ResourceIdOnly). Run `{_FULL_WHAT_IF_COMMAND}`."
             self._report(path, "unknown-in-plan", detail)
             return

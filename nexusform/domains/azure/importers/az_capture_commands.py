@@ -200,8 +200,8 @@ def find_uncaptured_kind_warnings(
     if not any(inventory.machines for inventory in inventories) or not items.list_resources("bare_metal_machines"):
         return
     for kind, (plural, consequence) in WORKLOAD_KINDS.items():
-        is_contradicted = kind == "kubernetes_clusters" and items.unlisted_clusters  # has a warning of its own
-        if kind not in items.listed_kinds and not is_contradicted:
+        has_other_warning = kind == "kubernetes_clusters" and items.unlisted_clusters
+        if kind not in items.listed_kinds and not has_other_warning:
             yield from _list_capture_warnings(kind, plural, consequence, items)
     clusters = list(chain.from_iterable(inventory.clusters for inventory in inventories))
     if items.unlisted_clusters:

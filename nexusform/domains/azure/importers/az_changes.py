@@ -153,10 +153,9 @@ class _ChangedSite:
         owners = self.clusters_losing_pools - self.recreated_ids
         remaining_clusters = [self.bodies[CLUSTERS][owner] for owner in owners if owner in self.bodies[CLUSTERS]]
         cluster_names = frozenset(str(item.read_value("name")).lower() for item in remaining_clusters)
-        # Of these clusters an empty list of pools is complete.
-        items = replace(self.items, by_kind=by_kind, clusters_with_pool_files=cluster_names)
         return ResourcesAfterChanges(
-            items=items,
+            # Of these clusters an empty list of pools is complete.
+            items=replace(self.items, by_kind=by_kind, clusters_with_pool_files=cluster_names),
             pools=tuple(self.pools),
             recreated_ids=frozenset(self.recreated_ids),
             addresses=self.addresses,
@@ -230,7 +229,7 @@ class _ChangedSite:
         return keys[0] if keys else f"/new/providers/{TYPE_OF_KIND[kind]}/{name}".lower()
 
     def _is_consistent_with_inventory(self, change: ToolChange, *, exists: bool) -> bool:
-        """Return False (reported) if the inventory lacks the object; warn about a creation of an existing one."""
+        """Return False (reported) if the inventory lacks an object to change or remove; warn if a new one exists."""
         if change.action in (AzAction.UPDATE, AzAction.REPLACE) and not exists:
             detail = (
                 f'the inventory has no "{change.title}" to change. Capture the inventory again, or use another one.'
@@ -315,18 +314,16 @@ class _ChangedSite:
             is_alike = extract_name(location) in names
             display_name = location if is_alike else extract_name(location)
             message = f'its extended location is "{display_name}"' if location else "it has no known one"
-            sites = format_list(list(self.locations) if is_alike else names)
-            detail = f"{message}. The inventory is of {sites}."
+            detail = f"{message}. The inventory is of {format_list(list(self.locations) if is_alike else names)}."
             self._report(change, "unknown-extended-location", detail, ("extendedLocation", "name"))
 
     def _update_item(self, change: ToolChange, key: str) -> ArmItem:
-        """Return an existing body with the requested values merged over it."""
+        """Return an existing body with the requested values merged over it; report other counts of initial pools."""
         item = self.bodies[change.kind][key]
         requested = dict(get_mapping(change.body, "properties"))
         initial = requested.pop(INITIAL_POOLS, None)
         if isinstance(initial, list):  # of a cluster: the existing ones are compared
             self._add_initial_pools(key)
-        # Azure reads initial pools only on creation of the cluster, so other counts are reported.
         for entry in list_mappings(initial):
             pool = self.bodies[POOLS].get(f"{key}/agentpools/{str(entry.get('name')).lower()}")
             count = pool.read_number("count") if pool is not None else None

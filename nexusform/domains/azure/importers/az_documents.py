@@ -84,7 +84,7 @@ def read_export_resources(documents: Documents, findings: list[Problem]) -> AzRe
             if isinstance(data, Mapping) and EXPORTED_AT in data:
                 export_times.append((name, data[EXPORTED_AT]))
             if kind == ANY and not isinstance(data, list | Mapping):
-                findings.append(Problem((), NOT_READ, ("not a list of resources: not read."), _WARNING, file=name))
+                findings.append(Problem((), NOT_READ, "not a list of resources: not read.", _WARNING, file=name))
                 continue
             finding_count = len(findings)
             kinds = sorter.add_resources_by_kind(_read_document_items(name, data, kind, findings), kind)
@@ -124,7 +124,7 @@ def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: 
     """Find clusters with captured agent pools but missing in the list of clusters, by name."""
     if "kubernetes_clusters" not in listed_kinds:
         return ()  # without a list, none is missing in it
-    # With "", the owner in a malformed id.
+    # With "", the owner of a pool with a malformed id.
     clusters = {"", *(str(item.read_value("name")).lower() for item in by_kind["kubernetes_clusters"])}
     owners = {extract_name(extract_parent_id(pool.read_text("id", ""))) for pool in by_kind["agent_pools"]}
     return tuple(sorted(name for name in owners if name.lower() not in clusters))
@@ -167,8 +167,8 @@ class _ResourceSorter:
             item_kind = find_resource_kind(item)
             if item_kind is None and (_has_type(item) or kind == ANY):
                 is_kubernetes_object = isinstance(item.read_value("apiVersion"), str)
-                type_name = get_text(item.read_value("kind")) if is_kubernetes_object else ""
-                unread.setdefault(item.read_text("type", "") if _has_type(item) else type_name, item)
+                kind_name = get_text(item.read_value("kind")) if is_kubernetes_object else ""
+                unread.setdefault(item.read_text("type", "") if _has_type(item) else kind_name, item)
                 continue
             item_kind = item_kind or kind
             added_kinds.add(item_kind)

@@ -350,7 +350,7 @@ class _SiteImport:
             yield (vm.created_at, vm.name), self._build_virtual_machine(vm, hint_targets)
 
     def _build_virtual_machine(self, vm: AzVirtualMachine, hint_targets: Mapping[str, Reference]) -> ImportedSiteObject:
-        """Build a VM with its placement hints to targets in the site."""
+        """Build a VM with its placement hints on `hint_targets`, the objects of the site by name."""
         vm_id = f"{self.name}/{vm.name}"
         self.counts["unplaced" if vm.placement is None else "adopted"] += 1
         references: dict[Path, Reference] = {("site_id",): ("nexus_site", self.name)}
@@ -375,7 +375,7 @@ class _SiteImport:
             "id": vm_id,
             "site_id": self.name,
             "name": vm.name,
-            "cpu_cores": max(vm.shape.cpu_cores, 2),  # 2, 1 and 1 are the minima of the arguments
+            "cpu_cores": max(vm.shape.cpu_cores, 2),  # at least the minimum of the argument
             "memory_gib": max(vm.shape.memory_gib, 1),
             "disk_gib": vm.shape.disk_gib,
             "numa_cells": max(vm.shape.numa_cells, 1),
@@ -547,10 +547,10 @@ def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) ->
 def build_observed_facts_note(
     attributes: Values, machines: Mapping[str, AzMachine], recorded_note: Values, time: str | None
 ) -> Values:
-    """Build the note for state of a machine, {} if it is not in `machines` (of the site, by name); or of a rack, with a
-    record of each listed machine (None, to remove the records, if none is listed). `time` of the read, None if unknown.
+    """Build the note for state of a machine or rack, with a record of each of its machines listed in `machines` (of the
+    site, by name). Without any: {} for a machine; None as records of a rack removes them. `time` of the read, or None.
     """
-    before = get_mapping(recorded_note, OBSERVED_KEY)  # record of a machine; of a rack by name of the machine
+    before = get_mapping(recorded_note, OBSERVED_KEY)  # the record of a machine, or the records of a rack by machine
     if "rack_id" in attributes:  # a machine
         machine = machines.get(str(attributes["name"]))
         if machine is None:

@@ -147,7 +147,7 @@ def _build_inventory(
     """Build the inventory of one site from its resources."""
     catalogue = CATALOGUES[NEWEST]
     unreadable = items.unreadable_kinds | items.incomplete_kinds
-    if ANY in items.unreadable_kinds:  # a mixed file may have them
+    if ANY in items.unreadable_kinds:  # a file of mixed kinds may hold racks and machines
         unreadable |= _BASE_KINDS
     racks = read_racks(items.list_resources("racks"))
     machine_reading = MachineReadOptions(
@@ -168,7 +168,7 @@ def _build_inventory(
         machines,
         racks.values(),
         catalogue.machine_skus,
-        has_machine_list=unreadable.isdisjoint(_BASE_KINDS)  # skipped machines have an error of their own
+        has_machine_list=unreadable.isdisjoint(_BASE_KINDS)  # VMs on machines with an error are not reported, too
         and len(machines) >= len(items.list_resources("bare_metal_machines")),
     )
     node_times = read_node_creation_times(items.list_resources("nodes"))
@@ -259,11 +259,11 @@ def resolve_vm_placements(
     has_machine_list: bool,
 ) -> list[AzNode | AzVirtualMachine]:
     """Resolve the placement and NUMA cell count of each VM, sorted by name. `machines` by lower-case id. A VM on an
-    unlisted machine gets no placement and a finding if the machines were read (`has_machine_list`). VMs
-    without a machine are counted.
+    unlisted machine gets no placement, and a finding if the machines were read (`has_machine_list`); the VMs
+    without a machine get no placement, and one finding for all.
     """
     zones = {rack.name: rack.availability_zone for rack in racks}
-    loads: dict[str, AzVmSize] = {}  # used capacity by machine, for a warning
+    loads: dict[str, AzVmSize] = {}  # used capacity by machine, for a warning above its hardware
     unplaced: list[ListedVm] = []
     placed: list[AzNode | AzVirtualMachine] = []
     all_hardware = (machine.find_hardware(machine_skus) for machine in machines.values())  # None: unknown
@@ -286,7 +286,7 @@ def resolve_vm_placements(
                     Severity.WARNING,
                 )
             placed.append(replace(listed_vm.vm, shape=_fit_shape_to_minimum_numa_cells(listed_vm.vm.shape, largest)))
-            continue  # without a placement
+            continue
         hardware = machine.find_hardware(machine_skus)
         shape = _fit_shape_to_minimum_numa_cells(listed_vm.vm.shape, hardware)
         if hardware is not None:

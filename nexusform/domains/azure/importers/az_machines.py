@@ -260,7 +260,7 @@ def _report_unknown_sku(item: ArmItem, name: str, sku_id: str | None, rack: AzRa
 
 
 def parse_machine_roles(labels: Iterable[str]) -> tuple[str, ...]:
-    """Parse roles from labels: without prefix and `=true`, sorted; a role set to false is skipped."""
+    """Parse the sorted roles in labels of the form `[PREFIX/]ROLE[=true]`; a label with another value is no role."""
     roles = set()
     for label in labels:
         name, _, flag = label.rpartition("/")[2].partition("=")
@@ -294,7 +294,10 @@ def read_planned_site(
                 machine = _read_planned_machine(server, rack, options)
                 if machine is not None:
                     machines[normalize_id(f"{rack.id}/{machine.name}")] = machine
-        kind, detail = "missing-field", "racks and machines were not captured, and this Nexus cluster defines none."
+        problem_id, detail = (
+            "missing-field",
+            "racks and machines were not captured, and this Nexus cluster defines none.",
+        )
         if any(definitions):
             roles = (
                 "" if options.rack_skus else ", and as compute-plane, because rack_skus.json with the slots is missing"
@@ -302,8 +305,8 @@ def read_planned_site(
             detail = (
                 f"racks and machines were not captured: those that it defines are used, each counted as ready{roles}."
             )
-            kind = "derived-value"
-        cluster.report("computeRackDefinitions", kind, detail, Severity.WARNING)
+            problem_id = "derived-value"
+        cluster.report("computeRackDefinitions", problem_id, detail, Severity.WARNING)
     return racks, machines
 
 

@@ -56,15 +56,14 @@ def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNode
 
 
 def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
-    """Return the recorded nodes with the pool arguments of `objects`, limited to arguments in Azure, without counts."""
-    arguments = collect_recorded_nodes(objects)
+    """Return the recorded nodes with the POOL_ARGUMENTS of clusters and pools in `objects`; None for other pools."""
+    other_pools = collect_recorded_nodes(objects)
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
-    for key in dict.fromkeys([*recorded_nodes, *arguments]):
-        pool_arguments = arguments.get(key, RecordedPoolNodes()).arguments
-        azure_arguments = None
-        if pool_arguments is not None:
-            azure_arguments = {name: pool_arguments[name] for name in POOL_ARGUMENTS if name in pool_arguments}
-        pools[key] = replace(recorded_nodes.get(key, RecordedPoolNodes()), arguments=azure_arguments)
+    for key in dict.fromkeys([*recorded_nodes, *other_pools]):
+        arguments = other_pools.get(key, RecordedPoolNodes()).arguments
+        if arguments is not None:
+            arguments = {name: arguments[name] for name in POOL_ARGUMENTS if name in arguments}
+        pools[key] = replace(recorded_nodes.get(key, RecordedPoolNodes()), arguments=arguments)
     return pools
 
 
@@ -77,17 +76,18 @@ def _read_pool_arguments(attributes: Mapping[str, Any]) -> Mapping[str, Mapping[
 
 
 def assign_node_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: RecordedPoolNodes) -> dict[int, AzNode]:
-    """Assign a number to each node. Recorded numbers stay. A node at a predicted location, by machine first
-    and then by rack, takes that number. The remaining nodes take free numbers by creation time, then name,
-    those with a machine first.
+    """Assign the numbers below `count` to nodes. Recorded numbers stay. A node at a predicted location, by machine
+    first and then by rack, takes that number. The remaining nodes take free numbers by creation time, then name, those
+    with a machine first.
     """
     numbers = recorded_pool.numbers
-    assigned = {numbers[node.name]: node for node in nodes if numbers.get(node.name, count) < count}  # recorded
+    assigned = {numbers[node.name]: node for node in nodes if numbers.get(node.name, count) < count}
     names = {node.name for node in assigned.values()}
     unassigned = [node for node in nodes if node.name not in names]
     unassigned.sort(key=lambda node: (node.placement is None, node.created_at, node.name))
-    for level in (attrgetter("machine"), attrgetter("rack")):  # of a location
-        unassigned = _assign_predicted_numbers(unassigned, assigned, recorded_pool.predicted_locations, count, level)
+    locations = recorded_pool.predicted_locations
+    for get_name in (attrgetter("machine"), attrgetter("rack")):
+        unassigned = _assign_predicted_numbers(unassigned, assigned, locations, count, get_name)
     free = (number for number in range(count) if number not in assigned)
     assigned.update(zip(free, unassigned, strict=False))
     return assigned
@@ -98,18 +98,18 @@ def _assign_predicted_numbers(
     assigned: dict[int, AzNode],
     predicted_locations: Mapping[int, PredictedNodeLocation],
     count: int,
-    level: Callable[[PredictedNodeLocation | AzVmLocation], str],
+    get_name: Callable[[PredictedNodeLocation | AzVmLocation], str],
 ) -> list[AzNode]:
     """Add to `assigned` the nodes at their predicted location under the number of the prediction; return the other
-    nodes. `level` selects machine or rack as the location. Numbers end below `count`.
+    nodes. `get_name` returns machine or rack of a location. Numbers end below `count`.
     """
-    numbers_by_location: dict[str, list[int]] = {}
+    numbers_by_name: dict[str, list[int]] = {}
     for number, location in sorted(predicted_locations.items()):
         if number < count and number not in assigned:
-            numbers_by_location.setdefault(level(location), []).append(number)
+            numbers_by_name.setdefault(get_name(location), []).append(number)
     unassigned: list[AzNode] = []
     for node in nodes:
-        numbers = numbers_by_location.get(level(node.placement)) if node.placement is not None else None
+        numbers = numbers_by_name.get(get_name(node.placement)) if node.placement is not None else None
         if numbers:
             assigned[numbers.pop(0)] = node
         else:

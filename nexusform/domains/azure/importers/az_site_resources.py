@@ -52,21 +52,21 @@ def read_site_resources(items: AzResources) -> SiteResources:
     networks = list(_read_networks(listed.get(NETWORKS, ())))
     appliances = tuple(_read_appliances(listed.get(APPLIANCES, ())))
     sizes = [item.read_number("sizeMiB", 0) for item in listed.get(VOLUMES, ())]
-    minors = chain.from_iterable(item.read_objects("values") for item in listed.get(VERSIONS, ()))
-    # The ends of support and of availability.
-    ends_by_version = {version: ends for version, *ends in chain.from_iterable(map(_parse_versions, minors))}
+    entries = chain.from_iterable(item.read_objects("values") for item in listed.get(VERSIONS, ()))
+    # Values: ends of support and of availability, "" if unknown.
+    ends_by_version = {version: ends for version, *ends in chain.from_iterable(map(_parse_versions, entries))}
     names = _build_network_names(networks)
     clusters = tuple(_read_cluster_networks(items.list_resources("kubernetes_clusters"), names))
     attached = _count_vms_by_network(items.list_resources("virtual_machines"))
-    addresses = tuple(NetworkAddresses(names[key], size, attached[key]) for key, _, size in networks)
+    addresses = tuple(NetworkAddresses(names[id_], size, attached[id_]) for id_, _, size in networks)
     return SiteResources(
         networks=addresses if NETWORKS in listed else None,
         storage=appliances if APPLIANCES in listed else None,
         volumes=(len(sizes), sum(sizes)) if VOLUMES in listed else None,  # number and MiB
         volume_sizes=tuple(sorted(Counter(sizes).items())),
         versions=tuple(ends_by_version) if VERSIONS in listed else None,
-        supported_until=tuple((version, until) for version, (until, _) in ends_by_version.items() if until),
-        available_until=tuple((version, until) for version, (_, until) in ends_by_version.items() if until),
+        supported_until=tuple((version, end) for version, (end, _) in ends_by_version.items() if end),
+        available_until=tuple((version, end) for version, (_, end) in ends_by_version.items() if end),
         clusters=clusters,
         runtime=_read_runtime(items.list_resources("clusters")),
         upgrades=tuple(_read_available_cluster_upgrades(items.list_resources("kubernetes_clusters"))),
@@ -76,11 +76,11 @@ def read_site_resources(items: AzResources) -> SiteResources:
 
 def _build_network_names(networks: Sequence[_Network]) -> dict[str, str]:
     """Build the name of each network by lower-case id, with its resource group if it is not unique."""
-    counts = Counter(name for _, name, _ in networks)
+    counts = Counter(name for _id, name, _size in networks)
     names: dict[str, str] = {}
-    for key, name, _ in networks:
-        group = extract_resource_group(key)
-        names[key] = f"{group}/{name}" if group and counts[name] > 1 else name
+    for network_id, name, _ in networks:
+        group = extract_resource_group(network_id)
+        names[network_id] = f"{group}/{name}" if group and counts[name] > 1 else name
     return names
 
 
@@ -154,12 +154,12 @@ def _read_cluster_networks(items: Iterable[ArmItem], names: Mapping[str, str]) -
         if name is None or network is None:
             continue
         cidrs = network.read_texts("podCidrs")
-        pod_counts = [size for cidr in cidrs if (size := _count_addresses(network, "podCidrs", cidr)) is not None]
+        cidr_sizes = [size for cidr in cidrs if (size := _count_addresses(network, "podCidrs", cidr)) is not None]
         node_network = normalize_id(network.read_text("cniNetworkId", ""))
         yield ClusterNetworks(
             cluster=name,
             network=names.get(node_network, extract_name(node_network)),
-            pod_addresses=sum(pod_counts) if pod_counts else None,
+            pod_addresses=sum(cidr_sizes) if cidr_sizes else None,
             load_balancer_pools=tuple(_read_address_pools(network)),
             nodes=len(item.read_objects("nodes")),
         )

@@ -95,8 +95,8 @@ class ClusterNodes:
             self.duplicates += further_records
 
     def _merge_duplicate_nodes(self, records: Sequence[NodeReading]) -> list[NodeReading]:
-        """Merge the records of one name, and report several: to one for each machine, with the larger sizes, or to a
-        single one if none has a machine.
+        """Merge the records of one name to one for each machine, with the largest sizes; those without a machine count
+        (as one) only if no record has one. Report several records.
         """
         by_machine: dict[str, NodeReading] = {}
         for record in sorted(records, key=lambda item: not item.machine):  # with a machine first
@@ -124,20 +124,20 @@ def has_worker_pool(cluster: ArmItem) -> bool:
     )
 
 
-def report_unlisted_pools(lists: Iterable[tuple[ClusterNodes, Iterable[AzPool]]]) -> None:
-    """Add one warning about nodes of pools missing in the captured list of agent pools (`lists`: by cluster)."""
-    items: dict[str, ArmItem] = {}  # a node by cluster and pool
-    for reading, pools in lists:
-        listed_pools = {CONTROL_PLANE, *(pool.name for pool in pools)}
-        unlisted = {node.pool: node.item for node in reading.nodes if node.pool not in listed_pools}
-        items |= {f"{reading.cluster.name}/{pool}": item for pool, item in unlisted.items()}
-    if items:
-        pools_are = select_word_form(len(items), "an agent pool", "agent pools")
-        next(iter(items.values())).report(
+def report_unlisted_pools(clusters: Iterable[tuple[ClusterNodes, Iterable[AzPool]]]) -> None:
+    """Add one warning about nodes of pools missing in the captured list of their cluster's agent pools."""
+    unlisted_pools: dict[str, ArmItem] = {}  # one node of each, by CLUSTER/POOL
+    for reading, captured_pools in clusters:
+        pools = {CONTROL_PLANE, *(pool.name for pool in captured_pools)}
+        unlisted_nodes = {node.pool: node.item for node in reading.nodes if node.pool not in pools}
+        unlisted_pools |= {f"{reading.cluster.name}/{pool}": node for pool, node in unlisted_nodes.items()}
+    if unlisted_pools:
+        noun = select_word_form(len(unlisted_pools), "an agent pool", "agent pools")
+        next(iter(unlisted_pools.values())).report(
             "agentPoolId",
             "nodes-in-unlisted-pools",
-            f"nodes are of {pools_are} not in the captured list of the cluster's agent pools "
-            f"({format_first_items(list(items), 4)}): treated as not captured. Capture clusters and agent "
+            f"nodes are of {noun} not in the captured list of the cluster's agent pools "
+            f"({format_first_items(list(unlisted_pools), 4)}): treated as not captured. Capture clusters and agent "
             "pools again at the same time.",
             Severity.WARNING,
         )
@@ -196,7 +196,7 @@ class DerivedAgentPool(Struct, frozen=True):
 
 
 def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[DerivedAgentPool]]:
-    """Return all pools of a cluster, and again those among them known only from their nodes. Pools of an uncaptured
+    """Return all pools of a cluster, and the derived ones of them: known only from their nodes. Pools of an uncaptured
     list get the observed number of nodes, since initial counts may be outdated. One pool has to be of mode System.
     """
     by_pool: dict[str, list[NodeReading]] = {}
@@ -216,7 +216,7 @@ def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[Deri
             derived_pools.append(_derive_pool_from_nodes(nodes, reading.cluster.name))
     modes = {pool.mode for pool in [*pools.values(), *(derived.pool for derived in derived_pools)]}
     if derived_pools and _SYSTEM not in modes:
-        first = min(derived_pools, key=lambda derived: (not derived.is_numbered, derived.pool.name))  # an initial one
+        first = min(derived_pools, key=lambda derived: (not derived.is_numbered, derived.pool.name))  # initial first
         derived_pools[derived_pools.index(first)] = _mark_as_system_pool(first, _REASON_MINIMUM)
     return (*pools.values(), *(derived.pool for derived in derived_pools)), derived_pools
 
@@ -323,7 +323,7 @@ def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mappi
 def _infer_vm_sku(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
     """Build a VM SKU from the given size (vCPUs, GiB of memory and disk), else from its name; None if unknown."""
     published = _PUBLISHED_SKU.fullmatch(name)
-    kind = name[3:4] if name.startswith("NC_") else ""  # the P of NC_P46_224_v1
+    sku_type = name[3:4] if name.startswith("NC_") else ""  # the P of NC_P46_224_v1
     if figures is None or 0 in figures[:2]:  # vCPUs or memory unknown
         if published is None:
             return None
@@ -332,7 +332,7 @@ def _infer_vm_sku(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
     return VmSku(
         name=name,
         vcpus=vcpus,
-        emulator_vcpus=_EMULATOR_VCPUS.get(kind, 0),
+        emulator_vcpus=_EMULATOR_VCPUS.get(sku_type, 0),
         memory_gib=memory,
         disk_gib=disk,
         numa_cells=1,

@@ -34,7 +34,7 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
     site_by_rack: dict[str, str] = {}  # by the rack's lower-case id, as its machines name it
     for machine in items.list_resources("bare_metal_machines"):
         rack_id = machine.read_text("rackId")
-        site = _find_site("", machine, names, {})  # by location or cluster, not by rack
+        site = _find_site(kind="", item=machine, names=names, site_by_id={})  # by location or cluster, not by rack
         if rack_id and site:
             site_by_rack[normalize_id(rack_id)] = site
     sites: dict[str, dict[str, list[ArmItem]]] = {}
@@ -65,9 +65,8 @@ def select_site_resources(items: AzResources, name: str | None) -> tuple[AzResou
     sites = split_by_site(items)
     candidates: list[str] = []  # sites with racks or machines, else with a Nexus cluster
     for kinds in (BASE_KINDS, ("clusters",)):
-        candidates = candidates or [
-            key for key, resources in sites.items() if any(map(resources.list_resources, kinds))
-        ]
+        if not candidates:
+            candidates = [site for site, resources in sites.items() if any(map(resources.list_resources, kinds))]
     choice = candidates[0] if name is None and len(candidates) == 1 else name
     if choice in candidates:
         return sites[str(choice)], []
@@ -101,20 +100,20 @@ def _assign_resources_to_only_site(
         )
 
 
-def _find_site(kind: str, item: ArmItem, names: Mapping[str, str], site_of: Mapping[str, str]) -> str | None:
-    """Find the site of a resource by location (`names`), Nexus cluster, rack or parent (`site_of`); None if unknown."""
+def _find_site(kind: str, item: ArmItem, names: Mapping[str, str], site_by_id: Mapping[str, str]) -> str | None:
+    """Find the site of a resource by location (`names`), Nexus cluster, rack or parent; None if unknown."""
     if kind == "clusters":  # a Nexus cluster names its site
         return item.read_text("name")
     location = read_extended_location(item)
     if location:
         return names[location]
-    cluster = item.read_text("clusterId")
-    if cluster:  # a Nexus cluster
-        return extract_name(cluster)
+    cluster_id = item.read_text("clusterId")
+    if cluster_id:  # of a Nexus cluster
+        return extract_name(cluster_id)
     rack_id = item.read_text("rackId") if kind == "bare_metal_machines" else None
-    if rack_id and normalize_id(rack_id) in site_of:
-        return site_of[normalize_id(rack_id)]
-    return site_of.get(extract_parent_id(_get_id_key(item)))
+    if rack_id and normalize_id(rack_id) in site_by_id:
+        return site_by_id[normalize_id(rack_id)]
+    return site_by_id.get(extract_parent_id(_get_id_key(item)))
 
 
 def _get_id_key(item: ArmItem) -> str:
@@ -128,21 +127,21 @@ def read_extended_location(item: ArmItem, field: str = "extendedLocation") -> st
 
 def _map_locations_to_site_names(items: AzResources) -> dict[str, str]:
     """Collect the site name of each extended location: the name of its Nexus cluster, else its own."""
-    clusters: dict[str, str] = {}
+    cluster_names: dict[str, str] = {}
     own_names: dict[str, str] = {}
     for kind, kind_items in items.by_kind.items():
         for item in kind_items:
-            name, cluster = item.read_value("name"), item.read_value("clusterId")
+            name, cluster_id = item.read_value("name"), item.read_value("clusterId")
             if kind == "clusters":
-                # A Nexus cluster's own location is the manager's; its tenants' is the other one.
-                clusters[read_extended_location(item, "clusterExtendedLocation")] = str(name)
+                # `extendedLocation` of a Nexus cluster is that of its manager, not of its site.
+                cluster_names[read_extended_location(item, "clusterExtendedLocation")] = str(name)
                 continue
             location = read_extended_location(item)
             own_names[location] = extract_name(location)
-            if isinstance(cluster, str) and cluster:
-                clusters.setdefault(location, extract_name(cluster))
-    names = {**own_names, **clusters}
-    names.pop("", None)
+            if isinstance(cluster_id, str) and cluster_id:
+                cluster_names.setdefault(location, extract_name(cluster_id))
+    names = {**own_names, **cluster_names}
+    names.pop("", None)  # of items without a location
     return names
 
 
@@ -155,8 +154,9 @@ def apply_recorded_site_names(sites: Sequence[AzSite], objects: Iterable[Mapping
     candidates: dict[str, list[str]] = {}  # candidate names in state by new name
     owners: dict[tuple[str, str], list[str]] = {}  # new site names by rack and machine
     for site in sites:
-        for machine in site.inventory.machines if site.name not in recorded_machines else ():
-            owners.setdefault((machine.rack, machine.name), []).append(site.name)
+        if site.name not in recorded_machines:  # a new name
+            for machine in site.inventory.machines:
+                owners.setdefault((machine.rack, machine.name), []).append(site.name)
     for name in sorted(recorded_machines.keys() - site_names):
         counts = Counter(new for machine in recorded_machines[name] for new in owners.get(machine, ()))
         matches = [new for new, count in counts.items() if 2 * count > len(recorded_machines[name])]  # most machines

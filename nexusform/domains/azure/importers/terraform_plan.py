@@ -301,14 +301,14 @@ def _explain_malformed(value: Any) -> str:
 
 def _explain_malformed_values(change: Mapping[str, Any], *, is_deletion: bool) -> str:
     """Explain why `before` or `after` of a change is unreadable, "" if both are readable."""
+    required = "before" if is_deletion else "after"  # the other side may be null
     for name in ("before", "after"):
         side = change.get(name)
         if isinstance(side, Mapping) and not isinstance(side.get("type"), str):
             return _describe_wrong_field(
                 f"change.{name}.type", "a resource type with its API version", side.get("type")
             )
-        # A deletion needs `before`, any other change `after`; the other side may be null.
-        if not isinstance(side, Mapping) and (side is not None or is_deletion == (name == "before")):
+        if not isinstance(side, Mapping) and (side is not None or name == required):
             return _describe_wrong_field(f"change.{name}", "an object", side)
     if not isinstance(change.get("after_unknown") or {}, Mapping | bool):
         return _describe_wrong_field("change.after_unknown", "an object", change["after_unknown"])
@@ -329,12 +329,11 @@ def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:
     if kind is None:
         return None
     modules = tuple(_MODULE_STEP.findall(get_text(value, "module_address")))
-    names = tuple(_INDEX.sub("", step).removeprefix("module.") for step in modules)
-    block = (names, f"{value['type']}.{value.get('name')}")
+    module_names = tuple(_INDEX.sub("", step).removeprefix("module.") for step in modules)
+    block = (module_names, f"{value['type']}.{value.get('name')}")
     deposed = value.get("deposed")  # left by an earlier create-before-destroy, next to the current one
-    address = f"{value['address']} (deposed {deposed})" if deposed else value["address"]
     return _ResourceChange(
-        address=address,
+        address=f"{value['address']} (deposed {deposed})" if deposed else value["address"],
         kind=kind,
         block=block,
         modules=modules,
@@ -385,8 +384,7 @@ class _ReferenceIndex:
     def _index_module(self, path: tuple[str, ...], module: Mapping[str, Any]) -> None:
         """Index the resources, outputs and calls of the module at a path (module names from the root), recursively."""
         module_path = ".".join(["root_module", *path])
-        resources = self._check_part_type(f"{module_path}.resources", module.get("resources"), list, default=[])
-        for resource in resources:
+        for resource in self._check_part_type(f"{module_path}.resources", module.get("resources"), list, default=[]):
             if isinstance(resource, Mapping):
                 self._blocks[path, str(resource.get("address"))] = resource
         self._outputs[path] = self._check_part_type(f"{module_path}.outputs", module.get("outputs"), Mapping, {})

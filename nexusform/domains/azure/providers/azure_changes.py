@@ -85,23 +85,23 @@ def _add_previously_failed_change(
     `target` and `planned` are of the object of the step, a cluster also for the change of its pool.
     """
     arm_id = str(failed_change.get("id", ""))
-    name = arm_id.rpartition("/")[2]
     pending_target, values = target, planned
     if target.kind == "kubernetes_clusters" and "/agentPools/" in arm_id:
-        pools = dict(list_pools(planned))
-        if name not in pools:
+        pools, pool_name = dict(list_pools(planned)), arm_id.rpartition("/")[2]
+        if pool_name not in pools:
             return changes  # the pool is to be deleted
-        pending_target, values = _build_pool_target(target, name), pools[name]
+        pending_target, values = _build_pool_target(target, pool_name), pools[pool_name]
     if any(change.target == pending_target and change.verb is not ArmOperation.UPDATE for change in changes):
         return changes  # the resource is deleted or re-created
     properties = _build_updatable_properties(pending_target, values)
-    # Names of the properties to send again; if none of the recorded ones is known, the first one.
-    part_names = [part for part in failed_change.get("parts", ()) if part in properties] or list(properties)[:1]
-    expected = {part: properties[part] for part in part_names}
-    base_body = _select_updatable_members(pending_target, read_opaque_body(values)) if failed_change.get("body") else {}
+    # Send the recorded properties again; if none of them is known, the first one.
+    names = [name for name in failed_change.get("parts", ()) if name in properties] or list(properties)[:1]
+    expected = {name: properties[name] for name in names}
+    sends_block = bool(failed_change.get("body"))  # the azure block was changed
+    block_body = _select_updatable_members(pending_target, read_opaque_body(values)) if sends_block else {}
     # A change still in progress is awaited first, so it is sent only if its values are not visible.
     has_failed = not failed_change.get("in_progress")
-    retry_body = merge_bodies(base_body, {"properties": expected})
+    retry_body = merge_bodies(block_body, {"properties": expected})
     for number, change in enumerate(changes):
         if change.target == pending_target:
             body = merge_bodies(retry_body, change.body)
@@ -139,8 +139,7 @@ def _build_updatable_properties(target: ArmTarget, values: Values) -> dict[str, 
 
 def _build_capacity_releasing_changes(request: ChangeRequest, context: SiteContext) -> Iterator[ArmChange]:
     """Build the VM-releasing part of a step: of the changes to its final object, the deletions and count reductions."""
-    update = replace(request, planned=request.final_attributes, is_release=False)
-    for change in build_azure_changes(update, context):
+    for change in build_azure_changes(replace(request, planned=request.final_attributes, is_release=False), context):
         if change.verb is ArmOperation.DELETE:
             yield change
         elif change.verb is ArmOperation.UPDATE and change.reduction:
@@ -153,9 +152,9 @@ def _build_object_creation(kind: str, target: ArmTarget, values: Values, context
         _require_azure_block(target, values)
     if kind == CLUSTER:
         properties = build_cluster_properties(values)
-        extra = {name: get_mapping(read_opaque_body(pool), "properties") for name, pool in list_pools(values)}
+        opaque = {name: get_mapping(read_opaque_body(pool), "properties") for name, pool in list_pools(values)}
         properties["initialAgentPoolConfigurations"] = [
-            merge_bodies(extra[pool["name"]], pool) for pool in properties["initialAgentPoolConfigurations"]
+            merge_bodies(opaque[pool["name"]], pool) for pool in properties["initialAgentPoolConfigurations"]
         ]
     else:
         properties = build_new_pool_properties(values) if kind == POOL else _build_vm_properties(values, context)
@@ -195,9 +194,8 @@ def _build_cluster_changes(
     reduction = {plane: expected[plane]} if after[plane]["count"] < before[plane]["count"] else None  # removes VMs
     yield from _build_update(target, expected, prior, planned, reduction)
     pools = get_mapping(prior, "agent_pool")
-    configured = dict(list_pools(prior))
-    further_names = sorted(pools.keys() - configured.keys())  # missing in the recorded order
-    old_pools = {**configured, **{name: pools[name] for name in further_names}}
+    old_pools = dict(list_pools(prior))  # in the recorded order
+    old_pools |= {name: pools[name] for name in sorted(pools.keys() - old_pools.keys())}  # missing there
     new_pools = dict(list_pools(planned))
     body = merge_bodies(context.common_fields, read_opaque_body(planned))
     location_fields = _select_fields(body, ("location", "extendedLocation"))
@@ -250,23 +248,25 @@ def compute_max_unavailable(values: Values, count: int) -> int:
 def _build_update(
     target: ArmTarget, expected: Values, prior: Values, planned: Values, reduction: Values | None = None
 ) -> Iterator[ArmChange]:
-    """Build the update of an existing resource, including the changed part of its azure block; nothing if equal."""
+    """Build the update of an existing resource: `expected`, the changed properties, and the changed part of its azure
+    block; nothing without changes. `reduction`: as of ArmChange.
+    """
     recorded, requested = read_opaque_body(prior), read_opaque_body(planned)
-    extra = diff_request_bodies(recorded, requested)
+    block_changes = diff_request_bodies(recorded, requested)
     if recorded:  # a body added to an imported object may describe existing values
-        _reject_unpatchable_azure_block_changes(target, extra)
-    extra = _select_updatable_members(target, extra)
+        _reject_unpatchable_azure_block_changes(target, block_changes)
+    block_changes = _select_updatable_members(target, block_changes)
     old_tags, tags = get_mapping(recorded, "tags"), get_mapping(requested, "tags")
     if old_tags != tags:
-        extra["tags"] = dict(tags)  # a PATCH replaces all tags
-    if expected or extra:
-        body = merge_bodies(extra, {"properties": expected}) if expected else extra
+        block_changes["tags"] = dict(tags)  # a PATCH replaces all tags
+    if expected or block_changes:
+        body = merge_bodies(block_changes, {"properties": expected}) if expected else block_changes
         removed_tags = frozenset(_omit_fields(old_tags, tags))
         yield ArmChange(ArmOperation.UPDATE, target, body, expected, removed_tags=removed_tags, reduction=reduction)
 
 
 def _reject_unpatchable_azure_block_changes(target: ArmTarget, body: Values) -> None:
-    """Raise ProviderProblem for changed members of an azure block outside of a PATCH."""
+    """Raise ProviderProblem for changed members of an azure block, if a PATCH cannot change them."""
     fixed_members = _omit_fields(body, ("properties", "tags"))
     fixed_properties = _omit_fields(get_mapping(body, "properties"), PATCH_PROPERTIES[target.kind])
     if fixed_properties:

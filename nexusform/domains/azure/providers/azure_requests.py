@@ -196,7 +196,13 @@ class ArmClient:
             body["etag"] = body.get("etag") or etag
         except ResourceNotFoundError:
             return None
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):  # the SDK's, of another form
+        except (
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+        ):  # of the SDK, for another form of answer
             raise ServiceResponseError(f"the answer about {target.title} is no resource of Azure") from None
         return body
 
@@ -227,7 +233,7 @@ class ArmClient:
         """Return a failure with its record for state (the change is repeated later), or as it is if it needs none."""
         change = failure.change
         if step.prior is None or change.verb is ArmOperation.DELETE or change.verb in _ACTION_VERBS:
-            return failure  # a failed creation is tainted; a failed deletion is visible by the object itself
+            return failure  # a failed creation is tainted; the object itself shows a failed deletion or action
         path = change.target.build_path(self._subscription)
         record = build_failure_record(path, failure.code or failure.status, str(failure), change, step)
         return ProviderProblem(record["words"], object_exists=failure.object_exists, unfinished_change=record)
@@ -249,12 +255,12 @@ class ArmClient:
         return lambda: self._pace.read_time() >= end_time
 
     def _find_last_sent_change(self, changes: list[ArmChange], recorded_operation: str | None) -> tuple[int, str]:
-        """Find the last change sent by an earlier run: its number (-1: none) and operation URL ("": none, or of another
-        server); restore its marker in `changes`.
+        """Find the recorded change, the last one sent by an earlier run. Return its index (-1: none) and operation URL
+        ("": none, or of another server); restore its marker in `changes`.
         """
-        name, _, suffix = (recorded_operation or "").partition(" ")  # recorded as: VERB@MARKER PATH URL
-        path, _, url = suffix.partition(" ")
-        verb, _, marker = name.partition("@")
+        operation_name, _, path_and_url = (recorded_operation or "").partition(" ")  # VERB[@MARKER] PATH [URL]
+        path, _, url = path_and_url.partition(" ")
+        verb, _, marker = operation_name.partition("@")
         for number, change in enumerate(changes):
             if (change.verb.value, change.target.build_path(self._subscription)) == (verb, path):
                 changes[number] = replace(change, marker=marker) if marker else change
@@ -372,7 +378,7 @@ class ArmClient:
         return self._record_operation(responses[-1].http_response, target, operation, step)
 
     def _record_operation(self, response: Any, target: ArmTarget, operation: str, step: ChangeRequest) -> str:
-        """Record the operation URL of a response and return it, "" for none."""
+        """Record that a request was sent, and the operation URL of its response; return the URL, "" for none."""
         self._possibly_sent.add(target)
         url = str(response.headers.get("Azure-AsyncOperation") or response.headers.get("Location", ""))
         if not self._is_url_of_arm_endpoint(url):
@@ -459,7 +465,7 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
         )
     if state not in FINAL_STATES:
         return _ChangeStatus.IN_PROGRESS
-    # Before sending compare the whole body, later `expected` and tags: Azure does not return all values, such as keys.
+    # Compare an unsent body as a whole, a sent one by `expected` and tags: Azure returns no values such as keys.
     is_action = change.verb in _ACTION_VERBS
     tags = {name: part for name, part in get_mapping(change.body).items() if name == "tags"}
     expected = {"properties": get_mapping(change.expected), **tags}
@@ -507,11 +513,11 @@ def build_failure_record(
     if step.resumed_operation is not None and previous.get("looked_up"):
         is_same = False  # no repetition: a read recorded this same failure, and the resumed step finds it again
     times = int(previous.get("times", 1)) + 1 if is_same else 1
-    parts = change.expected if change.expected is not None else get_mapping(change.body, "properties")
+    changed = change.expected if change.expected is not None else get_mapping(change.body, "properties")
     repetition = f" It failed the same way before: {times} times so far." if is_same else ""
     return {
         "id": arm_id,
-        "parts": sorted(parts),
+        "parts": sorted(changed),
         "body": change.verb is ArmOperation.UPDATE and change.body != {"properties": change.expected},
         "code": code,
         "times": times,

@@ -148,14 +148,13 @@ class AzureSiteProvider(ObservedSites):
         if request.key.type in _MANAGED_TYPES:
             return self._apply_change_request(request)
         if request.key.type == MACHINE_ACTION_TYPE and self._runs_actions:
-            # The state of the machine of an action is read again afterwards.
             planned = request.planned_attributes
             change = build_action_change(planned, self._find_machine_id(str(planned["machine_id"])))
             try:
                 with convert_azure_errors():
                     return run_action(self._subscription.make_arm_client(MachineActionClient), change, request)
             finally:
-                self._discard_cache()
+                self._discard_cache()  # the action changes its machine
         return self._change_machine_cordons(request, super().create)
 
     def update(self, request: ChangeRequest) -> ChangeResult:
@@ -187,10 +186,9 @@ class AzureSiteProvider(ObservedSites):
         was_begun = request.planned is not None or request.is_being_deleted or request.unfinished_change is not None
         if not was_begun or request.key.type not in _MANAGED_TYPES or answer.attributes is None:
             return ChangeProgress()  # none in progress
-        # The bodies of the object and of its inline agent pools.
         key, separate_pools = request.key, self._list_separate_pools()
         part_type = _PART_TYPES.get(key.type)  # pools of a cluster, None for other objects
-        ids = {
+        ids = {  # of the object and its inline agent pools
             normalize_id(arm_id)
             for (kind, object_id), arm_id in self._load_index().managed.items()
             if (kind, object_id) == (key.type, key.id)
@@ -243,15 +241,15 @@ class AzureSiteProvider(ObservedSites):
         """Report once per action the machines to cordon, uncordon or empty, by apply or by an operator."""
         requests_by_action: dict[CordonAction, list[tuple[int, CordonRequest]]] = {}
         for number, request in enumerate(requests):
-            for cordon_request in find_cordon_requests(request) if request.key.type in _HARDWARE_TYPES else ():
-                requests_by_action.setdefault(cordon_request.action, []).append((number, cordon_request))
+            if request.key.type in _HARDWARE_TYPES:
+                for cordon_request in find_cordon_requests(request):
+                    requests_by_action.setdefault(cordon_request.action, []).append((number, cordon_request))
         for action, numbered_requests in sorted(requests_by_action.items()):
             number, first = numbered_requests[0]
             names = format_first_items([cordon_request.name for _, cordon_request in numbered_requests], _MAX_NAMES)
-            machines = f"{format_count(len(numbered_requests), 'machine')} ({names})"
             if self._acts_on_machines:
-                detail_automatic = f"apply {_AUTOMATIC_ACTIONS[action]}: {names}."
-                yield number, Problem((), "cordoned-machines", detail_automatic, Severity.WARNING)
+                detail = f"apply {_AUTOMATIC_ACTIONS[action]}: {names}."
+                yield number, Problem((), "cordoned-machines", detail, Severity.WARNING)
                 # Report machines to cordon or uncordon that Azure does not list.
                 for machine_number, cordon_request in numbered_requests:
                     try:
@@ -266,7 +264,8 @@ class AzureSiteProvider(ObservedSites):
                 group = extract_resource_group(machine_id) or "MANAGED_RESOURCE_GROUP"
                 arguments = f"{verb} --name {first.name} --resource-group {group}"
                 command = f"For example: az networkcloud baremetalmachine {arguments}"
-            detail = f"{machines}: {_MANUAL_ACTIONS[action]} {command}".rstrip()
+            machine_count = format_count(len(numbered_requests), "machine")
+            detail = f"{machine_count} ({names}): {_MANUAL_ACTIONS[action]} {command}".rstrip()
             yield number, Problem((), "manual-cordoning", detail, Severity.WARNING)
 
     def _change_machine_cordons(
@@ -320,11 +319,11 @@ class AzureSiteProvider(ObservedSites):
         try:
             arm.apply_changes(changes, request)
         except AzureChangeFailed as failure:
-            # The predicted hosts of its VMs no longer apply.
+            # The predicted locations of VMs do not apply after a failure.
             values = dict(request.planned_attributes)
             if "nodes" in values:  # a cluster or a pool
                 values["nodes"] = {}
-                values |= {"node_count": 0} if "agent_pool" in values else {}  # of a pool it is an argument
+                values |= {"node_count": 0} if "agent_pool" in values else {}  # a pool keeps it: an argument
             else:
                 values |= dict.fromkeys(("machine", "rack", "availability_zone", "cells"))
             raise ProviderProblem(str(failure), object_exists=failure.object_exists, attributes=values) from None
@@ -362,7 +361,7 @@ class AzureSiteProvider(ObservedSites):
         return group
 
     def _load_index(self) -> _ArmIndex:
-        """Return ARM ids of managed objects and hint targets, and common fields by site. Raises ProviderProblem."""
+        """Return the index of all sites, built by the first call. Raises ProviderProblem."""
         sites = self._read_sites()
         with self._index_lock:
             if self._index is None:
@@ -447,12 +446,12 @@ class AzureSiteProvider(ObservedSites):
         pool = str(nodes[missing_nodes[0]]["pool"])  # of the first one; a record is about one pool
         cluster = _build_cluster_target(request, group)
         target = cluster if pool == CONTROL_PLANE else ArmTarget(POOLS, group, (*cluster.names, pool))
-        part = "controlPlaneNodeConfiguration" if target is cluster else "count"
+        name = "controlPlaneNodeConfiguration" if target is cluster else "count"  # of the property
         reason = read_status_message(arm.get_body(target))
         present_text = f"{len(nodes) - len(missing_nodes)} of {format_count(len(nodes), 'node')} of {request.key.id}"
         names = format_first_items(missing_nodes, _MAX_NAMES)
         message = f"Azure shows {present_text}; missing: {names}{f' ({reason})' if reason else ''}."
-        change = ArmChange(ArmOperation.UPDATE, target, body={"properties": {part: None}}, expected={part: None})
+        change = ArmChange(ArmOperation.UPDATE, target, body={"properties": {name: None}}, expected={name: None})
         record = build_failure_record(target.build_path(self._subscription.id), NODES_MISSING, message, change, request)
         return replace(answer, unfinished_change=record)
 
@@ -463,10 +462,9 @@ class AzureSiteProvider(ObservedSites):
         from nexusform.domains.azure.importers.az_import import build_imported_sites, extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes
 
-        # The bodies of the object and of its machines and racks.
         is_vm = request.key.type == VM
-        vm_target = ArmTarget(VMS, group, (request.key.id.rpartition("/")[2],))
-        target = vm_target if is_vm else _build_cluster_target(request, group)
+        name = request.key.id.rpartition("/")[2]
+        target = ArmTarget(VMS, group, (name,)) if is_vm else _build_cluster_target(request, group)
         body = arm.get_body(target)
         if body is None:
             return None
@@ -497,7 +495,7 @@ class AzureSiteProvider(ObservedSites):
 
 
 class _ArmIndex(Struct, frozen=True):
-    """Index of a site in Azure. `managed`: ids of clusters, pools and VMs by type and nexusform id.
+    """Index of the sites in Azure. `managed`: ids of clusters, pools and VMs by type and nexusform id.
     `hint_targets`: ids of targets of placement hints by nexusform id. `common_fields`: location and extended
     location by site. `machines`: bodies by lower-case id.
     """
@@ -528,8 +526,7 @@ def _find_missing_nodes(observed: Values, planned: Values | None = None) -> list
     return [
         name
         for name, node in get_mapping(observed, "nodes").items()
-        if not node.get("platform_name")
-        if planned_nodes is None or get_mapping(planned_nodes, name).get("machine")
+        if not node.get("platform_name") and (planned_nodes is None or get_mapping(planned_nodes, name).get("machine"))
     ]
 
 

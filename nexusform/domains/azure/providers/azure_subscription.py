@@ -103,13 +103,12 @@ class AzureSubscription:
     def read_documents(self) -> dict[str, list[tuple[str, bytes]]]:
         """Read all bodies, by kind as files of an export. Raises ProviderProblem."""
         with convert_azure_errors():
-            # Read all supported resources of the subscription by kind.
             from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 
             client, documents = self._get_client(), {}
             for kind in _LISTED_KINDS:
                 pages = _read_pages(getattr(client, kind).list_by_subscription)  # lazy: requests nothing yet
-                if self.default_group and kind in _WORKLOAD_KINDS:  # the others may be in other groups
+                if self.default_group and kind in _WORKLOAD_KINDS:  # only these are all in it
                     pages = _read_pages(getattr(client, kind).list_by_resource_group, self.default_group)
                 documents[kind] = self._select_bodies_at_location(pages)
             # Networks, storage and versions are read as far as permitted.
@@ -159,10 +158,10 @@ class AzureSubscription:
         selected, requested = [], normalize_id(self._location)
         for body in bodies:
             properties = get_mapping(body, "properties")
-            # A Nexus cluster's own location is its manager's; that of its tenants is the other one.
+            # `extendedLocation` of a Nexus cluster is that of its manager, not of its site.
             extended_location = properties.get("clusterExtendedLocation") or body.get("extendedLocation")
             name = normalize_id(get_text(extended_location, "name"))
-            if not name or f"/{name}".endswith(f"/{requested}"):
+            if not name or f"/{name}".endswith(f"/{requested}"):  # an id ends with the name
                 selected.append(body)
         return selected
 

@@ -58,7 +58,7 @@ def determine_progress(
         record = {"id": arm_id, "parts": [], "body": False, "code": "", "times": 1}  # without a known change
         if change is not None:
             record = build_failure_record(arm_id, code="", message="", change=change, step=_rebuild_step(request))
-        extra_fields = {"going": True} if request.is_being_deleted else {}
+        extra_fields = {"going": True} if request.is_being_deleted else {}  # a deletion
         return ChangeProgress(
             is_settled=False,
             note={UNFINISHED_KEY: {**record, "words": message, "brief": status, "in_progress": True, **extra_fields}},
@@ -78,9 +78,9 @@ def _update_record(
     """
     arm_id = str(record.get("id"))
     body = next((body for body in bodies if normalize_id(str(body.get("id"))) == normalize_id(arm_id)), None)
-    if busy and record.get("in_progress"):
-        return {}  # still in progress
     was_in_progress = bool(record.get("in_progress"))
+    if busy and was_in_progress:
+        return {}  # still in progress
     if body is None:  # a deleted pool is removed; a missing new pool is visible as drift
         return {UNFINISHED_KEY: None} if was_in_progress else {}
     failure = _explain_failure(body, missing_counts)

@@ -186,9 +186,8 @@ def _delete_nodes_with_kubeconfig(kubeconfig: Path, names: Sequence[str], trust:
         raise ProviderProblem(str(problem)) from None
     with closing(client):
         for name in names:
-            # A cordon first: no new pods start there.
             path = f"/api/v1/nodes/{quote(name, safe='')}"
-            cordon = json.dumps({"spec": {"unschedulable": True}}).encode()
+            cordon = json.dumps({"spec": {"unschedulable": True}}).encode()  # so that no new pods start there
             try:
                 answer = client.send(ApiRequest("PATCH", path, content=cordon, headers={"Content-Type": _MERGE_PATCH}))
                 if _is_confirmed(answer):
@@ -211,7 +210,7 @@ def _is_confirmed(answer: ApiResponse) -> bool:
 
 
 def _read_api_error_message(answer: ApiResponse) -> str:
-    """Read the error message of an API server."""
+    """Return the error message in an answer of an API server, else the reason for its absence."""
     try:
         document = parse_json(answer.content)
     except ValueError as problem:

@@ -184,7 +184,7 @@ class ObservedSites(FixedIdentity):
         if item is None:
             if self._has_complete_list_for_object(key):
                 return ReadResult(None, is_observed=True)
-            if not self._is_node_list_missing(key):  # else the sizes of its VM SKUs are unknown
+            if not self._is_node_list_missing(key):  # else a warning about its nodes suffices
                 self._unobserved.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
             return ReadResult(request.attributes or None)  # as recorded; a new one does not exist
         attributes = _remove_generated_machines(_merge_observed(request.known_attributes, item), item, machine_names)
@@ -200,7 +200,7 @@ class ObservedSites(FixedIdentity):
         """Read an object known only to state; a site gets observed supplies, and its update strategy if configured."""
         recorded = request.attributes
         site = self._find_site(request.key, _SITE)
-        if site is None or not recorded:  # another type, a new object, or a site missing in the source
+        if site is None or not recorded:  # another type or a site missing in the source, or a new object
             return ReadResult(recorded or None)
         strategy = site.inventory.update_strategy
         if recorded.get(_STRATEGY) and strategy is not None:
@@ -213,7 +213,7 @@ class ObservedSites(FixedIdentity):
         """Build the note of the observed facts of a rack's machines or a machine; {} for other objects."""
         site = self._find_site(key, RACK, MACHINE)
         if site is None:
-            return {}  # or of an unlisted site
+            return {}  # of another type, or of an unlisted site
         if site.name not in self._machines:
             self._machines[site.name] = {machine.name: machine for machine in site.inventory.machines}
         from nexusform.domains.azure.importers.az_import import build_observed_facts_note
@@ -264,9 +264,10 @@ class ObservedSites(FixedIdentity):
                 rows[vm.name] = (vm.machine, vm.name, *figures)
         for item in objects:
             if item.type != MACHINE:
-                continue  # only machines have these blocks
+                continue
             machine = str(item.attributes["name"])
-            for block in item.attributes["occupied"]:  # also nodes beyond the count, and sizes beyond the SKU
+            # Occupied blocks are also of nodes beyond the count, and of sizes beyond the SKU; rows above precede.
+            for block in item.attributes["occupied"]:
                 figures = (block["cpu_cores"], block["memory_gib"], block["disk_gib"], block["numa_cells"])
                 rows = rows_by_machine.setdefault((item.id.partition("/")[0], machine), {})
                 rows.setdefault(block["name"], (machine, block["name"], *figures))
@@ -314,12 +315,12 @@ class ObservedSites(FixedIdentity):
         observation = build_observed_object(request, objects)
         if observation is None:
             raise ManualStepPending(self._describe_not_done(request, participle))
-        statuses = {
+        cordon_statuses = {  # by machine id
             object_id: str(item.attributes["cordon_status"])
             for (kind, object_id), item in objects.items()
             if kind == MACHINE
         }
-        differing = (*observation.differing, *find_cordon_differences(request, statuses))
+        differing = (*observation.differing, *find_cordon_differences(request, cordon_statuses))
         if differing:
             raise ManualStepPending(self._describe_not_done(request, participle, differing))
         observed = dict(observation.answer.attributes)
@@ -384,7 +385,7 @@ def explain_unsupported_action(planned: Mapping[str, Any]) -> str:
 
 
 class ObservedObjectComparison(Struct, frozen=True):
-    """Observed object for a planned one, and the differing arguments."""
+    """Observed object for a planned one (`answer`), and the names of attributes with another value than planned."""
 
     answer: ChangeResult
     differing: tuple[str, ...]
@@ -403,14 +404,14 @@ def build_observed_object(
         from nexusform.domains.azure.importers.az_import import remove_pools
 
         own_pools = {*get_mapping(planned, "agent_pool"), *get_mapping(prior, "agent_pool")}
-        item = remove_pools(item, item.attributes["agent_pool"].keys() - own_pools)  # others are own resources
-    machine_names = _collect_machines_by_rack(objects.values())
-    attributes = _remove_generated_machines(_merge_observed(planned, item), item, machine_names)
+        item = remove_pools(item, item.attributes["agent_pool"].keys() - own_pools)  # pools of other resources
+    merged = _merge_observed(planned, item)
+    attributes = _remove_generated_machines(merged, item, _collect_machines_by_rack(objects.values()))
     differing = tuple(name for name in _COMPARED_ATTRIBUTES.get(key.type, ()) if attributes[name] != planned.get(name))
-    paths: list[Path] = []
+    observed_paths: list[Path] = []
     for name in _OBSERVED_ATTRIBUTES.get(key.type, ()):
-        paths += [("nodes", node) for node in attributes["nodes"]] if name == "nodes" else [(name,)]
-    return ObservedObjectComparison(ChangeResult(attributes, tuple(paths)), differing)
+        observed_paths += [("nodes", node) for node in attributes["nodes"]] if name == "nodes" else [(name,)]
+    return ObservedObjectComparison(ChangeResult(attributes, tuple(observed_paths)), differing)
 
 
 # Requested attributes visible on a site, and attributes decided by the platform, by type.
@@ -466,7 +467,7 @@ def _remove_nodes_deleted_on_site(attributes: dict[str, Any], recorded: Mapping[
     nodes, before = attributes.get("nodes"), recorded.get("nodes")
     if not isinstance(nodes, Mapping) or not isinstance(before, Mapping):
         return attributes  # an object without nodes, or a new one
-    return _remove_missing_nodes(attributes, {name for name, node in before.items() if not node["platform_name"]})
+    return _remove_missing_nodes(attributes, kept={name for name, node in before.items() if not node["platform_name"]})
 
 
 def _remove_missing_nodes(attributes: dict[str, Any], kept: Collection[str]) -> dict[str, Any]:
@@ -487,8 +488,8 @@ def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, A
 def _build_unmanaged_vms_note(
     key: ObjectKey, attributes: Mapping[str, Any], unmanaged_rows: Mapping[tuple[str, str], Mapping[str, _UnmanagedRow]]
 ) -> Mapping[str, Any]:
-    """Build the note of a rack or machine: unmanaged VMs except those in its occupied blocks; {} for other objects.
-    `unmanaged_rows`: rows by VM name, by site and machine.
+    """Build the VM entries in the private note of a rack or machine: unmanaged VMs except those in its occupied blocks;
+    {} for other objects. `unmanaged_rows`: by site and machine, then by VM name.
     """
     if key.type not in {RACK, MACHINE}:
         return {}  # no hardware
@@ -499,7 +500,7 @@ def _build_unmanaged_vms_note(
     for machine in machines:
         on_machine = unmanaged_rows.get((site, machine), {})
         rows += [list(row) for name, row in sorted(on_machine.items()) if name not in configured]
-    # None removes a key: forgotten VMs (removed from state) are observed again, or do not exist.
+    # None removes an entry: VMs forgotten (removed from state) are among the unmanaged ones now, or do not exist.
     return {UNMANAGED_KEY: rows or None, FORGOTTEN_KEY: None}
 
 

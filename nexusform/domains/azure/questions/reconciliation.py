@@ -133,19 +133,19 @@ class _SiteReplayer:
         for vm in vms:
             vms_by_machine.setdefault(vm.placement.machine, []).append(vm)
         while vms_by_machine:
-            first = next(iter(vms_by_machine))
-            demand = self._build_demand(vms_by_machine[first][0])
+            first_machine = next(iter(vms_by_machine))
+            demand = self._build_demand(vms_by_machine[first_machine][0])
             best = self.scheduler.find_best_machines(demand)
             best_count = len(best.in_some_splits)
-            admitting = sum(not self.scheduler.find_rejection(machine, demand) for machine in self.machine_names)
-            random_hit_chance = best_count / max(admitting, best_count, 1)
+            fit_count = sum(not self.scheduler.find_rejection(machine, demand) for machine in self.machine_names)
+            random_hit_chance = best_count / max(fit_count, best_count, 1)
             # Any VM left in the batch may be taken as a hit, so chance has as many tries.
             self.chance += 1 - (1 - random_hit_chance) ** sum(map(len, vms_by_machine.values()))
             certain_machine = next((machine for machine in vms_by_machine if machine in best.in_all_splits), None)
             explained_machine = certain_machine or next(
                 (machine for machine in vms_by_machine if machine in best.in_some_splits), None
             )
-            machine = explained_machine or first
+            machine = explained_machine or first_machine
             vm = vms_by_machine[machine].pop(0)
             if not vms_by_machine[machine]:
                 del vms_by_machine[machine]
@@ -317,10 +317,10 @@ def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) ->
     it: an incomplete export, unknown order, deleted VMs (of `removed` clusters), uncertain free capacity; else "".
     """
     skus = {**CATALOGUES[NEWEST].vm_skus, **{sku.name: sku for sku in inventory.vm_skus}}
+    # Each VM has a sort key: time, name of its cluster or its own, number of its pool, and the time of the node.
     timed: list[_TimedVm] = []
     for cluster in inventory.clusters:
         timed += _list_nodes_with_creation_sort_key(cluster, skus)
-    # The plain VMs on a machine. Sort keys have the time, cluster or VM, number of the pool, and time of the node.
     for vm in inventory.virtual_machines:
         if vm.placement is not None:
             cpus, shape = vm.shape.cpu_cores, vm.shape
@@ -353,12 +353,11 @@ def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str] |
     """
     spans = []  # times of creation of pool and node
     for cluster in inventory.clusters:
-        pools_made = {pool.name: pool.created_at for pool in cluster.pools}
+        pool_times = {pool.name: pool.created_at for pool in cluster.pools}  # "" if unknown
         for node in cluster.nodes:
-            pool_made = pools_made.get(node.pool) or cluster.created_at
-            is_later_day = node.created_at[:_DATE_LENGTH] > pool_made[:_DATE_LENGTH]
-            if pool_made and is_later_day:
-                spans.append((pool_made, node.created_at))
+            pool_time = pool_times.get(node.pool) or cluster.created_at
+            if pool_time and node.created_at[:_DATE_LENGTH] > pool_time[:_DATE_LENGTH]:  # on a later day
+                spans.append((pool_time, node.created_at))
     if not spans:
         return None
     starts, ends = zip(*spans, strict=True)

@@ -279,12 +279,11 @@ def _render_shorthand(value: Any, *, is_top_level: bool = False) -> Iterator[str
         if isinstance(value, int) or (is_top_level and text and text not in _SPECIAL_VALUES and text[0] != "'"):
             yield text
         else:
-            unquoted_form = None if is_top_level or _needs_az_shorthand_quotes(text) else _PLAIN_TEXT
-            yield _quote_shorthand(text, unquoted_form)
+            yield _quote_shorthand(text, None if is_top_level or _needs_az_shorthand_quotes(text) else _PLAIN_TEXT)
 
 
 def _quote_shorthand(text: str, plain_pattern: re.Pattern[str] | None) -> str:
-    """Quote a string for the shorthand unless it is plain."""
+    """Quote a string for the shorthand unless it matches `plain_pattern` (None: always quote)."""
     return text if plain_pattern and plain_pattern.fullmatch(text) else "'" + text.replace("'", "'/") + "'"
 
 

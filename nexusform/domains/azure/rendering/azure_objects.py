@@ -157,7 +157,7 @@ class PlannedAzureResources(Struct, frozen=True):
 
 
 def collect_azure_objects(plan: Plan) -> PlannedAzureResources:
-    """Collect the Azure resources of a plan: applied ones in its order, deleted ones by age of their objects."""
+    """Collect the Azure resources of a plan: applied ones in the plan's order, deleted ones by age of their objects."""
     clusters = {change.id: change for change in plan.changes if _TYPES.get(change.address.type) == CLUSTER}
     changed = [change for change in plan.changes if change.action in _RESOURCE_ACTIONS]
     changes_by_age = sorted(changed, key=lambda change: (change.creation or change.prior_creation, str(change.address)))
@@ -271,7 +271,9 @@ def _is_observed(change: Change) -> bool:
 def _build_cluster_update(
     cluster: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any], *, is_observed: bool
 ) -> Iterator[AzureResource]:
-    """Build the update of the cluster itself, if any, then its pools as separate resources, removed ones last."""
+    """Build the update of the cluster itself, if any, then those of its pools, removed ones last. `is_observed`: the
+    cluster exists in Azure.
+    """
     changed: dict[str, Any] = {}
     if before.get("kubernetes_version") != after.get("kubernetes_version"):
         changed["kubernetesVersion"] = after.get("kubernetes_version")
@@ -286,7 +288,8 @@ def _build_cluster_update(
     removed = {name: arguments for name, arguments in pools_before.items() if name not in pools_after}
     for name, arguments in {**pools_after, **removed}.items():
         action = ResourceAction.UPDATE if name in pools_before else ResourceAction.CREATE
-        action = ResourceAction.DELETE if name in removed else action
+        if name in removed:
+            action = ResourceAction.DELETE
         pool_object = replace(pool, names=(*cluster.names, name), action=action)
         yield from _build_pool_change(pool_object, pools_before.get(name, {}), arguments, is_observed=is_observed)
 
@@ -369,18 +372,18 @@ def _find_properties_known_only_to_azure(kind: str, attributes: Mapping[str, Any
 
 def _build_cluster_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Build the body of a new cluster with inputs for missing values."""
-    networks = "Ids of the CNI networks, by cluster."
+    description = "Ids of the CNI networks, by cluster."
     body = {
         "kubernetesVersion": KUBERNETES_VERSION,
         **build_cluster_properties(attributes),
         "networkConfiguration": {
             "cloudServicesNetworkId": CLOUD_SERVICES,
-            "cniNetworkId": UserInput(("cni", "network", "ids"), str(attributes["name"]), networks),
+            "cniNetworkId": UserInput(("cni", "network", "ids"), str(attributes["name"]), description),
         },
     }
-    extra = {name: _read_opaque_properties(pool) for name, pool in list_pools(attributes)}
+    opaque = {name: _read_opaque_properties(pool) for name, pool in list_pools(attributes)}
     initial = "initialAgentPoolConfigurations"
-    pools = [{**merge_bodies(pool, extra[pool["name"]]), **pool} for pool in body[initial]]  # arguments precede
+    pools = [{**merge_bodies(pool, opaque[pool["name"]]), **pool} for pool in body[initial]]  # arguments precede
     return {**merge_bodies(body, _read_opaque_properties(attributes)), initial: pools}
 
 

@@ -159,9 +159,9 @@ def _build_predictions_section(site: str, record: PredictionRecord) -> Section:
     """Build the section of verified predictions on a site, by subject and certainty class."""
     score = compute_score(record)
     rows: list[Row] = []
-    for (subject, number), class_score in sorted(record.items()):
+    for (subject, percent), class_score in sorted(record.items()):
         if subject in _SUBJECTS:
-            share = "sure" if number >= _CERTAIN else f"{number} % to below {number + 10} %"
+            share = "sure" if percent >= _CERTAIN else f"{percent} % to below {percent + 10} %"
             rows.append(Row((_SUBJECTS[subject], share, f"{class_score.verified:,}", f"{class_score.correct:,}")))
     table = Table(("Prediction", "Share", "Verified", "Correct"), tuple(rows), figures=frozenset({2, 3}))
     lines = (format_prediction_accuracy(score),) if score is not None else ()

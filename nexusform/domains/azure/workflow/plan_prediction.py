@@ -174,7 +174,7 @@ def _build_predicted_project(
     problems: list[Diagnostic],
     scheduler: SchedulerSettings,
 ) -> PlanPredictionInput:
-    """Build the project of the site with the changes applied."""
+    """Build the project of the site with the changes applied; after errors (added to `problems`) only diagnostics."""
     skus = inventory.machine_sku_by_id
     current_sites, findings = read_sites(inventory.documents, skus)
     changed_sites, changed_items, change_findings = read_changed_sites(inventory.documents, changes, skus)
@@ -211,17 +211,17 @@ def _compare_sites(
         elif reference in changed:
             after[reference] = changed[reference]
     by_arm_id = _index_references_by_arm_id(changed_sites)  # type and id of each object, by lower-case ARM id
-    after |= {key: item for key, item in changed.items() if key not in after and item.type == "nexus_vm_sku"}
-    # The names of new objects in the other tool.
+    after |= {each: item for each, item in changed.items() if each not in after and item.type == "nexus_vm_sku"}
+    # Names of new objects in the other tool, by type and id.
     new_names = {by_arm_id[key]: name for key, name in changed_items.addresses.items() if key in by_arm_id}
     after |= {reference: changed[reference] for reference in new_names if reference in changed}
-    for pool in changed_items.pools:
-        _, cluster_id = by_arm_id[pool.cluster_id]
-        item = build_pool_object(cluster_id, pool.pool.name, build_pool_arguments(pool.pool))
+    for new_pool in changed_items.pools:
+        _, cluster_id = by_arm_id[new_pool.cluster_id]
+        item = build_pool_object(cluster_id, new_pool.pool.name, build_pool_arguments(new_pool.pool))
         reference = (item.type, item.id)
         after[reference] = item
-        new_names[reference] = pool.address
-        by_arm_id[f"{pool.cluster_id}/agentpools/{pool.pool.name.lower()}"] = reference
+        new_names[reference] = new_pool.address
+        by_arm_id[f"{new_pool.cluster_id}/agentpools/{new_pool.pool.name.lower()}"] = reference
     # New VMs have the other tool's names, since samples of plain VMs depend on the name.
     new_vm_addresses: dict[Reference, Address] = {}
     for (type_name, object_id), tool_name in new_names.items():

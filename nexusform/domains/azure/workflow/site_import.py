@@ -158,15 +158,17 @@ def _find_machines_of_renamed_sites(
     there. With the same provider it is the same machine, with another possibly.
     """
     listed_ids = {item.id for item in objects if item.type == _MACHINE}
-    unlisted: dict[str, list[_UnlistedMachine]] = {}  # by rack and name
+    unlisted: dict[str, list[_UnlistedMachine]] = {}  # by RACK/NAME
     for address, current in state.list_current_objects():
         machine_id = str(current.attributes.get("id"))
-        site, _, name = machine_id.partition("/")
+        site, _, rack_and_name = machine_id.partition("/")
         if address.type == _MACHINE and machine_id not in listed_ids:
-            unlisted.setdefault(name, []).append(_UnlistedMachine(site, str(address), current.provider == provider))
+            unlisted.setdefault(rack_and_name, []).append(
+                _UnlistedMachine(site, str(address), current.provider == provider)
+            )
     duplicates: dict[tuple[str, str, bool], list[str]] = {}  # addresses by site, site in state, and is_certain
-    for site, _, name in (item.id.partition("/") for item in new_objects.values() if item.type == _MACHINE):
-        for machine in unlisted.get(name, ()):
+    for site, _, rack_and_name in (item.id.partition("/") for item in new_objects.values() if item.type == _MACHINE):
+        for machine in unlisted.get(rack_and_name, ()):
             duplicates.setdefault((site, machine.site, machine.is_certain), []).append(machine.address)
     for (site, old_site, is_certain), addresses in sorted(duplicates.items()):
         yield _build_site_renamed_warning(site, old_site, addresses, is_certain=is_certain)
@@ -242,11 +244,12 @@ def _render_configuration(
     """Render the blocks of imported objects, with a provider block if the source needs one."""
     types = build_registries().resource_types
     blocks: list[str] = []
-    if source.settings is not None:  # the provider needs a block
+    if source.settings is not None:  # else the provider is configured already
         settings = {**({"alias": source.alias} if source.alias else {}), **source.settings}
         width = max(map(len, settings))
         lines = [f"  {name:{width}} = {quote_string(value)}\n" for name, value in settings.items()]
-        blocks.append(f'provider "{source.provider.partition(".")[0]}" {{\n{"".join(lines)}}}\n')
+        kind = source.provider.partition(".")[0]  # KIND or KIND.ALIAS
+        blocks.append(f'provider "{kind}" {{\n{"".join(lines)}}}\n')
     for address, item in objects.items():
         references = {path: build_reference(addresses[target]) for path, target in item.references.items()}
         schema = types[address.type].schema
@@ -286,7 +289,7 @@ def import_site(
     problems += site_import.diagnostics
     lines = tuple(map(_format_site_counts, site_import.sites))
     if has_errors(problems) or not site_import.objects:
-        return ImportResult(lines, 0, tuple(problems), sources)
+        return ImportResult(lines, imported=0, diagnostics=tuple(problems), sources=sources)
     new_problems = write_new_file(path, site_import.text)
     if has_errors(new_problems):
         return ImportResult(diagnostics=(*problems, *new_problems), sources=sources)
@@ -310,8 +313,8 @@ def _format_site_counts(site: ImportedSite) -> str:
 
 
 def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list[Diagnostic]:
-    """Write the objects to state by a plan without changes; return its diagnostics. Nothing is written if one of the
-    objects is in state already, or if the plan would change an object: both are errors.
+    """Write the objects to state by a plan without changes; return its diagnostics. It is an error, and nothing is
+    written, if an object is in state already, the plan fails, or it would change an object.
     """
     state = run.stored.state
     existing = _index_addresses_by_identity(state)
@@ -405,18 +408,18 @@ def _build_directory_source(location: CommandContext, directory: str, blocks: Ma
 def find_azure_settings(
     location: CommandContext, blocks: Mapping[str, ProviderBlock]
 ) -> tuple[Mapping[str, Any], list[Diagnostic]]:
-    """Return the settings of the provider block azure ({} without one), and errors if its subscription is no trusted
-    one, or unknown.
+    """Return the settings of the provider block azure ({} without one), and errors: addresses not allowed, or no unique
+    subscription.
     """
     block = blocks.get(azure.KIND)
     settings = _read_provider_settings(block, azure.SETTINGS) if block is not None else {}
     try:
-        untrusted = check_provider_addresses(block, settings, location) if block is not None else []
-        if not untrusted:
+        address_errors = check_provider_addresses(block, settings, location) if block is not None else []
+        if not address_errors:
             azure.resolve_subscription(settings)
     except ProviderProblem as problem:
         return {}, [build_error("ambiguous-subscription", f"{problem}", block.span if block else None)]
-    return settings, untrusted
+    return settings, address_errors
 
 
 def is_azure_source(source_name: str) -> bool:

@@ -225,7 +225,7 @@ class _Reconciler:
         return observed, absent, uncaptured
 
     def _find_unfinished_changes(self) -> Iterator[str]:
-        """Find the unfinished changes of applies, as providers report them now. Raises ProviderProblem."""
+        """Yield a text for each unfinished change of an apply, as providers report it now. Raises ProviderProblem."""
         pending = {
             address: instance
             for address, instance in self.state.instances.items()
@@ -234,8 +234,8 @@ class _Reconciler:
         if not pending:
             return  # no provider is read
         reduced_state = replace(self.state, instances=pending)
-        refreshed = refresh_objects(reduced_state, self.run.providers, self.types, lambda _address, _id: None)
-        for address in sorted(pending, key=compute_address_order):
+        refreshed = refresh_objects(reduced_state, self.run.providers, self.types, on_read=lambda _address, _id: None)
+        for address in sorted(pending, key=compute_address_order):  # a deleted object (None) has no unfinished change
             if unfinished := get_failed_change(refreshed.get(address, pending[address].current)):
                 yield f"{address}: {unfinished['words']}"
 
@@ -263,7 +263,7 @@ class _Reconciler:
         """Run the replays of every site; a cluster with a recorded VM not observed counts as removed."""
         for site in self.sites:
             removed = {
-                check.name.rpartition("/")[2]
+                check.name.rpartition("/")[2]  # the name is SITE/CLUSTER
                 for check in checks
                 if check.name.startswith(f"{site.name}/") and any(vm.observed is None for vm in check.vms)
             }

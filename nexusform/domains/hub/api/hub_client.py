@@ -104,13 +104,13 @@ _SYSTEM_CLOCK: Final = ClientClock()
 
 
 def resolve_hub_location(settings: Mapping[str, Any], trust: KubeconfigTrust) -> HubLocation:
-    """Return the location from the environment, else the settings; a sandboxed run uses the environment only.
-    Raises HubProblem.
+    """Return the location from the environment, else the settings. A sandboxed run rejects settings different from the
+    environment. Raises HubProblem.
     """
     configured = {name: str(settings.get(name) or "") for name in ("kubeconfig", "context")}
     environment = {"kubeconfig": read_variable(KUBECONFIG), "context": read_variable(CONTEXT)}
     rejected = [name for name, value in configured.items() if value not in ("", environment[name])]
-    if rejected and trust.confinement.root:
+    if rejected and trust.confinement.root:  # sandboxed
         raise HubProblem(
             f"{' and '.join(rejected)} of the configuration {select_word_form(len(rejected), 'is', 'are')} not read "
             f"in a sandboxed run: a kubeconfig may run programs. Leave it out, and set {KUBECONFIG} and "
@@ -352,9 +352,9 @@ class HubClient:
         """Send a request with retries; return the answer and its object. Raises ApiError and HubProblem."""
         content = json.dumps(body, ensure_ascii=False).encode() if body is not None else None
         request = ApiRequest(method, path, query, content, {"Accept": _JSON, "Content-Type": content_type})
-        retry_seconds = _RETRY_SECONDS if self._has_answered else _FIRST_RETRY_SECONDS
-        deadline, wait, has_new_credentials = self._timing.read_time() + retry_seconds, 0.5, False
-        deadline, is_reported = min(deadline, getattr(self._step, "deadline", deadline)), False
+        deadline = self._timing.read_time() + (_RETRY_SECONDS if self._has_answered else _FIRST_RETRY_SECONDS)
+        deadline = min(deadline, getattr(self._step, "deadline", deadline))  # an earlier one within limit_retries
+        wait, has_new_credentials, is_reported = 0.5, False, False
         while True:
             client = self._client
             try:
@@ -364,7 +364,8 @@ class HubClient:
                     has_new_credentials = True  # renewed once; a second rejection is raised
                     self._refresh_credentials(client)
                     continue
-                if api_error.kind is ApiErrorKind.WEBHOOK_TIMEOUT and "dryRun" in query:  # dry runs share one limit
+                if api_error.kind is ApiErrorKind.WEBHOOK_TIMEOUT and "dryRun" in query:
+                    # All dry runs share one limit, from the first timeout of any.
                     self._webhook_failed_at = self._webhook_failed_at or self._timing.read_time()
                     deadline = self._webhook_failed_at + _WEBHOOK_RETRY_SECONDS
                 is_retryable = api_error.kind in _RETRYABLE_KINDS.get(method, _TEMPORARY_KINDS)

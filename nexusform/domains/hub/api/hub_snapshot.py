@@ -177,15 +177,16 @@ def read_selected_objects(
     hub: HubClient, selectors: Sequence[Mapping[str, str]], dump: Iterable[Mapping[str, Any]]
 ) -> SelectedObjects:
     """Read the objects of selectors: one list per kind, and the content of selected namespaces. `selectors` have
-    `group`, `version`, `kind`, `name`, `namespace` and `scope`; objects in a snapshot of the `dump` are not read again.
+    `group`, `version`, `kind`, `name`, `namespace` and `scope`; objects in resource snapshots of `dump` are omitted.
     Raises HubProblem.
     """
     dumped_keys = {_build_key(body) for item in dump for body in list_mappings(item, "spec", "selectedResources")}
     selected = SelectedObjects()
     namespaces: dict[str, None] = {}  # selected with their content
-    for collection, wanted in _group_by_collection(hub, selectors, dumped_keys).items():
+    for collection, collection_selectors in _group_by_collection(hub, selectors, dumped_keys).items():
         for body in _list_objects(hub, collection, selected):
-            matches = [selector for selector in wanted if selector["name"] in ("", body["metadata"].get("name"))]
+            names = ("", body["metadata"].get("name"))  # "": all of the collection
+            matches = [selector for selector in collection_selectors if selector["name"] in names]
             if not matches or _build_key(body) in dumped_keys:
                 continue  # not selected, or in the dump
             selected.items.append(_remove_secrets(body))

@@ -104,7 +104,7 @@ class ContentVerifier:
         """
         index = self._find_index_to_verify(final)
         if index is None or self._find_snapshot_difference(index) != "":
-            return ()  # other objects than planned, or unknown ones
+            return ()  # other objects than planned, or (None) unknown ones
         predicted_index = self._get_planned_resources().snapshots[-1].index
         added_count = index - predicted_index
         if not 0 < added_count < self._count_object_changes():  # at most one snapshot for each changed object
@@ -340,8 +340,8 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
     predictions = [_build_prediction(RUN_END_PREDICTION, name, *ends, chance=0.5)]
     stages = []
     for stage in list_mappings(run, "status", "stagesStatus"):
-        times = {str(item.get("clusterName")): _read_update_start(item) for item in list_mappings(stage, "clusters")}
-        stages.append((str(stage.get("stageName")), sorted(times, key=times.__getitem__)))
+        starts = {str(item.get("clusterName")): _read_update_start(item) for item in list_mappings(stage, "clusters")}
+        stages.append((str(stage.get("stageName")), sorted(starts, key=starts.__getitem__)))
     planned_places, places = _index_stage_positions(note["stages"]), _index_stage_positions(stages)
     planned_clusters = get_list(note, "done")
     is_partial = not has_ended or not observed.succeeded

@@ -74,14 +74,13 @@ def _find_body_path(argument: Path, body: Body) -> Path:
 
 
 def is_already_applied(sent_body: Body, existing: Body, manager: str) -> bool:
-    """Return True if an object contains the sent fields and the manager owns no others, so another apply
-    changes nothing. False if list elements have owners: they count as the whole object.
-    """
+    """Return True if the manager owns exactly the sent fields, with their values: another apply changes nothing."""
     owned_paths = set(chain.from_iterable(map(_list_managed_field_paths, list_applied_fields(existing, manager))))
     if not owned_paths:
         return is_identity_only(sent_body)
     if any(get_part(sent_body, path) != get_part(existing, path) for path in owned_paths):
-        return False  # also for (), the whole object
+        return False  # owned list elements have the path (), the whole object
+    # Each sent path, or one above it, has to be owned.
     sent_prefixes = ([path[:end] for end in range(1, len(path) + 1)] for path in _list_sent_paths(sent_body))
     return not any(map(owned_paths.isdisjoint, sent_prefixes))
 
@@ -98,22 +97,22 @@ def find_own_fields(existing: Body, manager: str) -> set[Path]:
 
 def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
     """Return the paths owned by other managers, except labels, annotations and status, with the managers."""
-    owners: dict[Path, list[str]] = {}
+    managers: dict[Path, list[str]] = {}
     for entry in list_managed_fields(existing):
-        owner = get_text(entry, "manager") or "unknown"
-        if owner == manager or entry.get("subresource"):
-            continue  # of this field manager, or of the status
+        other_manager = get_text(entry, "manager") or "unknown"
+        if other_manager == manager or entry.get("subresource"):
+            continue  # of `manager`, or of the status
         for path in _list_owned_paths(get_mapping(entry, "fieldsV1")):
             if path[0] not in _UNTRACKED_FIELDS and get_part(existing, path) is not None:
-                owners.setdefault(path, []).append(owner)
-    return {path: " and ".join(dict.fromkeys(owner)) for path, owner in sorted(owners.items())}
+                managers.setdefault(path, []).append(other_manager)
+    return {path: " and ".join(dict.fromkeys(names)) for path, names in sorted(managers.items())}
 
 
 def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path]:
     """Yield the paths of fields owned as a whole, and of lists with owned elements. Only names of fields have `f:`."""
     if parent and not fields:
         yield parent
-    names = sorted(fields.keys() - {"."})
+    names = sorted(fields.keys() - {"."})  # ".": the parent itself
     if any(not name.startswith("f:") for name in names):  # owned elements of a list
         yield parent
         return
@@ -123,7 +122,7 @@ def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Pa
 
 def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path]:
     """Yield the paths of owned fields; `()`, the whole object, for an owned list element (`k:`, `v:`)."""
-    names = sorted(fields.keys() - {"."})
+    names = sorted(fields.keys() - {"."})  # ".": the parent itself
     if parent and not names:
         yield parent
     for name in names:
@@ -189,8 +188,8 @@ def build_hub_record(
     type_name: str, existing: Iterable[ExistingObject], manager: str, prior_note: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Build the record for state of a resource's objects on the hub: uids, objects being deleted, and for a placement
-    the foreign fields (applied by others) with their managers. Other members of the prior record are kept, except for
-    a manifest. {} if no object has a uid: none exists.
+    the foreign fields (applied by others) with their managers. Other entries of the prior record are kept, but not
+    those of a manifest. {} if no object has a uid: none exists.
     """
     identified = [(hub_object, body) for hub_object, body in existing if get_uid(body)]
     if not identified:
@@ -201,7 +200,7 @@ def build_hub_record(
         uids = {_format_identity(hub_object): get_uid(body) for hub_object, body in identified}
         return {ON_HUB: {UIDS: uids, **deletion_record}}
     _, body = identified[0]  # other resources have one object
-    prior_record = dict(get_mapping(prior_note, ON_HUB))
+    prior_record = get_mapping(prior_note, ON_HUB)
     foreign_paths = find_foreign_fields(body, manager) if type_name in PLACEMENT_TYPES else {}
     foreign_record: dict[str, Any] = {}
     if foreign_paths:
@@ -209,14 +208,13 @@ def build_hub_record(
             FOREIGN_FIELDS: _convert_spec_to_arguments(type_name, _select_spec_paths(body, foreign_paths)),
             OWNERS: {_format_path(path): other_manager for path, other_manager in foreign_paths.items()},
         }
-    for observed_member in (FOREIGN_FIELDS, OWNERS, DELETING):
-        prior_record.pop(observed_member, None)  # as observed now
-    return {ON_HUB: {**prior_record, UID: get_uid(body), **foreign_record, **deletion_record}}
+    kept = {name: entry for name, entry in prior_record.items() if name not in (FOREIGN_FIELDS, OWNERS, DELETING)}
+    return {ON_HUB: {**kept, UID: get_uid(body), **foreign_record, **deletion_record}}
 
 
 def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], manager: str) -> str:
-    """Return the fields set by others and never by us, with their managers; "" without any. Labels,
-    annotations and defaults are omitted.
+    """Return the fields set by other managers only, with the managers; "" without any. Labels, annotations and default
+    values are omitted.
     """
     if type_name == MEMBER_TYPE:
         return ""  # its agent and the join script own the rest
@@ -225,10 +223,10 @@ def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], 
         title = f"{hub_object.title} " if type_name == MANIFEST_TYPE else ""
         own_paths = find_own_fields(body, manager)
         for path, other_manager in find_foreign_fields(body, manager).items():
-            # A field above or below one of ours is ours, too: one path is a prefix of the other.
-            is_ours = any(path[: len(own_path)] == own_path[: len(path)] for own_path in own_paths)
-            is_foreign = other_manager != _UNKNOWN_MANAGER and not is_ours and get_part(hub_object.body, path) is None
-            if is_foreign and _has_non_default_value(type_name, body, path):
+            # A field above or below an own one is own, too: one path is a prefix of the other.
+            is_applied = any(path[: len(own_path)] == own_path[: len(path)] for own_path in own_paths)
+            is_own = is_applied or get_part(hub_object.body, path) is not None
+            if not is_own and other_manager != _UNKNOWN_MANAGER and _has_non_default_value(type_name, body, path):
                 fields_by_manager.setdefault(other_manager, []).append(f"{title}{_format_path(path)}")
     return "; ".join(
         f"{other_manager} sets {format_first_items(paths, _MAX_NAMES)}"
@@ -241,8 +239,8 @@ def _has_non_default_value(type_name: str, body: Body, path: Path) -> bool:
     fleet_object = RESOURCE_TYPES[type_name].build_fleet_object
     if type_name == MANIFEST_TYPE or fleet_object is None:
         return True  # its defaults are unknown
-    identity = {"name": "any", "namespace": "any"}
-    arguments = _convert_spec_to_arguments(type_name, _select_spec_paths(body, {path: ""}))
+    identity = {"name": "any", "namespace": "any"}  # needed to build an object
+    arguments = _convert_spec_to_arguments(type_name, _select_spec_paths(body, [path]))
     return bool(fleet_object({**identity, **arguments}) != fleet_object(identity))
 
 
@@ -260,7 +258,7 @@ def _remove_empty(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in cleaned.items() if value not in (None, [], {})}
 
 
-def _select_spec_paths(body: Body, paths: Mapping[Path, str]) -> Body:
+def _select_spec_paths(body: Body, paths: Iterable[Path]) -> Body:
     """Return the part of a spec at the `paths` of its body."""
     parts: dict[str, Any] = {}
     for path in paths:

@@ -209,8 +209,8 @@ def build_observed_attributes(
     hub_objects: Sequence[HubObject],
     observed: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return the attributes of a resource with the differences in sent fields. `hub_objects` are its objects as sent,
-    `observed` the bodies of the existing ones.
+    """Return the attributes of a resource with the values observed in sent fields. `hub_objects` are its objects as
+    sent, `observed` the bodies of the existing ones.
     """
     by_identity = {HubObject(dict(body), path="").identity: body for body in observed}
     parts = [
@@ -231,13 +231,14 @@ def build_observed_attributes(
         return {**attributes, **changes}
     if isinstance(attributes.get("manifest"), str):  # one argument holds the object
         return {**attributes, "manifest": json.dumps(body, ensure_ascii=False, indent=2)}
-    changed_keys = {str(path[1]) for path in find_differences(hub_objects[0].body, body) if path[1:]}  # of the spec
+    # Collect the fields of the spec: a path is ("spec", field, ...).
+    changed_fields = {str(path[1]) for path in find_differences(hub_objects[0].body, body) if path[1:]}
     arguments = read_arguments(type_name, body)
     _remove_hub_defaults(get_spec_schema(type_name), arguments)
     changed_arguments = {
         name: value
         for name, value in arguments.items()
-        if changed_keys & {convert_to_camel_case(name), f"{convert_to_camel_case(name)}s"}  # blocks are plural
+        if changed_fields & {convert_to_camel_case(name), f"{convert_to_camel_case(name)}s"}  # plural for blocks
     }
     return {**attributes, **changed_arguments}
 
@@ -317,9 +318,9 @@ def _remove_hub_defaults(schema: BlockSchema, values: dict[str, Any]) -> None:
         if attribute.default is None and values.get(name) in (_HUB_DEFAULTS.get(name), ""):
             values[name] = None
     for name, block in schema.blocks.items():
-        inner = values.get(name)
-        for part in (*list_objects(inner), *list_objects([inner])):
-            _remove_hub_defaults(block.schema, part)
+        value = values.get(name)
+        for nested_values in list_objects(value if isinstance(value, list) else [value]):  # of one block, or several
+            _remove_hub_defaults(block.schema, nested_values)
 
 
 def _has_defaults_only(block: NestedBlock, value: Any) -> bool:
@@ -329,7 +330,7 @@ def _has_defaults_only(block: NestedBlock, value: Any) -> bool:
     for name, attribute in block.schema.attributes.items():
         if value.get(name) not in (None, attribute.default, "Disabled"):  # filled in by the hub
             return False
-    inner = block.schema.blocks.items()
     return all(
-        value.get(name) in (None, []) or _has_defaults_only(nested_block, value[name]) for name, nested_block in inner
+        value.get(name) in (None, []) or _has_defaults_only(nested_block, value[name])
+        for name, nested_block in block.schema.blocks.items()
     )

@@ -106,7 +106,7 @@ class HubDryRun:
             return self._build_skipped_checks_warning(numbers, str(problem))
         invalid: list[tuple[int, ChangeRequest]] = []  # with errors, or dependent on one
         partly_known: list[int] = []  # numbers of changes with unknown values
-        sent_objects: dict[int, Sequence[HubObject]] = {}
+        objects_by_number: dict[int, Sequence[HubObject]] = {}
         for number in numbers:
             request = requests[number]
             if request.skip_reason:
@@ -114,25 +114,25 @@ class HubDryRun:
             elif has_unknown_part(dict(request.planned_attributes)):
                 partly_known.append(number)
             else:
-                sent_objects[number] = build_sent_objects(request)
-        hub_objects, over_limit = self._reserve_dry_runs(sent_objects)
-        for hub_object in chain.from_iterable(hub_objects.values()):
+                objects_by_number[number] = build_sent_objects(request)
+        validated, over_limit = self._reserve_dry_runs(objects_by_number)
+        for hub_object in chain.from_iterable(validated.values()):
             self._record_new_kinds(hub_object)
 
         def validate_number(number: int) -> list[Finding]:
-            return list(self._validate_change(hub, number, requests[number], hub_objects[number]))
+            return list(self._validate_change(hub, number, requests[number], validated[number]))
 
         try:
-            self._existing = list_existing_object_bodies(hub, chain.from_iterable(hub_objects.values()))
+            self._existing = list_existing_object_bodies(hub, chain.from_iterable(validated.values()))
             with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
-                findings = list(chain.from_iterable(pool.map(validate_number, hub_objects)))
-            findings += find_affected_placements(hub, requests, hub_objects)
+                findings = list(chain.from_iterable(pool.map(validate_number, validated)))
+            findings += find_affected_placements(hub, requests, validated)
         except HubProblem as problem:
             return self._build_skipped_checks_warning(numbers, str(problem))
         for number in partly_known:  # for the verdict: a dry run needs all values
             detail = f"{requests[number].address} (some of its values are known only then)"
             findings.append((number, Problem((), _DEFERRED, detail)))
-        self.verdict = _format_dry_run_summary(hub.server, hub_objects.keys(), findings)
+        self.verdict = _format_dry_run_summary(hub.server, validated.keys(), findings)
         return [
             *_combine_skipped_findings(findings, self._skip_severity),
             *self._build_skipped_checks_warning(over_limit, _LIMIT_REASON),
@@ -158,7 +158,7 @@ class HubDryRun:
         deletions = {  # objects by number of the change
             number: build_hub_objects(request.key.type, request.prior_attributes)
             for number, request in enumerate(requests)
-            if request.planned is None and request.key.type not in (*APPROVAL_TYPES, MEMBER_TYPE)  # these stay there
+            if request.planned is None and request.key.type not in (*APPROVAL_TYPES, MEMBER_TYPE)  # not deleted
         }
         if not deletions:
             return []
@@ -167,7 +167,7 @@ class HubDryRun:
             is_allowed = not self._options.is_confined or self._options.allows_dry_run(hub.server)
             is_validated = is_allowed and self._options.validate_changes != "off" and not self._options.is_read_only
             self._existing |= list_existing_object_bodies(hub, chain.from_iterable(deletions.values()))
-            # The other numbers of changes (`over_limit`) are over the limit of dry runs.
+            # Without validation no dry run is sent, so no change is over the limit.
             reserved, over_limit = self._reserve_dry_runs(deletions) if is_validated else (deletions, [])
 
             def check_number(number: int) -> list[Finding]:
@@ -200,7 +200,7 @@ class HubDryRun:
             yield Problem((), MANAGED_BY_TOOL, detail)
         is_other_object = is_recreated(request.key.type, hub_object, body, request.private_note)
         if any((manager, not body, not is_validated, is_deleting(body), is_other_object)):
-            return  # rejected above, or nothing to delete
+            return  # rejected above, no dry run wanted, or nothing of this resource left to delete
         try:
             hub.delete(find_object_path(hub, hub_object), get_uid(body), dry_run=True)
         except ApiError as api_error:
@@ -209,21 +209,21 @@ class HubDryRun:
     def _read_body(self, hub: HubClient, hub_object: HubObject) -> Mapping[str, Any]:
         """Return the body of an object on the hub, as listed before or read now; {} if it does not exist."""
         path = find_object_path(hub, hub_object)
-        body = self._existing[path] if path in self._existing else hub.get(path)
-        return get_mapping(body)
+        return get_mapping(self._existing[path] if path in self._existing else hub.get(path))
 
     def list_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[Finding]:
         """Return one finding about all changes not validated for this reason: a warning, or an error if required."""
         return self._build_skipped_checks_warning(self._select_changes(requests), reason)
 
     def _select_changes(self, requests: Sequence[ChangeRequest]) -> list[int]:
-        """Return the numbers of the creations and updates to validate. Approvals are not applied as objects."""
+        """Return the numbers of the creations and updates to validate; an approval applies no object."""
         if self._options.validate_changes == "off":
-            return []  # no dry run is wanted
+            return []
         return [
             number
             for number, request in enumerate(requests)
-            if request.planned is not None and request.key.type not in APPROVAL_TYPES
+            if request.planned is not None  # no deletion
+            and request.key.type not in APPROVAL_TYPES
         ]
 
     def _record_new_kinds(self, hub_object: HubObject) -> None:
@@ -552,7 +552,7 @@ def _list_rolling_placements(hub: HubClient) -> tuple[list[Body], list[str]]:
                 obstacles.append(api_error.reason)
             continue  # none of a kind unknown to the hub
         rolling_placements += (
-            {"kind": kind, **placement}
+            {"kind": kind, **placement}  # items of a list have no kind
             for placement in placements
             if not has_external_rollout(placement) and _list_clusters(placement)  # it distributes to clusters
         )

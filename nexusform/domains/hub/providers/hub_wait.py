@@ -183,14 +183,15 @@ class HubWaiter(Struct, frozen=True):
 
     def _read_placement(self, path: str, sent: Values) -> Values | None:
         """Return a placement, None if it was deleted. The cache may lag behind the object just sent (`sent`)."""
-        change_count = self.cache.count_changes(path)
-        cached = self.cache.get(path)
+        change_count = self.cache.count_changes(path)  # None without a cache
+        current = self.cache.get(path)
         if change_count is None or not sent:  # read from the hub, or nothing to compare with
-            return cached
-        if cached is None:  # deleted, or not received yet
+            return current
+        if current is None:  # deleted, or (without any change) not received yet
             return self.hub.get(path) if change_count else sent
-        # Another uid: deleted and created again, before or after the request.
-        return self.hub.get(path) if get_uid(cached) != get_uid(sent) else max(cached, sent, key=get_generation)
+        if get_uid(current) != get_uid(sent):
+            return self.hub.get(path)  # it was deleted and created again, before or after the request
+        return max(current, sent, key=get_generation)  # the newer one
 
     def wait_for_scheduling(self, kind: str, namespace: str, name: str) -> None:
         """Wait until the placement of a run or an eviction exists and is scheduled: an early run fails permanently."""
@@ -208,14 +209,14 @@ class HubWaiter(Struct, frozen=True):
         self.wait_until(check_scheduling, f"{kind} {name}")
 
     def wait_for_removal(self, kind: str, namespace: str, name: str, path: str, uid: str) -> None:
-        """Wait until a placement is removed with its bindings and Works. If `uid` is "", only the latter count."""
+        """Wait until a placement is removed with its bindings and Works. With `uid` "" wait only for these two."""
         is_present = True
 
         def check_removal(_elapsed: float) -> tuple[bool, str]:
             """Return whether placement, bindings and Works are deleted, and else the remaining ones."""
             nonlocal is_present
             body = self.cache.get(path) if is_present else None
-            is_present = get_uid(body) == uid != ""  # another uid: created again by others
+            is_present = uid != "" and get_uid(body) == uid  # another uid: created again by others
             if is_present:
                 return False, f"{kind} {name} still exists"
             binding_kind, _, _ = list_created_kinds(kind)
@@ -257,8 +258,9 @@ class HubWaiter(Struct, frozen=True):
                 return False, progress.message
             if progress.approval:
                 # The first time, the step that grants it may not have started yet.
-                is_repeated, pending_approval = pending_approval == progress.approval, progress.approval
-                if not is_repeated or requests_kind.build_path(progress.approval, namespace) in other_approvals:
+                is_new = progress.approval != pending_approval
+                pending_approval = progress.approval
+                if is_new or requests_kind.build_path(progress.approval, namespace) in other_approvals:
                     return False, progress.message
                 raise StepPending(
                     f"{kind} {name} waits for a person: {progress.approval} has to be approved. Grant it there, and "
@@ -334,9 +336,9 @@ def _describe_unobserved_change(
     elapsed: float,
     describe_outdated: Callable[[PlacementProgress], str],
 ) -> str:
-    """Return why a hub without pending work may not have observed the change yet; "" if it has, or after a while."""
+    """Return why a hub without pending work may not have observed the change yet; "" if it has, or after a timeout."""
     planned = get_mapping(predicted, "bindings")
-    if elapsed < _SNAPSHOT_TIMEOUT and not has_external_rollout(placement):
+    if elapsed < _SNAPSHOT_TIMEOUT and not has_external_rollout(placement):  # runs choose the content
         if is_latest_snapshot_outdated(planned, progress.latest_snapshot):
             return "the hub has not taken a snapshot of the new content yet"
         if message := _describe_empty_selection(placement, predicted) or describe_outdated(progress):

@@ -92,8 +92,7 @@ class OverrideRollout:
         if body is None:
             return ""  # no such override
         collection = KINDS[f"{self._kind}Snapshot"].build_collection(namespace)
-        snapshots = self._hub.list_objects(collection, labelSelector=f"{_PARENT_LABEL}={name}")
-        for snapshot in snapshots:
+        for snapshot in self._hub.list_objects(collection, labelSelector=f"{_PARENT_LABEL}={name}"):
             is_latest = get_labels(snapshot).get(LATEST_LABEL) == "true"
             if is_latest and get_mapping(snapshot, "spec").get("overrideSpec") == body.get("spec"):
                 return "/".join(filter(None, (namespace, get_name(snapshot))))

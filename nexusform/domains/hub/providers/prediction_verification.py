@@ -212,7 +212,7 @@ class PredictionVerifier(Struct, frozen=True):
     def _build_wrong_prediction(
         self, about: str, cluster: str, states: tuple[str, str], changes: list[tuple[str, str]]
     ) -> WrongClusterPrediction:
-        """Build a wrong prediction with its cause; `states` are the predicted and the observed one."""
+        """Build a wrong prediction with its cause. `states`: predicted, observed; `changes`: of members, with texts."""
         if self.plan_figures is None:
             return WrongClusterPrediction(about, cluster, *states, UNKNOWN_CAUSE)
         if changes:

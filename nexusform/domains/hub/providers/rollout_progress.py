@@ -220,8 +220,8 @@ def get_observed_index(placement: Body) -> int | None:
 def _find_pending_clusters(
     placement_objects: ObservedPlacementObjects,
     planned: Mapping[str, Any],
-    latest: int | None,
-    failing: AbstractSet[tuple[str, str]],
+    latest: int | None,  # index of the latest resource snapshot
+    failing: AbstractSet[tuple[str, str]],  # predicted: cluster and reason
 ) -> tuple[list[str], list[str]]:
     """Return messages about pending clusters of a rolling update, and about failures or old snapshots as predicted."""
     pending: list[str] = []
@@ -235,16 +235,16 @@ def _find_pending_clusters(
             message = f"{cluster} still has {name}" if name else f"{cluster} has no snapshot yet"
             is_predicted = index is not None and predicted.get("resource_snapshot") == index
         else:
-            failure, message = _describe_pending_cluster(placement_objects.placement, binding, predicted)
-            is_predicted = (cluster, failure) in failing
+            reason, message = _describe_pending_cluster(placement_objects.placement, binding, predicted)
+            is_predicted = (cluster, reason) in failing
         if message:
             (expected_failures if is_predicted else pending).append(message)
     return pending, expected_failures
 
 
 def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -> tuple[str, str]:
-    """Return the failure ("" for none) and the pending work ("" for none) of a cluster with the latest
-    snapshot, or without any.
+    """Return the reason why a cluster with the latest snapshot, or without any, is not available ("": other work, or
+    none), and its pending work ("" for none).
     """
     spec, cluster = get_mapping(binding, "spec"), get_target_cluster(binding)
     if is_deleting(binding):
@@ -333,10 +333,10 @@ def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress
     if state == "Stop":
         is_stopped = find_condition(run, "Progressing").get("status") == "False"
         message = "it is to stop" if is_stopped else f"it is to stop; {stage}"
-        return StagedRunProgress(is_stopped, message)
+        return StagedRunProgress(has_ended=is_stopped, message=message)
     if state != "Run":
         is_initialized = state == "Initialize" and bool(initialized)
-        return StagedRunProgress(is_initialized, message=f"it is to {state.lower()}")
+        return StagedRunProgress(has_ended=is_initialized, message=f"it is to {state.lower()}")
     approval = next((get_name(request) for request in requests if not is_approved(request)), "")
     if approval:
         message = f"{stage}; {approval} waits for approval"

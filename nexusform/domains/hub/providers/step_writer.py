@@ -214,8 +214,7 @@ class HubStepWriter(Struct, frozen=True):
         # Delete the objects removed from a manifest.
         if self._type_name == MANIFEST_TYPE:
             current_identities = {hub_object.identity for hub_object in hub_objects}
-            prior_objects = index_hub_objects(self._type_name, self.request.prior)
-            for identity, hub_object in reversed(prior_objects.items()):
+            for identity, hub_object in reversed(index_hub_objects(self._type_name, self.request.prior).items()):
                 if identity not in current_identities:
                     self._delete_object(hub_object)
         with convert_rejected_read(hub_objects[0]):
@@ -320,14 +319,14 @@ class HubStepWriter(Struct, frozen=True):
         note = build_hub_record(self._type_name, written, self.options.manager)
         if self._type_name in PLACEMENT_TYPES:
             identity = get_identity(self._type_name, planned)
-            _, response = written[0] if written else (None, {})  # a placement is one object
+            response = written[0][1] if written else {}  # a placement is one object
             content, waiter = ContentVerifier(self.hub, self.request, self.coordination), self._waiter
             decision, final = waiter.wait_for_placement(*identity, planned, response, content.describe_outdated)
             verification = content.verify_placement(self._verify_predictions(decision, final), final)
             renumbered = content.report_renumbered_snapshots(final)
             self._report_wrong_predictions(verification)
             if note:  # something was written
-                note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}  # None: removed
+                note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}  # verified now
             is_run_managed = has_external_rollout(build_hub_objects(self._type_name, planned)[0].body)
             result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
             return replace(

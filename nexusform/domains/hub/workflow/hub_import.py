@@ -83,7 +83,7 @@ ImportedObjects = dict[Address, tuple[str, Mapping[str, Any]]]
 def import_hub(
     location: CommandContext, _named: str, path: str, locking: LockOptions, notices: RunCallbacks
 ) -> ImportResult:
-    """Import the objects of a hub missing in state; `path`: the new configuration. On errors nothing is written."""
+    """Import the objects of a hub missing in state, and write their file `path`; on errors nothing is written."""
     rejection = check_generated_path(path)
     if rejection is not None:
         return ImportResult(diagnostics=(rejection,))
@@ -103,22 +103,22 @@ def import_hub(
     problems += skipped
     counts = Counter(address.type.removeprefix("fleet_").replace("_", " ") for address in imported)  # by type
     imported_text = ", ".join(format_count(number, name) for name, number in counts.items()) or "nothing new"
-    lines = [f"{server}: {imported_text}"]
+    lines = (f"{server}: {imported_text}",)
     if has_errors(problems) or not imported:
-        return ImportResult(tuple(lines), 0, tuple(problems), sources)
+        return ImportResult(lines, imported=0, diagnostics=tuple(problems), sources=sources)
     problems += write_new_file(path, _render_configuration(server, imported, configuration))
     if has_errors(problems):
         return ImportResult(diagnostics=tuple(problems), sources=sources)
     new_problems, sources = import_with_new_file(
         location, path, locking, notices, lambda run: _write_state(run, imported)
     )
-    return ImportResult(tuple(lines), len(imported), (*problems, *new_problems), sources)
+    return ImportResult(lines, len(imported), (*problems, *new_problems), sources)
 
 
 def _read_hub_objects_to_import(
     location: CommandContext, state: State, configuration: Configuration, exit_stack: ExitStack
 ) -> tuple[str, ImportedObjects, list[Diagnostic]]:
-    """Return the hub's URL, the objects to import by address, and a warning about objects of other tools."""
+    """Return the hub's URL, the objects to import by address, and diagnostics: another hub, or skipped objects."""
     connection = HubConnection(resolve_hub_location(settings={}, trust=location.kubeconfig_trust))
     exit_stack.callback(connection.close)
     hub = connection.connect()
@@ -146,7 +146,7 @@ def _read_hub_objects_to_import(
         found = provider.find(type_name, object_id)
         if found is None:
             continue  # deleted since the list
-        _key, attributes = found
+        _, attributes = found
         label = block.name if block is not None else _choose_label(type_name, object_id, label_counts)
         imported[Address((), "managed", type_name, label)] = (object_id, attributes)
     return hub.server, imported, list(_build_skipped_objects_warning(skipped))
@@ -281,8 +281,7 @@ def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Addr
 
 def _plan_imported_objects(run: Run, imports: Mapping[Address, ImportedObject]) -> Plan:
     """Return the plan of these objects only."""
-    targets = tuple(map(str, imports))
-    return run.plan(PlanOptions(refresh=False, samples=0, targets=targets, imports=imports)).plan
+    return run.plan(PlanOptions(refresh=False, samples=0, targets=tuple(map(str, imports)), imports=imports)).plan
 
 
 def _add_predicted_attributes(imported: ImportedObject, planned: Mapping[str, Any]) -> ImportedObject:

@@ -102,10 +102,8 @@ def _reconcile_hub_placements(run: Run) -> HubReconciliation:
                 if observed is not None:
                     bindings = get_mapping(observed, "bindings")
                     observed_states[address] = replace(current, attributes=observed)
-                unread = get_text(current.private, NOT_VERIFIED_KEY)  # results impossible to verify
-                checks.append(
-                    PlacementComparison(str(address), name, recorded, bindings, parse_record(current.private), unread)
-                )
+                record, not_verified = parse_record(current.private), get_text(current.private, NOT_VERIFIED_KEY)
+                checks.append(PlacementComparison(str(address), name, recorded, bindings, record, not_verified))
     except ProviderProblem as problem:
         return HubReconciliation(diagnostics=(build_error("refresh-failed", str(problem)),))
     request = replace(
