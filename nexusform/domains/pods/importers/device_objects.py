@@ -132,7 +132,7 @@ def list_allocated_claims(names: Iterable[str], objects: DeviceObjects) -> Claim
 
 
 def _parse_slice(manifest: Manifest) -> ResourceSlice:
-    """Return a ResourceSlice: devices of one pool, with counters shared by devices, by counter set and name."""
+    """Return a ResourceSlice: devices of one pool, and amounts shared by them, by names of counter set and counter."""
     spec = get_mapping(manifest.body, "spec")
     pool = get_mapping(spec, "pool")
     return ResourceSlice(
@@ -142,7 +142,7 @@ def _parse_slice(manifest: Manifest) -> ResourceSlice:
         generation=get_integer(pool, "generation", 0),
         slice_count=get_integer(pool, "resourceSliceCount", 1),
         devices=tuple(_parse_device(manifest, device) for device in list_mappings(spec, "devices")),
-        terms=_parse_slice_nodes(manifest, spec),
+        terms=_parse_slice_nodes(manifest, spec),  # for all of its devices
         has_own_nodes=spec.get("perDeviceNodeSelection") is True,
         counters={
             (str(counter_set.get("name")), name): _parse_amount(counter)
@@ -203,8 +203,8 @@ def _parse_slice_nodes(manifest: Manifest, fields: Mapping[str, Any]) -> tuple[N
 def parse_device_claims(
     namespace: str, spec: Fields, objects: DeviceObjects, *, is_complete: bool = True
 ) -> PodDeviceClaims:
-    """Return the ResourceClaims of a pod. Report claims without possible devices, and facts without evaluation here.
-    `is_complete`: objects missing here do not exist.
+    """Return the ResourceClaims of a pod. Warn about claims with an error (no pod with one gets a node) and about facts
+    not evaluated by this program. `is_complete`: objects missing in `objects` do not exist.
     """
     references = tuple(spec.list_mappings("resourceClaims"))
     if not references:
@@ -213,7 +213,7 @@ def parse_device_claims(
     reader = _DeviceClaimReader(objects, is_complete=is_complete and objects.has_slices)
     claims = tuple(reader.parse_reference(namespace, reference) for reference in references)
     problems = list(objects.problems) if objects.has_slices else ["no ResourceSlice is known"]
-    problems += reader.problems
+    problems += reader.problems  # those about the claims
     for claim in claims:
         if claim.error:
             spec.report("resourceClaims", f"get no devices: {claim.error}.", Severity.WARNING, id=DEVICE_CLAIMS)

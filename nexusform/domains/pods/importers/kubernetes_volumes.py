@@ -175,9 +175,9 @@ class PodVolumes(Struct, frozen=True):
 def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields], storage: Storage) -> PodVolumes:
     """Return the volumes of a pod; `templates` are the volumeClaimTemplates of its StatefulSet."""
     namespace = manifest.namespace
-    pod = manifest.name if manifest.kind == "Pod" else f"{manifest.name}-{{}}"  # {}: the number of the pod
-    needs: list[VolumeNeed | None] = []
-    claims: list[Claim | None] = []
+    pod_name = manifest.name if manifest.kind == "Pod" else f"{manifest.name}-{{}}"  # {}: the number of the pod
+    needs: list[VolumeNeed] = []
+    claims: list[Claim | None] = []  # None: it limits no node
     exclusive_claims: list[str] = []
     disks: list[InlineVolume] = []
     missing_objects: list[str] = []
@@ -188,14 +188,15 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
         claim_count += 1
         name = template.get_mapping("metadata").get_text("name")
         template_names.add(name)
-        claims.append(_build_unbound_own_claim(f"{namespace}/{name}-{pod}", template.get_mapping("spec"), storage))
+        claims.append(_build_unbound_own_claim(f"{namespace}/{name}-{pod_name}", template.get_mapping("spec"), storage))
     for volume in spec.list_mappings("volumes"):
         if volume.get_text("name") in template_names:
-            continue  # the claim that each pod has for itself takes its place
+            continue  # the claim of the template takes its place
         if "ephemeral" in volume:
             claim_count += 1
             claim = volume.get_mapping("ephemeral").get_mapping("volumeClaimTemplate").get_mapping("spec")
-            claims.append(_build_unbound_own_claim(f"{namespace}/{pod}-{volume.get_text('name')}", claim, storage))
+            claim_name = f"{namespace}/{pod_name}-{volume.get_text('name')}"
+            claims.append(_build_unbound_own_claim(claim_name, claim, storage))
         elif "persistentVolumeClaim" in volume:
             claim_count += 1
             claim_volumes = _parse_claim_volume(namespace, volume.get_mapping("persistentVolumeClaim"), storage)
@@ -280,7 +281,9 @@ def _list_bound_claims(claim: Manifest, storage: Storage) -> Pairs:
 
 
 def _list_exclusive_disks(volume: Fields) -> Iterator[InlineVolume]:
-    """Yield the disks without a claim for one pod per node (isVolumeConflict of kube-scheduler)."""
+    """Yield the disks named without a claim. Pods share one on a node only if all read (isVolumeConflict of
+    kube-scheduler); an AWS disk is never shared.
+    """
     gce, aws = volume.get_mapping("gcePersistentDisk"), volume.get_mapping("awsElasticBlockStore")
     iscsi, rbd = volume.get_mapping("iscsi"), volume.get_mapping("rbd")
     if gce.data:

@@ -231,7 +231,7 @@ class _WorkloadReader(Struct):
         revisions = find_current_revisions(template, live, replica_sets)
         if revisions == () and manifest.kind in _REVISION_KINDS:  # known (not None): the live template is another one
             return replace(workload, replaced_revision=live.revision or NEWEST_REVISION)
-        # 0: unknown. Other numbers are those before the Deployment was scaled.
+        # ReplicaSets with another number (0: unknown) were synced last before the Deployment was scaled.
         is_scaled = any(item.desired_pods not in (0, workload.replicas) for item in replica_sets)
         maximum = max((item.max_pods for item in replica_sets), default=0) if is_scaled else 0
         return replace(workload, current_revisions=revisions, previous_max_pods=maximum)

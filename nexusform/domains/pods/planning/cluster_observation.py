@@ -157,7 +157,7 @@ def _resolve_vm_name(node: ObservedNode, cluster: NodeCluster, removed_vms: Abst
 
 
 def _build_registered_node(name: str, planned_node: Node | None, node: ObservedNode) -> Node:
-    """Return a node as registered; the location is known only for VMs of the plan."""
+    """Return a node as registered. Without a VM of the plan (`planned_node`), its labels name its machine and zone."""
     if planned_node is None:
         machine = next((node.labels[key] for key in _MACHINE_LABELS if key in node.labels), "")
         planned_node = Node(name, machine=machine, zone=node.labels.get(ZONE, ""))
@@ -170,7 +170,7 @@ def _build_registered_node(name: str, planned_node: Node | None, node: ObservedN
         memory=size.memory,
         pods=node.pods,
         unschedulable=node.unschedulable,
-        # Without ephemeral storage a registered node has none; for a node derived from its VM it is unknown.
+        # A registered node without an amount of ephemeral storage has none, rather than an unknown amount.
         other_resources={STORAGE: 0, **size.extended},
     )
 
@@ -284,23 +284,23 @@ def match_observed_clusters(
     external: ExternalClusters, clusters: Mapping[str, NodeCluster], objects: Iterable[VmObject]
 ) -> dict[str, ObservedCluster]:
     """Return the clusters listed by kubectl by id, matched to the plan; mismatches become warnings."""
-    removed_vms: set[str] = set()
-    for vms in objects if external.snapshots else ():  # else nobody needs them
-        removed_vms |= set(vms.list_prior_names()) - {vm.name for vm in vms.list_vms()}
+    removed_vms: set[str] = set()  # names
+    for vm_object in objects if external.snapshots else ():  # without snapshots there are no nodes to match
+        removed_vms |= set(vm_object.list_prior_names()) - {vm.name for vm in vm_object.list_vms()}
     result: dict[str, ObservedCluster] = {}
     for cluster_id, snapshot_block in external.snapshots.items():
         observed = match_cluster_snapshot(cluster_id, clusters.get(cluster_id), snapshot_block.snapshot, removed_vms)
         result[cluster_id] = observed
-        is_known = cluster_id in clusters
-        external.diagnostics += _warn_mismatches(snapshot_block.block, cluster_id, observed, is_known=is_known)
+        is_planned = cluster_id in clusters
+        external.diagnostics += _warn_mismatches(snapshot_block.block, cluster_id, observed, is_planned=is_planned)
     return result
 
 
 def _warn_mismatches(
-    block: ResourceBlock, cluster_id: str, observed_cluster: ObservedCluster, *, is_known: bool
+    block: ResourceBlock, cluster_id: str, observed_cluster: ObservedCluster, *, is_planned: bool
 ) -> Iterator[Diagnostic]:
-    """Yield warnings about listed nodes without a VM of the plan, and about pods on nodes lost with this plan."""
-    if is_known and observed_cluster.unknown_nodes:
+    """Yield warnings about the nodes of a planned cluster without a VM of the plan, and about pods on lost nodes."""
+    if is_planned and observed_cluster.unknown_nodes:
         count = len(observed_cluster.unknown_nodes)
         node_names = join_first_texts(observed_cluster.unknown_nodes)
         detail = (
@@ -339,7 +339,7 @@ def check_unknown_clusters(
 def apply_observed_budget_status(
     budgets: Sequence[PodDisruptionBudget], observed_cluster: ObservedCluster | None
 ) -> tuple[PodDisruptionBudget, ...]:
-    """Return budgets with the status observed by kubectl: it includes readiness and scale. Unobserved ones stay."""
+    """Return budgets with the status observed by kubectl: it includes readiness and scale. Those without one stay."""
     if observed_cluster is None:
         return tuple(budgets)
     statuses = {
@@ -347,7 +347,7 @@ def apply_observed_budget_status(
         for manifest in observed_cluster.objects
         if (manifest.group, manifest.kind) == ("policy", "PodDisruptionBudget")
     }
-    existing_pods = (*observed_cluster.existing_pods, *observed_cluster.replaced_pods)
+    existing_pods = (*observed_cluster.existing_pods, *observed_cluster.replaced_pods)  # all pods then running
     return tuple(
         _apply_budget_status(budget, statuses.get((budget.namespace, budget.name), {}), existing_pods)
         for budget in budgets

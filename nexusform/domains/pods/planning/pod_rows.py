@@ -202,14 +202,14 @@ def build_pod_row(
 def build_rejected_rows(
     address: Address, cluster: NodeCluster, rejected: RejectedPods, pods: Iterable[PodOutcome]
 ) -> Iterator[PlacementChange]:
-    """Yield a row for every pod rejected by the API server, besides the existing `pods` of its workload."""
+    """Yield a row for every pod of a workload rejected by the API server, with the numbers not used by its `pods`."""
     workload = rejected.workload
     for number in find_unused_pod_numbers([pod.number for pod in pods], workload.first_ordinal, rejected.count):
         yield PlacementChange(
             address=address,
             kind=POD,
             object=workload.format_pod_name(number),
-            action=PlacementAction.KEEP,
+            action=PlacementAction.KEEP,  # the pod exists neither before nor after the plan
             source=None,
             target=None,
             trigger=REJECTED,

@@ -57,12 +57,12 @@ def find_outdated_pod_numbers(workload: Workload, pods: Iterable[ExistingPod], *
 def _find_matching_revisions(
     workload: Workload, pods_by_revision: Mapping[str, Sequence[ExistingPod]], *, is_complete: bool
 ) -> list[str]:
-    """Return the revisions with the containers of the template in some pod. If the template replaced a known revision,
-    the replaced one does not count, and all pods of the others must have the template's rules, too.
+    """Return the revisions with the containers of the template in some pod. If the live template is another one, its
+    revision (`replaced_revision`) does not count, and all pods of a returned one must have the template's rules, too.
     """
     candidates = dict(pods_by_revision)
     replaced_revision: str | None = workload.replaced_revision
-    if replaced_revision == NEWEST_REVISION:
+    if replaced_revision == NEWEST_REVISION:  # its label is unknown
         replaced_revision = _find_newest_revision(pods_by_revision, pods_by_revision)
     if replaced_revision:
         candidates = {

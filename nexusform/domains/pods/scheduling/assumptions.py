@@ -182,7 +182,7 @@ def _count_uncertain(outcomes: Iterable[PodOutcome]) -> Counter[str]:
 
 
 def _find_moved_pods(by_workload: Mapping[str, Sequence[PodOutcome]], alternative: PodsPrediction) -> dict[PodKey, str]:
-    """Return the pods with another outcome in an alternative prediction, each with its other node."""
+    """Return the pods with another outcome in an alternative prediction, each with its node there, "" for none."""
     alternatives = group_by(alternative.outcomes, lambda outcome: outcome.workload)
     differences: dict[PodKey, str] = {}
     for key, outcomes in by_workload.items():
@@ -407,10 +407,12 @@ def _mark_pod_not_starting(pod: ExistingPod) -> ExistingPod:
 
 
 def _change_time_and_pod_order(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
-    """Yield the scene at later times, and with other orders of pods of equal or unknown start."""
+    """Yield the scene at later times, and with other orders (at most `samples`) of pods of equal or unknown start, each
+    with its assumption as a text.
+    """
     conditions = [pod.condition for pod in scene.existing_pods if pod.condition is not None]
-    newest = max((max(item.ready_time, item.creation_time) for item in conditions), default=0)
-    now = scene.cluster.observation_time or newest
+    latest_change = max((max(item.ready_time, item.creation_time) for item in conditions), default=0)
+    now = scene.cluster.observation_time or latest_change
     for hours in (1, 24) if now else ():  # no time is known without observed pods
         cluster = replace(scene.cluster, observation_time=now + hours * _HOUR)
         yield f"{hours} h later", replace(scene, cluster=cluster)

@@ -451,7 +451,7 @@ class _AllocationSearch:
     def _list_constraints(
         self, claim_index: int, request: DeviceRequest, alternative: DeviceSubRequest
     ) -> Iterator[tuple[int, DeviceMatchConstraint]]:
-        """Yield the positions and constraints of a claim for an alternative; one without requests is for all."""
+        """Yield the position in the claim and each constraint about an alternative: it names the request, or none."""
         names = {request.name, f"{request.name}/{alternative.name}"}  # a constraint may name one or the other
         for index, constraint in enumerate(self._claims[claim_index].constraints):
             if not constraint.requests or names.intersection(constraint.requests):

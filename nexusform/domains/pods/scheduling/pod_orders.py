@@ -114,8 +114,8 @@ def _compare_for_removal(first: ExistingPod, second: ExistingPod, pods_by_node: 
 
 
 def _compare_conditions(one: PodCondition, two: PodCondition, now: int) -> int:
-    """Compare two observed pods by times of readiness, restarts and creation: negative if `one` is removed first, 0 if
-    these are equal.
+    """Return a negative number if the observed pod `one` is removed before `two`: if it was ready later, else if it has
+    more restarts, else if it was created later. Return 0 if all three are equal.
     """
     if one.is_ready and two.is_ready and one.ready_time != two.ready_time:
         return _compare_magnitudes(one.ready_time, two.ready_time, one, two, now)

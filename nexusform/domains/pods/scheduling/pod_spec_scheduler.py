@@ -135,14 +135,14 @@ class PodSpecScheduler:
         self.counts = TopologyCounts(cache, group, self._incoming_spec)
         self.images_matter = facts_cache.images_unknown and bool(spec.images)  # unknown images may favour a node
         self.version = cache.version
-        # Whether nodes of one number in `cache.usage_numbers` have equal usage scores.
+        # Whether nodes of one usage number have equal usage scores: ports, disks and other resources have no number.
         incoming_spec = self._incoming_spec
         special_needs = (incoming_spec.host_ports, incoming_spec.disks, incoming_spec.requests.other_resources)
         self._has_plain_usage = not any(special_needs)
         self._has_buckets = False  # they are created on demand
         self._buckets: dict[tuple[Trait, ...], _NodeBucket] = {}  # nodes alike for the pod, by their traits
         self._axes: list[_TopologyAxis] = []  # one per topology key in rules of the pod
-        self._moving_axes: list[_TopologyAxis] = []  # those with traits changed by each placed pod
+        self._changing_axes: list[_TopologyAxis] = []  # those with traits changed by each placed pod
         self._score_cache: dict[int, int] = {}  # usage score by usage number
         self._bucket_keys: dict[int, tuple[Trait, ...]] = {}  # by node
         self._node_scores: dict[int, int] = {}  # usage score of each node in a bucket
@@ -264,16 +264,16 @@ class PodSpecScheduler:
         """Add a pod of this spec to a node."""
         self.cache.place(self.group, node)
         self.counts.add(node)
-        self.version = self.cache.version
+        self.version = self.cache.version  # the buckets below include the pod
         if not self._has_buckets:
             return  # buckets created later include the pod
-        for axis in self._moving_axes:  # the counts of a domain decide the bucket of its nodes
+        for axis in self._changing_axes:  # the counts of a domain decide the bucket of its nodes
             domain = axis.domain_by_node[node]
             for member in axis.members.get(domain, ()):
                 score = self._remove_node(member)
                 self._bucket_keys[member] = self._compute_bucket_key(member)
                 self._insert_node(member, score)
-        if node in self.facts.points:
+        if node in self.facts.points:  # else it is infeasible for later pods of the spec, and in no bucket
             self._remove_node(node)
             self._insert_node(node, self._compute_usage_score(node))
 
@@ -317,10 +317,10 @@ class PodSpecScheduler:
                 axis = axis_by_id[id(domains)] = _TopologyAxis(domains, len(counter.counts))
             axis.counts.append(counter.counts)
         self._axes = list(axis_by_id.values())
-        moving_ids = {id(counter.domain_by_node) for counter in self.counts.list_counters_changed_by_pod()}
+        changing_ids = {id(counter.domain_by_node) for counter in self.counts.list_counters_changed_by_pod()}
         large_axes = [axis for axis in self._axes if not axis.has_few_domains]
-        self._moving_axes = [axis for axis in large_axes if id(axis.domain_by_node) in moving_ids]
-        for axis in self._moving_axes:
+        self._changing_axes = [axis for axis in large_axes if id(axis.domain_by_node) in changing_ids]
+        for axis in self._changing_axes:
             axis.members = self.facts.list_members(axis.domain_by_node)
 
     def _compute_bucket_key(self, node: int) -> tuple[Trait, ...]:

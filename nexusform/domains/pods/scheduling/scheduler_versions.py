@@ -67,8 +67,8 @@ def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -
     with this many feasible nodes.
     """
     return spec.has_unknown_rules or any(
-        (version or not difference.is_repeated)  # else the prediction is repeated with it
-        and (feasible_nodes > 1 or not difference.affects_scores_only)
+        (version or not difference.is_repeated)  # without a version, the prediction is repeated with the difference
+        and (feasible_nodes > 1 or not difference.affects_scores_only)  # scores choose among several nodes only
         and difference.is_affected(spec)
         and difference.is_in(version) is None  # unknown
         for difference in VERSION_DIFFERENCES

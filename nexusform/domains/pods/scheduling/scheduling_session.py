@@ -294,22 +294,22 @@ class SchedulingSession:
         return tied_nodes[digests.index(min(digests))]
 
     def _start_bound_pod(self, scheduler: PodSpecScheduler, pod: ExistingPod) -> PodVerdict:
-        """Return the verdict on a pod with a node name: kubelet runs or rejects it without scheduling."""
+        """Return the verdict on a pod with `node_name` in its spec: kubelet runs or rejects it without scheduling."""
         spec = pod.spec
         node_index = self.cache.index.get(spec.node_name)
         if node_index is None:
             is_certain = not self._uncertain_nodes
             return _build_started_verdict(spec.node_name, "no such node", is_certain, feasible_nodes=0)
-        is_certain = not self._uncertain_nodes & (1 << node_index)
+        is_certain = not self._uncertain_nodes & (1 << node_index)  # the bit of this node is not set
         rejection_text = find_kubelet_rejection(spec, self.cache.nodes[node_index], self.cache.usage[node_index])
         rejection_text = rejection_text or self._start_pod(scheduler, node_index, pod)
         feasible_count = int(not rejection_text)
         return _build_started_verdict(spec.node_name, rejection_text, is_certain, feasible_nodes=feasible_count)
 
     def _start_pod(self, scheduler: PodSpecScheduler, node: int, pod: ExistingPod) -> str:
-        """Add a pod to a node, and return kubelet's rejection, "" if it runs."""
-        cells = self._cells.get(node)
-        rejection_text = cells.allocate(pod.spec) if cells is not None else ""
+        """Add a pod to a node unless kubelet rejects it there; return the rejection, "" if the pod runs."""
+        numa_cells = self._cells.get(node)  # None without a topology manager
+        rejection_text = numa_cells.allocate(pod.spec) if numa_cells is not None else ""
         if not rejection_text:
             scheduler.add_pod(node)
             self._register_pod(replace(pod, node=self._names[node]), node)

@@ -137,7 +137,7 @@ class _PodReplacement(Struct, frozen=True):
         state = self.state
         missing_count = max(0, self.workload.replicas - state.existing_count - len(state.new_verdicts))
         old_numbers = [*state.pending_specs, *(pod.number for pod in state.remaining_pods)]
-        # A new pod has the number of an old one, or a further one without a predecessor.
+        # The new pods not yet created get the numbers of old ones, then further ones without a predecessor.
         next_numbers = [*old_numbers, *state.further_numbers][:missing_count]
         while next_numbers or state.remaining_pods or state.pending_specs:
             waiting_numbers = state.list_unscheduled()
@@ -158,12 +158,12 @@ class _PodReplacement(Struct, frozen=True):
             removed_pods = sort_for_removal(stuck_pods)[: self._count_removable_pods()]
             for pod in removed_pods:
                 self._remove_pod(pod)
-            removed_count = len(removed_pods) + self._remove_surplus()
+            removed_count = len(removed_pods) + self._remove_ready_old_pods()
             # Delete unschedulable pods within max unavailable.
             for number in list(state.pending_specs)[: self._count_removable_pods()]:
                 self.quota_usage.remove(state.pending_specs.pop(number))
                 removed_count += 1
-            if not added_count and not removed_count:  # some old pods remain
+            if not added_count and not removed_count:  # but some pods are not yet replaced
                 state.is_blocked = True
                 return
 
@@ -173,7 +173,7 @@ class _PodReplacement(Struct, frozen=True):
         minimum = workload.replicas - workload.max_unavailable
         return max(0, state.pod_count - minimum - state.unavailable_count)
 
-    def _remove_surplus(self) -> int:
+    def _remove_ready_old_pods(self) -> int:
         """Delete ready old pods within max unavailable, and return their number."""
         workload, state = self.workload, self.state
         ready_pods = [pod for pod in state.remaining_pods if not pod.is_stuck]
@@ -273,7 +273,7 @@ class TemplateRollout:
         self._quota_usage = quota_usage
         self._progress = progress
         self._waiting_verdicts: dict[int, PodVerdict] = {}
-        self._further_numbers: list[int] = []
+        self._further_numbers: list[int] = []  # of former pods created by scaling and deleted at once
 
     @property
     def is_needed(self) -> bool:
@@ -288,8 +288,8 @@ class TemplateRollout:
         counted_numbers = {pod.number for pod in (*progress.pods_to_place, *progress.pending_outdated_pods)}
         new_specs = extract_scaled_outdated_pods(progress)
         self._delete_unhealthy_former_pods(new_specs)
-        for _ in counted_numbers.intersection(self._further_numbers):
-            self._quota_usage.remove(progress.workload.pod)  # counted again once it is created
+        for _ in counted_numbers.intersection(self._further_numbers):  # not created by now
+            self._quota_usage.remove(progress.workload.pod)  # counted again once a pod with the number is created
         pending_pods, progress.pending_outdated_pods = progress.pending_outdated_pods, []
         for number, spec in new_specs.items():
             if number in counted_numbers or not self._quota_usage.try_add(spec):

@@ -199,15 +199,17 @@ class TopologyCounts:
     def _create_spread_counter(self, constraint: SpreadConstraint, required_keys: tuple[str, ...]) -> SpreadCounter:
         """Return the counter of a constraint, with the existing pods it selects on nodes with all required keys."""
         topology = self.cache.get_topology(constraint.topology_key)
-        domain_by_node, size = topology.domain_by_node, topology.size
+        domain_by_node, domain_count = topology.domain_by_node, topology.size
         eligible_nodes, eligible_domains = self._find_eligible_nodes(constraint, required_keys)
         if not constraint.is_hard and constraint.topology_key == HOSTNAME:
-            # Points over hostname count the pods of the node itself, whatever its label says.
-            domain_by_node, size = topology.node_domains, len(topology.node_domains)
+            # For points, each node is a domain of its own, even if several have one hostname label.
+            domain_by_node, domain_count = topology.node_domains, len(topology.node_domains)
         selector = constraint.selector
         matches_itself = int(selector is not None and is_selected(selector, self.group.labels))
-        counter = SpreadCounter(constraint, domain_by_node, size, eligible_nodes, eligible_domains, matches_itself)
-        if _is_selective(selector):  # else no existing pod counts
+        counter = SpreadCounter(
+            constraint, domain_by_node, domain_count, eligible_nodes, eligible_domains, matches_itself
+        )
+        if _is_selective(selector):  # one for all pods or none counts no existing pod
             for group in self.cache.select_groups(selector, self.group.spec.namespace):
                 if group.spec.is_terminating:
                     continue  # spreading ignores them

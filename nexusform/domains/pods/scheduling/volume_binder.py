@@ -58,7 +58,9 @@ class VolumeBinder:
             self._bind_immediate_claim(claim, claim.name)
 
     def _bind_claims_of_existing_pods(self, existing_pods: Iterable[ExistingPod]) -> None:
-        """Bind the claims of existing pods: as recorded, else to the best volume on their nodes."""
+        """Bind the claims of existing pods: as recorded, else of a pod with a node to provisioned volumes if the class
+        provisions them, else to the smallest volume reachable from the node.
+        """
         pods_with_claims = [pod for pod in existing_pods if pod.volumes or pod.spec.claims]
         pods = sorted(pods_with_claims, key=lambda pod: (pod.workload, pod.number))
         for pod in pods:  # all recorded volumes first: no other claim gets them
@@ -67,7 +69,7 @@ class VolumeBinder:
         for pod in pods:
             if pod.node:
                 self._bind_to_provisioned_volumes(pod.spec, pod.number)
-                node = self._by_name.get(pod.node, Node(pod.node, {HOSTNAME: pod.node}))  # else a lost node
+                node = self._by_name.get(pod.node, Node(pod.node, {HOSTNAME: pod.node}))  # or a lost one
                 self._bind_pod_claims_on_node(pod.spec, pod.number, node)
 
     def _bind_to_provisioned_volumes(self, spec: PodSpec, number: int) -> None:
@@ -266,12 +268,13 @@ class AttachedVolumes:
         return () if len(names) == len(self._nodes) else (build_node_volume_need(names, TOO_MANY),)
 
     def _has_capacity(self, node: str, volumes: set[_Volume]) -> bool:
-        """Return whether a node has capacity for those of these volumes not yet used by its pods."""
+        """Return whether a node can attach the volumes within the limits of their drivers, each once for all pods."""
         pod_volumes = set(+self._pod_volumes[node])  # those with a positive count
-        counts = Counter(driver for driver, _ in pod_volumes | self._attachments[node])
+        attached_counts = Counter(driver for driver, _ in pod_volumes | self._attachments[node])
         added_counts = Counter(driver for driver, _ in volumes - pod_volumes)
         return all(
-            counts[driver] + count <= self._maximums.get((node, driver), inf) for driver, count in added_counts.items()
+            attached_counts[driver] + added_count <= self._maximums.get((node, driver), inf)
+            for driver, added_count in added_counts.items()
         )
 
     def _list_volumes(self, spec: PodSpec, number: int) -> Iterator[_Volume]:

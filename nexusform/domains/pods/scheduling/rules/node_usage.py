@@ -59,17 +59,15 @@ def can_share_disks(pod: PodSpec) -> bool:
 
 
 def score_free_resources(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
-    """Return the mean percentage of CPU and memory free after the placement, 0..100; no request counts as 100m, 200 MiB
-    (LeastAllocated).
-    """
+    """Return the mean percentage of CPU and memory free after the placement, 0..100 (LeastAllocated)."""
     total = resource_count = 0
     for requested, capacity in (
-        (usage.scored_cpu + pod.scored_requests.cpu, node.cpu),
+        (usage.scored_cpu + pod.scored_requests.cpu, node.cpu),  # no request counts as 100m and 200 MiB
         (usage.scored_memory + pod.scored_requests.memory, node.memory),
     ):
-        if capacity:
+        if capacity:  # else the resource does not count
             resource_count += 1
-            if requested <= capacity:
+            if requested <= capacity:  # else 0 %
                 total += (capacity - requested) * 100 // capacity
     return total // resource_count if resource_count else 0
 
