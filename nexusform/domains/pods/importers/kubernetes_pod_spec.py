@@ -340,9 +340,7 @@ def _get_effective_requests(container: Fields, is_reported: bool) -> Amounts:
 
 
 def _parse_quantities(fields: Fields, is_reported: bool) -> Amounts:
-    """Return amounts by resource, CPU in milli. Invalid ones are omitted, and reported unless they are already
-    (`is_reported`).
-    """
+    """Return the valid amounts by resource, CPU in milli. Report the others unless they are already (`is_reported`)."""
     amounts: Amounts = {}
     for name, value in fields.data.items():
         quantity = parse_quantity(format_scalar(value))

@@ -428,10 +428,10 @@ _MAX_CRON_JOB_NAME: Final = 52
 
 
 def check_name(kind: str, name: str) -> str:
-    """Return why an object of this kind cannot have the name, as a clause; "" if it can, or any name is allowed."""
+    """Return why an object of this kind cannot have the name, as a clause; "" if it can."""
     form = _NAMES.get(kind, "subdomain")
-    if form == "segment":
+    if form == "segment":  # of a URL path
         return 'a name has no "/" or "%", and is not . or ..' if re.search(r"[/%]|^\.\.?$", name) else ""
     if kind == "CronJob" and len(name) > _MAX_CRON_JOB_NAME:
         return f"must be no more than {_MAX_CRON_JOB_NAME} characters"
-    return FORMS[form](name) if form else ""
+    return FORMS[form](name) if form else ""  # "": any name is allowed

@@ -497,7 +497,7 @@ def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Man
     selector = changed_spec.get("selector")
     if is_replication_controller and isinstance(selector, dict) and selector:
         changed_spec["selector"] = {"matchLabels": selector}
-    elif not selector and manifest.version != "v1beta2":  # apps/v1beta2 has no default selector
+    elif not selector and manifest.version != "v1beta2":  # all others select by default the labels of the template
         labels = Fields(manifest, [], spec).get_mapping("template").get_mapping("metadata").get_text_mapping("labels")
         changed_spec["selector"] = {"matchLabels": labels}
     return replace(manifest, body={**manifest.body, "spec": changed_spec})

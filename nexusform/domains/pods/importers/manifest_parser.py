@@ -119,9 +119,7 @@ def parse_manifests(file: str, content: str | bytes) -> ParsedManifests:
 
 
 def build_changed_manifest(body: Mapping[str, Any], original: Manifest) -> Manifest | None:
-    """Return the manifest of a changed body (the result of an override) at the position of the original; None
-    if the change removed the identity.
-    """
+    """Return the manifest of a body changed by an override, at the original's position; None without an identity."""
     return build_manifest(body, original.file, original.position)
 
 

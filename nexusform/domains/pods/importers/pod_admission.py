@@ -275,9 +275,7 @@ def _has_readable_resources(container: Any) -> TypeGuard[dict[str, Any]]:
 
 
 def _apply_multus_networks(namespace: str, annotations: Fields, spec: Fields, rules: AdmissionRules) -> Fields:
-    """Return the spec with requests for the devices of the networks named in the pod's annotation. Unknown networks are
-    reported.
-    """
+    """Return the spec with requests for the devices of the networks in the annotation; report unknown networks."""
     needed_resources: Counter[str] = Counter()  # number of devices by resource
     for name in _parse_network_names(annotations, namespace):  # namespace, name
         if name not in rules.networks:

@@ -81,7 +81,7 @@ def match_cluster_snapshot(
     re-created in this plan are left out; their pods count as lost. Without `planned_cluster` all nodes are observed.
     """
     cluster = planned_cluster if planned_cluster is not None else NodeCluster(cluster_id, cluster_id, "", ())
-    names: dict[str, str] = {}  # names in the plan by the observed names of nodes
+    plan_names: dict[str, str] = {}  # by the observed names of nodes
     nodes = dict(cluster.node_by_name)  # by name in the plan; observed nodes replace derived ones
     sizes = {node.name: compute_capacity(sku) for node, sku in zip(cluster.nodes, cluster.skus, strict=True)}
     unknown_nodes: list[str] = []
@@ -91,16 +91,18 @@ def match_cluster_snapshot(
             continue  # its pods count as lost
         if name not in nodes:  # no VM of the plan
             unknown_nodes.append(name)
-        names[node.name] = name
+        plan_names[node.name] = name
         nodes[name] = _build_registered_node(name, nodes.get(name), node)
         sizes[name] = node.capacity
-    running_pods = [pod for pod in snapshot.pods if pod.node in names]
+    running_pods = [pod for pod in snapshot.pods if pod.node in plan_names]
     charged_budgets = _collect_charged_budgets(snapshot.objects)
-    existing_pods = _build_existing_pods(running_pods, names, charged_budgets)
-    unmatched_nodes = [node for name, node in nodes.items() if name not in names.values()]  # VMs not registered yet
+    existing_pods = _build_existing_pods(running_pods, plan_names, charged_budgets)
+    unmatched_nodes = [
+        node for name, node in nodes.items() if name not in plan_names.values()
+    ]  # VMs not registered yet
     existing_pods += _build_new_daemons(running_pods, unmatched_nodes)
-    nominated_pods = [pod for pod in snapshot.nominated_pods if pod.node in names]
-    known_nodes = [(names[node.name], node) for node in snapshot.nodes if node.name in names]
+    nominated_pods = [pod for pod in snapshot.nominated_pods if pod.node in plan_names]
+    known_nodes = [(plan_names[node.name], node) for node in snapshot.nodes if node.name in plan_names]
     images_by_node = {name: node.images for name, node in known_nodes}
     image_sizes = [images_by_node.get(name) for name in nodes]
     image_values = image_locality.compute_image_values(image_sizes)
@@ -112,19 +114,19 @@ def match_cluster_snapshot(
         for name, node in known_nodes
         if node.ready not in ("", "True") and not any(taint.key in _UNREADY_TAINTS for taint in node.taints)
     ]
-    bound_cluster = replace(
+    registered_cluster = replace(
         cluster,
         nodes=tuple(nodes.values()),
         node_by_name=nodes,
         version=snapshot.version or cluster.version,
         total_size=sum_node_sizes(sizes.values()),
-        new_nodes=cluster.new_nodes.difference(names.values()),
+        new_nodes=cluster.new_nodes.difference(plan_names.values()),
     )
     return ObservedCluster(
-        bound_cluster,
+        registered_cluster,
         existing_pods=tuple(existing_pods),
-        objects=tuple(_rename_node_of_object(manifest, names) for manifest in snapshot.objects),
-        nominated_pods=tuple(_build_existing_pods(nominated_pods, names)),
+        objects=tuple(_rename_node_of_object(manifest, plan_names) for manifest in snapshot.objects),
+        nominated_pods=tuple(_build_existing_pods(nominated_pods, plan_names)),
         is_complete=snapshot.is_complete,
         unknown_nodes=tuple(unknown_nodes),
         lost_pod_count=len(snapshot.pods) - len(running_pods),

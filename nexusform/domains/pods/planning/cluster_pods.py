@@ -88,9 +88,7 @@ class PodsByCluster:
         }
 
     def _load_prior_pods(self, prior: PriorPods, specs: Mapping[str, PodSpec]) -> None:
-        """Load the pods of an object in state. Those on nodes created in this plan, as in a forgotten cluster, are lost
-        with the former nodes of these names.
-        """
+        """Load the pods of an object in state; those on nodes created in this plan are lost with the former nodes."""
         object_pods = self._get_object_pods(prior.address, prior.cluster_id)
         existing_pods = self._existing_pods.setdefault(prior.cluster_id, {})
         pods = list(object_pods.load_prior(prior, specs))

@@ -144,7 +144,7 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
     phase_blocks = [block for block in fleet_blocks if types[block.type].build_fleet_object is not None]
     manifest_addresses = {block.address for block in phase_blocks if types[block.type].kind is PlanningKind.MANIFEST}
     problems: list[Diagnostic] = []
-    # The blocks of phase 5 in dependency order: independent manifests together.
+    # A batch ends at a block depending on one of its manifests; any other type of block is a batch of its own.
     batches: list[list[ResourceBlock]] = []
     open_batch: list[ResourceBlock] = []
     for block in phase_blocks:
@@ -156,7 +156,7 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
             open_batch.append(block)
         else:
             batches.append([block])
-    for batch in filter(None, [*batches, open_batch]):  # either manifests, or one block of another type
+    for batch in filter(None, [*batches, open_batch]):
         if batch[0].address in manifest_addresses:
             problems += plan_manifests(batch, blocks, evaluation, pods)
         else:

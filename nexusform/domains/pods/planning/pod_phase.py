@@ -101,6 +101,7 @@ class PodPhase(PodsByCluster):
         """Remove observed pods without a controller if a workload adopts them; return them as its pods, without those
         replaced since by an applied plan. Pods with a manifest, or recorded in state, stay.
         """
+        # Observed pods by workload key: a pod without a controller is its own workload.
         observed_pods, observed_cluster = self._observed_pods[cluster_id], self._observed_clusters[cluster_id]
         objects = self._object_pods_by_cluster[cluster_id].values()
         managed_keys = {key for item in objects for key in item.list_keys() | item.prior_pods.keys()}
@@ -120,7 +121,7 @@ class PodPhase(PodsByCluster):
         orphans = [pod for pod in orphans if not is_replaced_orphan(object_pods, workload, pod)]
         own_numbers = {pod.number for pod in own_pods}
         known_pods = self._existing_pods.get(cluster_id, {}).items()
-        # The nodes of other pods of the workload in state.
+        # The nodes of the workload's pods in state, without those in `own_pods`.
         recorded_nodes = {
             number: pod.node for (key, number), pod in known_pods if key == workload.key and number not in own_numbers
         }
@@ -355,6 +356,7 @@ class PodPhase(PodsByCluster):
             object_pods.update_values(cluster)
         displaced_outcomes = prediction.displaced_outcomes
         unmanaged_outcomes = [item for item in displaced_outcomes if not self._record_evicted_pod(item, cluster.id)]
+        # Evictions of pods of no object are reported with the first object.
         self._object_pods[keys[0]].warnings += tuple(list_displaced_warnings(cluster_model, unmanaged_outcomes))
 
     def _record_evicted_pod(self, outcome: PodOutcome, cluster_id: str) -> bool:

@@ -221,9 +221,7 @@ def build_rejected_rows(
 
 
 def _build_pod_reason(outcome: PodOutcome) -> str:
-    """Return why a pod has no node; for any other pod its victims, the cause of its eviction, its trigger, or why it is
-    not ready.
-    """
+    """Return why a pod has no node, else its victims, the cause of its eviction, its trigger, or why it is unready."""
     reason = f"preempted by {outcome.preempted_by}" if outcome.preempted_by else ""
     if not outcome.node and not outcome.is_removed:
         return f"{reason}; {outcome.reason}" if reason else outcome.reason

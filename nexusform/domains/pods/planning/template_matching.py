@@ -43,7 +43,7 @@ def find_outdated_pod_numbers(workload: Workload, pods: Iterable[ExistingPod], *
             pods_by_revision.setdefault(pod.observed_template.revision, []).append(pod)
     # The revisions with the current template: by the live objects, else by the containers of pods.
     if workload.current_revisions == (NEWEST_REVISION,):
-        current_revisions = list(pods_by_revision)
+        current_revisions = list(pods_by_revision)  # its label is unknown: the newest of all is used below
     elif workload.current_revisions is not None:
         current_revisions = [revision for revision in pods_by_revision if revision in workload.current_revisions]
     else:

@@ -162,13 +162,13 @@ def _sample_changed_pods(
     seeds: Iterable[int],
     open_keys: Collection[PodKey],
 ) -> dict[PodKey, str]:
-    """Return the pods with another outcome in an alternative. If it has random choices of its own, further `seeds`
-    are tried for the pods without a doubt so far (`open_keys`).
+    """Return the pods with another outcome in an alternative, each with its node there. If it has random choices of
+    its own, it is predicted with further `seeds`, too, for the pods without a doubt so far (`open_keys`).
     """
     prediction = alternative.predict()
     changed_pods = _find_moved_pods(by_workload, prediction)
     new_uncertain = _count_uncertain(prediction.outcomes) - _count_uncertain(chain.from_iterable(by_workload.values()))
-    if new_uncertain:  # workloads with more uncertain pods than before
+    if new_uncertain:  # some workload has more uncertain pods, so the alternative has further random choices
         for seed in islice(seeds, _TIE_SAMPLES):
             sample = replace(alternative, seed=alternative.seed + seed)
             sampled_pods = _find_moved_pods(by_workload, sample.predict())
@@ -216,7 +216,8 @@ def _find_pods_removed_in_one_prediction(
     differing_numbers = removed_numbers ^ _collect_removed_numbers(others)
     for outcome in outcomes:
         if outcome.action in (pod_outcomes.REMOVE, pod_outcomes.KEEP) and outcome.number in differing_numbers:
-            yield outcome.key, outcome.previous if outcome.number in removed_numbers else ""
+            other_node = outcome.previous if outcome.number in removed_numbers else ""  # it stays, or is removed there
+            yield outcome.key, other_node
 
 
 def _collect_removed_numbers(outcomes: Iterable[PodOutcome]) -> set[int]:
@@ -254,9 +255,7 @@ def _list_resampled_scenarios(scene: PredictionScenario, samples: int) -> Iterat
 
 
 def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[ExistingPod, ...]:
-    """Return the existing pods with other ages, if some may be evicted: among equal ages, the order of start is drawn
-    by the number of the sample.
-    """
+    """Return the existing pods with other ages if some may be evicted: equal ages get an order drawn by `sample`."""
     lowest = min((pod.spec.priority for pod in scene.existing_pods), default=0)
     if all(workload.pod.priority <= lowest for workload in scene.workloads):
         return scene.existing_pods  # no pod can be evicted
@@ -366,7 +365,7 @@ def _list_with_coming_taints(scene: PredictionScenario, _: int) -> Iterator[tupl
 
 def _list_image_sizes(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with the smallest and the largest sizes of images with different sizes on nodes."""
-    # Images with one size keep their values, unknown images (None) stay unknown.
+    # No values: every image has one size. Other images keep their values, unknown images (None) stay unknown.
     for size, values in zip(("smallest", "largest"), scene.cluster.extreme_image_values, strict=False):
         nodes = tuple(
             replace(node, images=node.images and {name: values.get(name, node.images[name]) for name in node.images})

@@ -118,16 +118,15 @@ class ClaimedDevices:
         return DeviceNodeRequirements(tuple(needs), self._find_doubt(claims, scores))
 
     def _find_doubt(self, claims: Iterable[DeviceClaim], scores: Collection[int]) -> str:
-        """Return the assumption behind the allocations, "" if certain; `scores`: the different ones of the nodes."""
+        """Return the assumption behind allocations, "" if certain. `scores`: those of nodes by preferred alternatives."""
         if self._version not in _TESTED_VERSIONS:
             return _VERSION
         if self._has_gated_slices and self._version < _ORDERED_POOLS:  # the features are off by default
             return GATED
-        has_unheld = any(claim.name in self._unheld_claims for claim in claims)
-        # Devices in use are unknown, a claim may be released, or nodes differ in the alternatives used (scored anew).
-        if self._random_nodes or has_unheld or (len(scores) > 1 and self._version >= _ORDERED_POOLS):
-            return RANDOM
-        return ""
+        may_release_claim = any(claim.name in self._unheld_claims for claim in claims)  # no known pod uses it
+        has_scores = len(scores) > 1 and self._version >= _ORDERED_POOLS  # they change the choice of a node
+        # With random nodes, the devices of some pods are unknown.
+        return RANDOM if self._random_nodes or may_release_claim or has_scores else ""
 
     def _has_allocated_claims(self, claims: Iterable[DeviceClaim], node: Node) -> bool:
         """Return whether a node can use the devices of the allocated claims among these; unknown devices are allowed.
@@ -137,9 +136,7 @@ class ClaimedDevices:
         return all(self._allocator.is_reachable(use.device, node) is not False for use in uses)
 
     def _allocate_claims_on_node(self, claims: Iterable[DeviceClaim], node: Node) -> DeviceAllocation | None:
-        """Return free devices of a node for all unallocated claims (no devices if there are none); None if some claim
-        finds none.
-        """
+        """Return free devices of a node for every unallocated claim; None if some claim finds none."""
         open_claims = self._select_unallocated(claims)
         if not open_claims:
             return DeviceAllocation(())

@@ -520,12 +520,12 @@ class PodPredictor:
         if verdict is None:
             return False  # it stays
         self._evict_unmanaged(pod, pod_outcomes.NO_EXECUTE)
-        progress = self.displaced_workloads[pod.workload]
+        progress = self.displaced_workloads[pod.workload]  # added by the eviction if missing
         if is_recreated(pod.workload):
-            new_pod = progress.pods_to_place[-1]  # just requested by the eviction
+            new_pod = progress.pods_to_place[-1]  # requested by the eviction, and placed before by the verdict
             progress.outcomes[pod.number] = self._build_outcome(progress.workload, verdict, new_pod)
         else:
-            self.session.remove_pod(replace(pod, node=verdict.node))  # no controller creates it again
+            self.session.remove_pod(replace(pod, node=verdict.node))  # undo the verdict: nothing creates it again
         return True
 
     def _reschedule_after_toleration(self, pod: ExistingPod) -> PodVerdict | None:

@@ -42,9 +42,7 @@ TieBreak = Callable[[Sequence[int]], int]
 
 
 class PreemptionVictim(Struct, frozen=True):
-    """Pod evicted for another one: `preemptor` is its workload and number. `is_certain`: no other pod may be evicted
-    instead.
-    """
+    """Pod evicted for `preemptor` (workload and number). `is_certain`: no other pod may be evicted instead."""
 
     pod: ExistingPod
     preemptor: tuple[str, int]

@@ -342,9 +342,7 @@ class SchedulingSession:
         return self._add_doubt(_build_started_verdict(node, rejection_text, is_certain, feasible_nodes=1), scheduler)
 
     def _decide_unschedulable_pod(self, scheduler: PodSpecScheduler, pod: ExistingPod) -> PodVerdict:
-        """Return the verdict on a pod without a feasible node: it evicts others, or is Pending. Failures are cached for
-        equal pods.
-        """
+        """Return the verdict on a pod without a feasible node: it evicts others, or is Pending (cached by spec)."""
         if self.remove_lingering_pods():  # try again with their capacity
             return self.place_pod(pod.spec, pod.workload, pod.number)
         rejections = scheduler.collect_rejections()
@@ -358,7 +356,7 @@ class SchedulingSession:
         reason = format_pending_message(reasons, len(self._names)) + describe_missing(pod.spec, self.cluster.nodes)
         pending_verdict = PodVerdict("", is_certain, feasible_nodes=0, reason=reason, rejections=reasons)
         verdict = self._add_doubt(pending_verdict, scheduler)
-        if not pod.spec.has_own_claims:  # else the next pod of the spec may have other nodes
+        if not pod.spec.has_own_claims:  # else the claims of the next pod of the spec may have other nodes
             self._failures[id(scheduler.group)] = (self.cache.version, verdict)
         return verdict
 

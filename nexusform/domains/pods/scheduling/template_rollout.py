@@ -376,7 +376,8 @@ class TemplateRollout:
         pending_pods: Mapping[int, PodToPlace],
     ) -> dict[int, PodVerdict]:
         """Return all verdicts of new pods by final number, and add the pods of this rollout to `pods_to_place`. A new
-        pod gets a number of its own if the old pod with its number remains.
+        pod gets another number if the old pod with its number remains. `old_nodes` and `pending_pods` are the old pods
+        with and without a node before the rollout, by number.
         """
         progress, first_number = self._progress, self._progress.workload.first_ordinal
         kept_numbers = {pod.number for pod in state.remaining_pods} | set(state.pending_specs)
@@ -389,11 +390,11 @@ class TemplateRollout:
                 continue
             trigger = pod_outcomes.TEMPLATE_CHANGED if number in replaced_numbers else progress.creation_trigger
             new_pod = PodToPlace(number, previous=old_nodes.get(number, ""), trigger=trigger)
-            if number in kept_numbers:  # the old pod remains
+            if number in kept_numbers:
                 new_pod = PodToPlace(find_unused_pod_numbers(taken_numbers, first_number, 1)[0], trigger=trigger)
                 taken_numbers.add(new_pod.number)
             elif number in pending_pods:
-                new_pod = replace(pending_pods[number], former_spec=None)
+                new_pod = replace(pending_pods[number], former_spec=None)  # now of the current template
             final_verdicts[new_pod.number] = verdict
             progress.pods_to_place.append(new_pod)
         return final_verdicts
@@ -424,10 +425,10 @@ class DaemonRollout:
         self._workload = progress.workload
         spec = progress.workload.pod
         self._permitted_nodes = {name for name, node in nodes.items() if profile.should_run_daemon(spec, node)}
-        # Pods of the current template: uncreated, without a node, or stuck.
+        # Pods of the current template not running: uncreated, without a node, or stuck.
         self._waiting_count = progress.uncreated + sum(not verdict.node for verdict in verdicts.values())
         self._waiting_count += sum(pod.is_stuck and pod.spec.template == spec.template for pod in progress.kept_pods)
-        self._verdicts: dict[int, PodVerdict] = {}
+        self._verdicts: dict[int, PodVerdict] = {}  # on the new pods of the rollout, by number
 
     def replace_pods(self) -> dict[int, PodVerdict]:
         """Replace pods by the update strategy; return the verdicts of the new pods by number, and record removals."""

@@ -111,7 +111,7 @@ class TopologyCounts:
         self.affinity = [self._create_counter(term) for term in spec.affinity]  # pods selected by all terms
         self._affinity_matches = 0  # pods selected by all terms of required affinity, counted once per term
         self.matches_itself = bool(spec.affinity) and all(cache.is_selected(term, group) for term in spec.affinity)
-        self.anti_affinity = [self._count_selected_pods(term) for term in spec.anti_affinity]  # by its term alone
+        self.anti_affinity = [self._count_selected_pods(term) for term in spec.anti_affinity]  # by one term each
         self.existing_anti_affinity: list[DomainCounter] = []  # of existing pods, against this one
         self.preferred_affinity: list[DomainCounter] = []  # points for preferences of this pod and of existing ones
         first_term_groups = cache.select_term_groups(spec.affinity[0]) if spec.affinity else ()
@@ -122,7 +122,7 @@ class TopologyCounts:
         if self.matches_itself:
             self._own_increments += [(counter, 1) for counter in self.affinity]
         self._count_affinity_terms()
-        self._all_soft_keys = bool(spec.spread)  # nodes need every key of the spec's own constraints for points
+        self._all_soft_keys = bool(spec.spread)  # nodes need the keys of all soft constraints; none of default ones
         self.hard_spread = self._create_spread_counters([item for item in spec.spread if item.is_hard])
         # The scoring constraints: those of the spec, else the defaults of the cluster.
         if spec.spread:
@@ -134,7 +134,7 @@ class TopologyCounts:
         else:
             soft_constraints = []
         self.soft_spread = self._create_spread_counters(soft_constraints)
-        # A selector that selects everything counts only the new pod itself.
+        # Constraints without a selective selector count no pods but the new one itself.
         counters = (*self.hard_spread, *self.soft_spread)
         self._selective_spread = [counter for counter in counters if _is_selective(counter.constraint.selector)]
 
@@ -266,9 +266,7 @@ class TopologyCounts:
         return any((*counters, spec.exclusive_claims))
 
     def update_counts(self, other: PodSpecGroup, node: int, sign: int) -> None:
-        """Count a pod of the group `other` added to a node (sign 1) or removed from it (sign -1), for filters only: the
-        counters of scores are unchanged.
-        """
+        """Count a pod of `other` added to a node (sign 1) or removed (sign -1), in the counters of filters only."""
         cache, spec = self.cache, other.spec
         if all(cache.is_selected(term, other) for term in self.incoming_spec.affinity):
             for counter in self.affinity:

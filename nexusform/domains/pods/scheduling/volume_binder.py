@@ -162,14 +162,16 @@ class VolumeBinder:
         return True
 
     def _list_needs(self, claim: Claim, name: str) -> Iterator[VolumeNeed]:
-        """Yield the node requirement of a claim already bound or required to be bound by now."""
+        """Yield the node requirement of a claim already bound or required to be bound by now. For `provisioning_terms`
+        None is every node, and () is no node: no volume is provisioned.
+        """
         volume = self._volumes.get(self._volume_by_claim.get(name, _PROVISIONED))  # None if unbound or provisioned
         if name in self._invalid_claims:
-            yield VolumeNeed((), is_bound=True, error=self._invalid_claims[name])
+            yield VolumeNeed(terms=(), is_bound=True, error=self._invalid_claims[name])
         elif volume is not None:
             yield VolumeNeed(volume.terms, is_bound=True, zones=volume.zones)
         elif name in self._volume_by_claim:  # its volume has no record here: provisioned by its class
-            if claim.provisioning_terms:  # else every node reaches it (None), or its nodes are unknown (())
+            if claim.provisioning_terms:  # with () the nodes of its existing volume are unknown
                 yield VolumeNeed(claim.provisioning_terms, is_bound=True)
         elif not claim.waits_for_pod and claim.provisioning_terms is not None:  # bound before its pod is scheduled
             yield VolumeNeed(claim.provisioning_terms, is_bound=True)

@@ -215,7 +215,9 @@ def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> Wor
     node_names = [pod.node for pod in (*progress.kept_pods, *progress.outdated_pods, *progress.deferred_removals)]
     node_names += [outcome.node for outcome in progress.outcomes.values() if outcome.node]
     used_nodes = [nodes[name] for name in node_names]  # one item per running pod
-    replicas = len(progress.kept_pods) + len(progress.outcomes) if progress.is_daemon else workload.replicas
+    replicas = workload.replicas
+    if progress.is_daemon:  # one pod per permitted node
+        replicas = len(progress.kept_pods) + len(progress.outcomes)
     running_count = len(used_nodes)
     placeable_range = progress.placeable_range
     if not placeable_range.minimum <= running_count <= placeable_range.maximum:
