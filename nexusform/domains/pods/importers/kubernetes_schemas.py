@@ -72,14 +72,14 @@ def _get_fields(type_name: str) -> Mapping[str, FieldShape]:
 
 def _build_shape(type_text: str, rule: FieldShape) -> FieldShape:
     """Return the shape of a type text: `[X` is a list of X, `{X` a mapping to X, one letter a scalar, any other text
-    the name of a type. `rule` is about the scalar, or each item.
+    the name of a type. `rule` limits the value, or each item of a list or mapping; named types ignore it.
     """
     prefix = type_text[0]
     if prefix in _CONTAINERS:
         return FieldShape(_CONTAINERS[prefix], items=_build_shape(type_text[1:], rule))
     if type_text not in _SCALARS:
         return FieldShape(FieldKind.OBJECT, type=type_text)
-    if type_text == "q" and rule.check_form is None:  # a quantity without a rule of its own
+    if type_text == "q" and rule.check_form is None:  # q: a quantity, here without a rule of its own
         return FieldShape(FieldKind.QUANTITY, check_form=check_quantity)
     return replace(rule, kind=_SCALARS[type_text])
 

@@ -227,9 +227,9 @@ def _build_new_daemons(pods: Sequence[ObservedPod], nodes: Sequence[Node]) -> li
     existing_pods: list[ExistingPod] = []
     daemons = [pod for pod in pods if "/DaemonSet/" in pod.workload]
     for workload, own_pods in group_by(daemons, lambda pod: pod.workload).items():
-        spec = own_pods[-1].spec
+        spec = own_pods[-1].spec  # any of them
         open_nodes = [node for node in nodes if profile.find_node_rejection(spec, node) is None]
-        for number, node in enumerate(open_nodes, len(own_pods)):
+        for number, node in enumerate(open_nodes, len(own_pods)):  # numbers after those of `own_pods`
             existing_pods.append(ExistingPod(workload, number, node.name, spec))
     return existing_pods
 

@@ -118,7 +118,7 @@ class ClaimedDevices:
         return DeviceNodeRequirements(tuple(needs), self._find_doubt(claims, scores))
 
     def _find_doubt(self, claims: Iterable[DeviceClaim], scores: Collection[int]) -> str:
-        """Return the assumption behind allocations, "" if certain. `scores`: those of nodes by preferred alternatives."""
+        """Return the assumption behind allocations, "" if certain. `scores`: by preferred alternatives, of all nodes."""
         if self._version not in _TESTED_VERSIONS:
             return _VERSION
         if self._has_gated_slices and self._version < _ORDERED_POOLS:  # the features are off by default

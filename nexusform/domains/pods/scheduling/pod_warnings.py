@@ -127,10 +127,10 @@ def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[WorkloadWarning
 
 
 def _warn_no_surge_capacity(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield a warning for a rolling update without capacity for one more pod."""
+    """Yield a warning if there is no capacity for one more pod, and max unavailable is 0 (checked by the caller)."""
     workload = context.workload
     if len(context.running_outcomes) < workload.replicas or context.forecast.is_blocked:
-        return  # other warnings cover this plan's pods
+        return  # other warnings cover missing pods and a rollout in this plan
     obstacle = context.next_rollout.find_obstacle(workload)
     if obstacle:
         detail = (

@@ -364,7 +364,7 @@ class SchedulingSession:
         """Return why one more pod of a spec fits no node now; "" if it fits, or may fit by preemption."""
         scheduler = self.create_scheduler(spec, number)
         if spec.gates or spec.node_name or self._can_evict(spec):
-            return ""  # it does not need a feasible node
+            return ""  # it needs no feasible node yet, has its node, or may evict others
         if any(scheduler.find_rejection(node) is None for node in scheduler.facts.points):
             return ""  # it fits
         return format_pending_message(scheduler.collect_rejections().values(), len(self._names)).rstrip(".")

@@ -180,14 +180,13 @@ class VolumeBinder:
         """Return why a node (by position) cannot give each claim a volume of its own, free or new; "" if it can."""
         chosen_names: set[str] = set()
         for claim in claims:
-            # The smallest free volume for a claim on a node (position), except the chosen ones.
             fitting = self._list_reachable_volumes(claim)[at]  # the smallest is last
             while fitting and fitting[-1].name in self._used_volumes:
-                fitting.pop()
+                fitting.pop()  # for all later searches, too
             unused_volumes = self._select_unused(reversed(fitting))
-            best_volume = next((volume for volume in unused_volumes if volume.name not in chosen_names), None)
-            if best_volume is not None:
-                chosen_names.add(best_volume.name)
+            smallest_volume = next((volume for volume in unused_volumes if volume.name not in chosen_names), None)
+            if smallest_volume is not None:
+                chosen_names.add(smallest_volume.name)
             elif not is_any_term_satisfied(claim.provisioning_terms, self._nodes[at]):
                 return NO_VOLUME
             elif not is_any_term_satisfied(claim.storage_terms, self._nodes[at]):
@@ -195,7 +194,7 @@ class VolumeBinder:
         return ""
 
     def _list_reachable_volumes(self, claim: Claim) -> list[list[Volume]]:
-        """Return the free volumes for a claim by node, the smallest last."""
+        """Return the free volumes for a claim by node, the smallest last, as used ones are popped from the end."""
         requirements = replace(claim, name="")  # claims with equal requirements have the same volumes
         by_node = self._reachable_volumes.get(requirements)
         if by_node is None:
