@@ -272,7 +272,7 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
     if len(scene.workloads) < 2 and not any(map(has_differing_concurrent_pods, scene.workloads)):
         return  # there is only one order
     keys = [workload.key for workload in scene.workloads]
-    # Another controller creates a claim of each pod from a template.
+    # Pods with claims from a template wait for another controller to create them.
     claiming = [item for item in scene.workloads if any(claim.is_own for claim in item.pod.device_claims)]
     claiming_keys = frozenset(workload.key for workload in claiming)
     rankings = _rank_workloads(keys, claiming_keys)
@@ -288,9 +288,9 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
             arrival = ArrivalOrder(ranks=orders[number - len(rankings)], has_fast_replacements=number % 2 == 0)
         else:  # drawn times of arrival; every fourth sample has fast replacements, two of four slow victims
             arrival = ArrivalOrder(number, ranks=tuple(keys), ordered_keys=ordered_keys, claiming_keys=claiming_keys)
-            arrival = replace(arrival, has_slow_victims=number % 4 > 1, has_fast_replacements=number % 4 < 1)
+            arrival = replace(arrival, has_slow_victims=number % 4 in (2, 3), has_fast_replacements=number % 4 == 0)
         pods = _shuffle_eviction_ages(scene, number)
-        slow = number if arrival.has_slow_victims else 0  # see `predict`: some pods free their capacity later
+        slow = number if arrival.has_slow_victims else 0  # from 2: some pods free their capacity later; 0: none
         seed = scene.seed + 1 + number
         yield condition, replace(scene, arrival=arrival, seed=seed, existing_pods=pods, slow_terminations=slow)
 

@@ -118,7 +118,7 @@ class ClaimedDevices:
         return DeviceNodeRequirements(tuple(needs), self._find_doubt(claims, scores))
 
     def _find_doubt(self, claims: Iterable[DeviceClaim], scores: Collection[int]) -> str:
-        """Return the assumption behind allocations, "" if certain. `scores`: by preferred alternatives, of all nodes."""
+        """Return the assumption behind allocations, "" if certain. `scores`: those of nodes, by alternatives used."""
         if self._version not in _TESTED_VERSIONS:
             return _VERSION
         if self._has_gated_slices and self._version < _ORDERED_POOLS:  # the features are off by default
@@ -409,10 +409,10 @@ class _AllocationSearch:
 
     def _is_usable(self, claim_index: int, alternative: DeviceSubRequest, candidate: CandidateDevice) -> bool:
         """Return whether a device may be allocated: it is free, its counters suffice, and its taints are tolerated."""
-        if alternative.has_admin_access:  # a device in use is allowed, but only once per claim
+        if alternative.has_admin_access:  # it need not be free, but is used only once per claim
             if any(use.device == candidate.id for use in self.uses[claim_index]):
                 return False
-        elif candidate.id in self._used or self._taken[candidate.id]:
+        elif candidate.id in self._used or self._taken[candidate.id]:  # before, or in this search
             return False
         for (counter_set, counter), amount in candidate.device.counters.items():
             key = (candidate.slice.driver, candidate.slice.pool, counter_set, counter)

@@ -213,12 +213,11 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
         further = 0 if cache.has_claim_conflict(spec) else min(further, 1)
     # With affinity to its own group, the first pod decides the domain of all others.
     is_first_pod = bool(counts.affinity) and counts.matches_itself and not counts.has_affinity_match
-    # The number of further pods of the spec per node, by current pods and the node's usage.
-    capacity: dict[int, int] = {}
-    limits: dict[int, int] = {}  # by usage number: nodes with one number have equal capacity and usage
+    capacity: dict[int, int] = {}  # by node: the number of further pods with room beside its current ones
+    limits: dict[int, int] = {}  # of capacity, by usage number (equal sizes and usage, but for other resources)
     usage_numbers = range(len(cache.nodes)) if spec.requests.other_resources else cache.usage_numbers
     for bucket in scheduler.list_buckets():
-        node = next(bucket)  # the following rules reject all nodes of a bucket, or none
+        node = next(bucket)  # the rules below reject all nodes of a bucket, or none
         if not is_first_pod and inter_pod_affinity.find_rejection(counts, node):
             continue
         if any(_is_permanently_skewed(counter, node) for counter in counts.hard_spread):

@@ -157,7 +157,7 @@ class PodPredictor:
         for pod in self.unmanaged_pods:
             if pod.node in self.nodes and not self._is_running(pod):  # else it runs, or its node is unknown
                 self._evict_unmanaged(pod, self._find_node_loss_trigger(pod))
-        self.session.has_random_ages = arrival is not None
+        self.session.has_random_ages = arrival is not None  # else pods start in queue order
         self.session.has_slow_victims = arrival is not None and arrival.has_slow_victims
         self._place_workloads(progress_list, arrival)
         self.session.remove_victims()  # slow victims terminate after the arrival of all pods
@@ -481,7 +481,7 @@ class PodPredictor:
             progress.outcomes[victim.number] = self._build_outcome(progress.workload, pending_verdict, new_pod)
 
     def _evict_pods_after_toleration(self, progress_list: list[WorkloadProgress]) -> None:
-        """Evict pods after tolerationSeconds, even repeatedly, if another node suits them better; retry others."""
+        """Evict pods after tolerationSeconds, even repeatedly, if another node is better; then retry waiting pods."""
         if not any(taints.select_taints(node, taints.NO_EXECUTE) for node in self.nodes.values()):
             return  # no toleration expires
         for _ in range(_MOST_EVICTIONS):

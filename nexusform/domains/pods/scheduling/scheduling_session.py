@@ -331,7 +331,8 @@ class SchedulingSession:
             if self.remove_lingering_pods():  # try again with their capacity
                 return self.place_daemon(spec, workload, number, node)
             preemption_verdict = self._try_preemption(scheduler, pod, {node_index: rejection})
-            other_names = [name for name in self._names if name != rejection.candidate]
+            # The pod's node affinity excludes all other nodes.
+            other_names = [name for name in self._names if name != node]
             other_rejections = [Rejection(name, "node_names", node_affinity.EXCLUDED) for name in other_names]
             reason = format_pending_message([rejection, *other_rejections], len(self._names))
             is_certain = not self._uncertain_nodes & (1 << node_index)
