@@ -298,8 +298,8 @@ class _DeviceClaimReader:
         device_class = self._objects.classes.get(class_name)
         if device_class is None:
             error = f"request {full_name}: device class {class_name} does not exist"
-            is_missing = self._is_complete and self._objects.classes
-            (errors if is_missing else self.problems).append(error)  # else it may exist without being listed
+            is_missing = self._is_complete and self._objects.classes  # without any class, they are not listed
+            (errors if is_missing else self.problems).append(error)
         self.problems += [f"{title} uses {name}" for name in _REQUEST_FEATURES if fields.get(name)]
         class_selectors = self._list_selectors(device_class.body if device_class else {}, "spec", "selectors")
         selectors = (*class_selectors, *self._list_selectors(fields, "selectors"))

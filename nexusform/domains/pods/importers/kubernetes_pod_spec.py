@@ -243,9 +243,7 @@ def _is_guaranteed(container: Fields) -> bool:
 
 
 def _resolve_priority(spec: Fields, priorities: Priorities) -> int:
-    """Return the priority of the pod's class; without a class its own or the default one. For an undefined class,
-    return 0 and report it.
-    """
+    """Return the priority of the pod's class, 0 if undefined (reported); without a class its own or the default one."""
     name = spec.get_text("priorityClassName")
     if not name:
         return get_integer(spec.data, "priority", priorities.default)

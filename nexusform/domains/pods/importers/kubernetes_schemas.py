@@ -141,9 +141,9 @@ class _SchemaValidator:
         assert shape.items is not None
         if shape.kind is FieldKind.LIST:
             for number, item in enumerate(node.list_items()):
-                # A null item is not one of the allowed values of a list.
-                is_word = item.data is None and bool(shape.items.choices)
-                check = self._check_scalar if is_word else self.check_value
+                # `check_value` accepts null as absent, but an item must be one of the allowed words, if there are some.
+                is_missing_word = item.data is None and bool(shape.items.choices)
+                check = self._check_scalar if is_missing_word else self.check_value
                 yield from check(item, shape.items, f"{path}[{number}]")
         for key, item_node in node.list_fields():
             yield from self.check_value(item_node, shape.items, f"{path}.{key}")

@@ -116,7 +116,7 @@ def _collect_device_classes(manifests: Iterable[Manifest]) -> dict[str, str]:
     classes: dict[str, str] = {}
     for manifest in manifests:
         if (manifest.group, manifest.kind) == ("resource.k8s.io", "DeviceClass"):
-            classes[f"{_IMPLICIT_RESOURCE}{manifest.name}"] = manifest.name
+            classes[f"{_IMPLICIT_RESOURCE}{manifest.name}"] = manifest.name  # each class has a resource by its name
             name = get_value_at_path(manifest.body, "spec", "extendedResourceName")
             if isinstance(name, str):
                 classes[name] = manifest.name

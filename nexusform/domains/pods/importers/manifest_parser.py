@@ -124,9 +124,7 @@ def build_changed_manifest(body: Mapping[str, Any], original: Manifest) -> Manif
 
 
 def build_manifest(body: Mapping[str, Any], file: str = "", position: TextPosition = NO_POSITION) -> Manifest | None:
-    """Return the manifest of a body, by default a stored one without a text position; None if it is no object, or a
-    list of several.
-    """
+    """Return the manifest of a body, stored or with a text position; None if it is no object, or a list of several."""
     reader = _ManifestReader(file, findings=[])
     reader.add_document(YamlDocument(dict(body), position))
     return reader.manifests[0] if len(reader.manifests) == 1 else None

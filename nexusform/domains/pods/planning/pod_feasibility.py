@@ -252,13 +252,14 @@ def find_additions(
     nodes, maximum = list_pool_nodes(cluster), compute_search_limit(inputs)
 
     def predict_waiting(counts: Mapping[str, int]) -> Counter[str]:
-        """Count the waiting pods by workload with these additional nodes by pool."""
-        key = frozenset(counts.items())
-        if key not in waiting_pods:
+        """Count the waiting pods by workload with additional nodes (`counts` by pool); keep it in `waiting_pods`."""
+        added_nodes = frozenset(counts.items())
+        if added_nodes not in waiting_pods:
             copies = [copy_node(nodes[pool], number) for pool, count in counts.items() for number in range(count)]
             all_nodes = (*inputs.cluster.nodes, *copies)
-            waiting_pods[key] = count_waiting_pods(replace(inputs, cluster=replace(inputs.cluster, nodes=all_nodes)))
-        return waiting_pods[key]
+            larger_cluster = replace(inputs.cluster, nodes=all_nodes)
+            waiting_pods[added_nodes] = count_waiting_pods(replace(inputs, cluster=larger_cluster))
+        return waiting_pods[added_nodes]
 
     def is_enough(others: Mapping[str, int], pool: str, count: int) -> bool:
         counts = {name: number for name, number in {**others, pool: count}.items() if number}

@@ -206,9 +206,7 @@ class PodPhase(PodsByCluster):
     def remove_pods(
         self, placement_address: str, cluster_name: str, trigger: str = BINDING_REMOVED, *, keeps_running: bool = False
     ) -> None:
-        """Remove all pods of an object from a cluster. With `keeps_running` they stay there, as the object is only
-        forgotten (removed from state).
-        """
+        """Remove all pods of an object from a cluster; with `keeps_running` only from state: the object is forgotten."""
         cluster_id = self.members.get(cluster_name, cluster_name)
         object_pods = self._object_pods.get((placement_address, cluster_id))
         self._kept_namespaces.pop((placement_address, cluster_id), None)

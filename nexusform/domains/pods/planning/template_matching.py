@@ -32,9 +32,7 @@ _ALWAYS_COMPARED: Final = ("cpu", "memory")
 
 
 def find_outdated_pod_numbers(workload: Workload, pods: Iterable[ExistingPod], *, is_complete: bool) -> set[int]:
-    """Return the numbers of observed pods of an earlier template. `is_complete`: all objects of the cluster are known,
-    so LimitRange defaults are, too.
-    """
+    """Return the numbers of observed pods of an earlier template. `is_complete`: all LimitRange defaults are known."""
     if workload.kind not in _UPDATED_KINDS:
         return set()  # their pods have no other template
     pods_by_revision: dict[str, list[ExistingPod]] = {}

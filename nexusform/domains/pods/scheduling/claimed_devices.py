@@ -234,7 +234,8 @@ class DeviceAllocator:
     """Slices of a cluster. `allocate` finds devices for claims on a node; `seed` draws the order of slices."""
 
     def __init__(self, slices: Iterable[ResourceSlice], version: tuple[int, ...], seed: int) -> None:
-        self._is_ordered, self._seed = version >= _ORDERED_POOLS, seed  # else pools are searched at random
+        self._seed = seed
+        self._is_ordered = version >= _ORDERED_POOLS  # else pools are searched at random
         sorted_slices = sorted(slices, key=lambda item: item.name)
         by_pool = group_by(sorted_slices, lambda item: (item.driver, item.pool))
         self._pools: list[list[ResourceSlice]] = []  # of each pool, the slices of its newest generation alone
@@ -320,9 +321,7 @@ class _AllocationSearch:
                 self._check_request(claim, request)
 
     def _check_request(self, claim: DeviceClaim, request: DeviceRequest) -> None:
-        """Raise an AllocationError if a request for all devices cannot be evaluated: a pool is incomplete, or a
-        selector fails.
-        """
+        """Raise an AllocationError if a request is for all devices, and a pool is incomplete or a selector fails."""
         for alternative in request.alternatives:
             if alternative.count != ALL_DEVICES:
                 continue  # some devices may be found without the missing ones
@@ -338,9 +337,11 @@ class _AllocationSearch:
         )
 
     def allocate_request(self, claim_index: int, request_index: int) -> bool:
-        """Allocate a request by its first possible alternative, and all later ones; return whether all get devices."""
+        """Allocate a request and all later requests; return whether all get devices. The first alternative of the
+        request with devices left for the later requests is used.
+        """
         if claim_index >= len(self._claims):
-            return True  # no request is left
+            return True  # no claim is left
         claim = self._claims[claim_index]
         if request_index >= len(claim.requests):
             return self.allocate_request(claim_index + 1, 0)

@@ -364,7 +364,9 @@ def _compute_placeable_bounds(
     anti_affinity: Sequence[DomainCounter],
     spread: Sequence[SpreadCounter],
 ) -> PlaceablePodRange:
-    """Return the bounds of the range by each counter alone."""
+    """Return the range of the number of pods with room: at most the smallest limit of one counter, at least the number
+    known to fit in the worst order of placement.
+    """
     maximum = min([further, *_list_single_limits(capacity, anti_affinity, spread)])
     if spread or len(scheduler.counts.affinity) > 1:
         minimum = 0 if scheduler.choose_nodes() is None else min(1, maximum)  # only the next pod is known to fit

@@ -401,14 +401,16 @@ class PodPredictor:
         return verdicts
 
     def _place_pod(self, progress: WorkloadProgress, pod: PodToPlace) -> PodVerdict:
-        """Place a pod and return the verdict. An ordered set replaces a pod of a former template once it has a node."""
+        """Place a pod, with its former template if it has one, and return the verdict. An ordered set replaces a pod of
+        a former template once it has a node.
+        """
         workload = progress.workload
         if pod.required_node:
             return self.session.place_daemon(workload.pod, workload.key, pod.number, pod.required_node)
         if pod.former_spec is None:
             return self.session.place_pod(workload.pod, workload.key, pod.number)
         verdict = self.session.place_pod(pod.former_spec, workload.key, pod.number)
-        if not verdict.node or not workload.is_ordered:  # a Deployment replaces it by its rollout
+        if not verdict.node or not workload.is_ordered:  # it is Pending, or the rollout of a Deployment replaces it
             progress.is_blocked = progress.is_blocked or not verdict.node  # the rollout waits for it
             return verdict
         age = self.session.age

@@ -232,7 +232,8 @@ class PodSpecScheduler:
         # The points of each bucket, apart from the usage scores of its nodes.
         totals = [sum(column) for column in zip(*self._compute_rule_scores(nodes, domain_counts).values(), strict=True)]
         best_total, best_levels = -1, []  # below every total; the nodes of each best bucket
-        for (bucket, _), total in zip(open_buckets, totals, strict=True):
+        scored_buckets = [(bucket, total) for (bucket, _), total in zip(open_buckets, totals, strict=True)]
+        for bucket, total in scored_buckets:
             top_score = max(bucket.nodes_by_score)
             if total + top_score > best_total:
                 best_total, best_levels = total + top_score, [bucket.nodes_by_score[top_score]]
@@ -242,7 +243,7 @@ class PodSpecScheduler:
         feasible_count = sum(bucket.size for bucket, _ in open_buckets)
         lead = None
         if self.images_matter and len(tied_nodes) == 1:  # images may outweigh a lead; a tie has none
-            lead = _compute_score_lead(best_total, zip(open_buckets, totals, strict=True))
+            lead = _compute_score_lead(best_total, scored_buckets)
         return BestNodes(tied_nodes, feasible_count, lead)
 
     def score_nodes(self) -> dict[int, dict[str, int]]:
@@ -385,12 +386,12 @@ class PodSpecScheduler:
         return columns
 
 
-def _compute_score_lead(best_total: int, buckets: Iterable[tuple[tuple[_NodeBucket, int], int]]) -> int | None:
-    """Return the lead of the best total over the next lower one; None if there is none. `buckets` have the points of
-    all their nodes, apart from the usage score of each node.
+def _compute_score_lead(best_total: int, scored_buckets: Iterable[tuple[_NodeBucket, int]]) -> int | None:
+    """Return the lead of the best total over the next lower one; None if there is none. Each bucket has the points of
+    its nodes without their usage scores.
     """
     next_total = -1  # below every total
-    for (bucket, _), points in buckets:
+    for bucket, points in scored_buckets:
         for score in bucket.nodes_by_score:
             if next_total < points + score < best_total:
                 next_total = points + score

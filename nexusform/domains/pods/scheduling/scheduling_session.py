@@ -39,9 +39,7 @@ _NO_CHOICE = BestNodes(tied_nodes=(), feasible_nodes=0)
 
 
 class PodVerdict(Struct, frozen=True):
-    """Node of a pod ("" = none), its certainty, the reasons against others, and its victims. `doubt`: the
-    assumption behind an uncertain one.
-    """
+    """Node of a pod ("" = none), its certainty (else with a `doubt`), reasons against other nodes, and its victims."""
 
     node: str
     is_certain: bool

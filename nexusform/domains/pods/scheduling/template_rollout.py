@@ -84,13 +84,13 @@ class RolloutState(Struct):
 def replace_pods(session: SchedulingSession, workload: Workload, state: RolloutState, quota_usage: QuotaUsage) -> None:
     """Replace pods of an older template under the same numbers, by the rules of their kind. `state` is updated."""
     if workload.kind == "ReplicaSet" or workload.strategy is Strategy.ON_DELETE:
-        return  # these controllers replace no existing pod
+        return  # neither replaces existing pods
     replacement = _PodReplacement(session, workload, state, quota_usage)
     if workload.has_rolling_update:
         replacement.replace_with_surge()
     elif workload.kind == "StatefulSet":
         replacement.replace_in_order()
-    else:
+    else:  # a Deployment with the strategy Recreate
         replacement.recreate_all_pods()
 
 

@@ -173,9 +173,9 @@ class TopologyCounts:
                 _count_group(existing_group, counter, term.weight)
         # Further pods of the spec have the same terms about each other.
         repelling_terms = self._select_own_terms(group.spec.anti_affinity)
-        attracting_terms = self._select_own_terms((*preferred_terms, *_list_scored_terms(group.spec)))
+        scored_terms = self._select_own_terms((*preferred_terms, *_list_scored_terms(group.spec)))
         self._own_increments += [(self._get_counter(repulsion_by_key, term), 1) for term in repelling_terms]
-        self._own_increments += [(self._get_counter(points_by_key, term), term.weight) for term in attracting_terms]
+        self._own_increments += [(self._get_counter(points_by_key, term), term.weight) for term in scored_terms]
         self.existing_anti_affinity = list(repulsion_by_key.values())
         self.preferred_affinity = list(points_by_key.values())
 

@@ -106,8 +106,8 @@ def apply_deployment_pause(workload: Workload, pods: Sequence[ExistingPod]) -> W
         return replace(workload, replicas=0)  # no ReplicaSet exists, and none is created
     if any(pod.spec.template == workload.pod.template for pod in pods):
         return workload  # the ReplicaSet of the current template exists, and is scaled
-    newest_pod = max(pods, key=lambda pod: (pod.age, -pod.number))
-    return replace(workload, pod=newest_pod.spec)  # the newest ReplicaSet is scaled
+    newest_pod = max(pods, key=lambda pod: (pod.age, -pod.number))  # `age` increases with the time of start
+    return replace(workload, pod=newest_pod.spec)  # its ReplicaSet, the newest one, is scaled
 
 
 def drop_rejected_pods(progress: WorkloadProgress, quota_usage: QuotaUsage) -> None:
