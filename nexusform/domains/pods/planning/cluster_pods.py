@@ -106,9 +106,10 @@ class PodsByCluster:
         namespaces |= list_namespaces(observed_cluster.objects)
         namespaces |= {pod.spec.namespace for pod in observed_cluster.existing_pods}
         existing_pods = self._existing_pods.setdefault(cluster_id, {})
-        own_pods = self._object_pods_by_cluster.get(cluster_id, {}).values()
+        objects = self._object_pods_by_cluster.get(cluster_id, {}).values()
         prior_workloads = self._prior_workloads.get(cluster_id, {})
-        is_replaced = create_replacement_check(own_pods, prior_workloads, is_complete=observed_cluster.is_complete)
+        # Observed pods replaced since by an applied plan do not count.
+        is_replaced = create_replacement_check(objects, prior_workloads, is_complete=observed_cluster.is_complete)
         node_by_name = observed_cluster.cluster.node_by_name
         observed_pods = merge_observed_pods(existing_pods, observed_cluster.existing_pods, node_by_name, is_replaced)
         observed_keys = {pod.key for pod in chain.from_iterable(observed_pods.values())}

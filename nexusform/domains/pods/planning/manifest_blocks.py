@@ -330,16 +330,13 @@ def _merge_by_cluster(risks: Iterable[_Risk], *, is_named: bool) -> str:
 
 
 def _merge_summaries(risks: Sequence[_Risk], *, is_named: bool) -> str:
-    """Return warnings of one kind as one line with the first reason; "" without summaries. `is_named`: with the cluster
-    of each.
-    """
+    """Return warnings of one kind as one line with the first reason. `is_named`: with the cluster of each."""
     _, first_warning = risks[0]
-    summary = first_warning.summary
-    subject, _, text = summary.partition(": ")
+    subject, _, text = first_warning.summary.partition(": ")  # such as `shop/web: 2 Pending: reason`
     if not is_named or not text:
-        return summary
+        return first_warning.summary
     _, colon, reason = text.partition(": ")
-    # `2 Pending` of `web/shop: 2 Pending: reason`.
+    # The middle parts (`2 Pending`), each with its cluster.
     parts = [f"{warning.summary.partition(': ')[2].partition(': ')[0]} on {cluster}" for cluster, warning in risks]
     return f"{subject}: {'; '.join(parts)}{colon}{reason}"
 

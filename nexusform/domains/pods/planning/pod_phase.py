@@ -87,6 +87,7 @@ class PodPhase(PodsByCluster):
             orphans = self._take_orphaned_pods(object_pods, workload, cluster.id, workload_pods)
             pods = assign_template_specs(adjusted, workload_pods, orphans, is_complete=is_complete)
             is_stuck = has_permanent_failure(adjusted, pods)
+            # Too many pods with those adopted: the ReplicaSet deletes some of either kind.
             has_orphans = workload.kind == "ReplicaSet" and bool(orphans) and len(pods) > adjusted.replicas
             workloads.append(replace(adjusted, is_stuck=is_stuck, has_orphans=has_orphans))
             # The prior pods of a re-created object are removed; the observed ones still exist.
@@ -206,7 +207,7 @@ class PodPhase(PodsByCluster):
     def remove_pods(
         self, placement_address: str, cluster_name: str, trigger: str = BINDING_REMOVED, *, keeps_running: bool = False
     ) -> None:
-        """Remove all pods of an object from a cluster; with `keeps_running` only from state: the object is forgotten."""
+        """Remove all pods of an object from a cluster, with `keeps_running` only from state: the object is forgotten."""
         cluster_id = self.members.get(cluster_name, cluster_name)
         object_pods = self._object_pods.get((placement_address, cluster_id))
         self._kept_namespaces.pop((placement_address, cluster_id), None)
@@ -379,7 +380,7 @@ class PodPhase(PodsByCluster):
         """Remove the pods of a workload from the plan, and record the removal of the existing ones."""
         existing_pods = self._existing_pods.get(cluster_id, {})
         for pod in pods.values():
-            self._base_pods.get(cluster_id, {}).pop((key, pod.number), None)  # those before the prediction
+            self._base_pods.get(cluster_id, {}).pop((key, pod.number), None)  # its pods before the prediction
             if existing_pods.pop((key, pod.number), None) is not None:
                 object_pods.removed_outcomes.append(pod_outcomes.build_removal(pod, trigger))
         object_pods.outcomes.pop(key, None)

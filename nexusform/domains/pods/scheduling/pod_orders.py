@@ -64,11 +64,11 @@ class ArrivalOrder(Struct, frozen=True):
         if self.sample % _MIXED_SAMPLES == 0:  # some samples draw the workload of each pod anew
             step = sum(counts.values())
             return min(ready_keys, key=lambda key: self._hash_arrival_order(f"{step}|{key}"))
-        return min(counts, key=lambda key: self._compute_arrival_time(key, counts[key]))  # includes waiting times
+        return min(counts, key=lambda key: self._compute_arrival_time(key, counts[key]))  # ordered sets wait in it
 
     def _compute_arrival_time(self, key: str, count: int) -> float:
-        """Return the time of arrival of a workload's pod after `count` others (or -1: before the first step).
-        Objects are created in order, and their pods some hops later.
+        """Return the time of arrival of a workload's pod after `count` others (or -1: before the first step), in
+        intervals between the creation of two objects. Objects are created by `ranks`, their pods some hops later.
         """
         interval, hop, pace = (byte / 256 for byte in self._hash_arrival_order(key)[:3])  # drawn from 0 to 1
         count, delay = max(0, count), self._hash_arrival_order(f"{count}|{key}")[0] / 256

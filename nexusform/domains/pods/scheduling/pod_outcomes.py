@@ -340,19 +340,19 @@ def _compute_affinity_range(
     exclusions = (*counts.anti_affinity, *counts.existing_anti_affinity)  # their domains reject the pods
     capacity_by_domain: dict[int, dict[int, int]] = {}  # of the nodes
     for node, pods in capacity.items():
-        has_all_keys = all(counter.domain_by_node[node] >= 0 for counter in counts.affinity)
+        has_all_keys = all(item.domain_by_node[node] >= 0 for item in counts.affinity)
         if has_all_keys and not inter_pod_affinity.has_pod_in_domain(exclusions, node):
             capacity_by_domain.setdefault(counter.domain_by_node[node], {})[node] = pods
     totals: list[int] = []  # number of pods with room, by domain
     for domain_capacity in capacity_by_domain.values():
-        if len({id(counter.domain_by_node) for counter in (*anti_affinity, *spread)}) > 1:  # several topology keys
+        if len({id(item.domain_by_node) for item in (*anti_affinity, *spread)}) > 1:  # several topology keys
             limits = _list_single_limits(domain_capacity, anti_affinity, spread)
         else:
             limits = [_sum_node_capacity(domain_capacity, anti_affinity, spread)]
         totals.append(min(further, *limits))
     maximum = max(totals, default=0)
     if len(counts.affinity) == 1 and not anti_affinity and not spread:
-        return PlaceablePodRange(min(totals, default=0), maximum, is_exact=True)
+        return PlaceablePodRange(min(totals, default=0), maximum, is_exact=True)  # by the domain of the first pod
     # The first pod fits; the number of others depends on its node.
     return PlaceablePodRange(min(1, further, maximum), maximum, is_exact=False)
 

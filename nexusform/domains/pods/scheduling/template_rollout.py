@@ -350,7 +350,7 @@ class TemplateRollout:
             stuck_numbers=frozenset(pod.number for pod in progress.kept_pods if pod.is_stuck),
             is_template_stuck=progress.is_template_stuck,
         )
-        # Earlier nodes by number: pods placed in this prediction have none.
+        # Nodes before the plan by number: pods placed in this prediction have none.
         existing_pods = [pod for pod in progress.outdated_pods if pod.number not in progress.placed_outdated]
         old_nodes = {pod.number: pod.node for pod in existing_pods}
         replace_pods(self._session, workload, state, self._quota_usage)
@@ -359,7 +359,7 @@ class TemplateRollout:
         if state.uncreated:
             progress.uncreated, progress.rejection = state.uncreated, state.rejection or progress.rejection
         final_verdicts = self._assign_verdict_numbers(state, verdicts, old_nodes, pending_pods)
-        # Numbers without a new pod: of old pods with a node, and of deleted ones without a node.
+        # Numbers left without a pod: of removed old pods with a node, and of deleted ones without a node.
         removed_numbers = old_nodes.keys() - state.new_verdicts.keys()
         deleted_numbers = pending_pods.keys() - state.pending_specs.keys() - state.new_verdicts.keys()
         removed_pods = [pod for pod in state.removed_pods if pod.number in removed_numbers]
