@@ -325,9 +325,9 @@ class ClusterStorage(Struct, frozen=True):
 
 
 def collect_cluster_storage(manifests: Sequence[Manifest], *, is_complete: bool = True) -> ClusterStorage:
-    """Return a cluster's volumes, claims to bind at once, invalid claims and limits. Pods report their problems."""
+    """Return a cluster's volumes, claims to bind at once, invalid claims and limits. Findings are left to the pods."""
     storage = collect_storage(manifests, is_complete=is_complete)
-    claim_by_volume = {
+    claim_by_volume = {  # "": of claims without a volumeName
         _get_silent_fields(claim, "spec").get_text("volumeName"): claim for claim in storage.claims.values()
     }
     # The volume of a deleted claim is unusable.

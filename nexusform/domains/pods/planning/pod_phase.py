@@ -207,7 +207,7 @@ class PodPhase(PodsByCluster):
     def remove_pods(
         self, placement_address: str, cluster_name: str, trigger: str = BINDING_REMOVED, *, keeps_running: bool = False
     ) -> None:
-        """Remove all pods of an object from a cluster, with `keeps_running` only from state: the object is forgotten."""
+        """Remove all pods of an object from a cluster. `keeps_running`: only from state, as the object is forgotten."""
         cluster_id = self.members.get(cluster_name, cluster_name)
         object_pods = self._object_pods.get((placement_address, cluster_id))
         self._kept_namespaces.pop((placement_address, cluster_id), None)

@@ -221,19 +221,19 @@ def _is_same_container(template_container: Container, observed_container: Contai
 
 
 def create_replacement_check(
-    own_pods: Iterable[ObjectPods], prior_workloads: Mapping[str, Workload], *, is_complete: bool
+    objects: Iterable[ObjectPods], prior_workloads: Mapping[str, Workload], *, is_complete: bool
 ) -> Callable[[ExistingPod], bool]:
-    """Return a check whether an observed pod was replaced since the observation: the template in state
-    (`prior_workloads`) differs, and state has no observed pod and none of a former template on its node.
+    """Return a check whether an applied plan has replaced an observed pod: it has another template than the workload
+    in state (`prior_workloads`), and no pod in state on its node is observed or of a former template.
     """
-    open_nodes: dict[str, set[str]] = {}
-    for object_pods in own_pods:
-        open_nodes |= object_pods.list_nodes_with_open_pods()
+    outdated_nodes: dict[str, set[str]] = {}  # by workload: nodes with pods possibly of a former template in state
+    for object_pods in objects:
+        outdated_nodes |= object_pods.list_nodes_with_open_pods()
 
     def is_replaced(pod: ExistingPod) -> bool:
-        workload, nodes = prior_workloads.get(pod.workload), open_nodes.get(pod.workload)
+        workload, nodes = prior_workloads.get(pod.workload), outdated_nodes.get(pod.workload)
         if workload is None or nodes is None or pod.node in nodes:
-            return False  # state does not know its workload, or expects such a pod there
+            return False  # state does not know its workload, or expects a pod to replace there
         return bool(find_outdated_pod_numbers(workload, [pod], is_complete=is_complete))
 
     return is_replaced
