@@ -137,7 +137,7 @@ class _ApplianceClaimReader(Struct, frozen=True):
     def is_on_appliance(self, claim: Fields) -> bool:
         """Return whether the volume of a claim is created on the appliance, by its class."""
         class_name, classes = claim.data.get("storageClassName"), self.storage.classes
-        if class_name is None:  # the platform's default class, unless other classes are known
+        if class_name is None:  # the default class; without known classes the one of the platform
             class_name = self.storage.default_class or (NEXUS_VOLUME if not classes else "")
         if class_name == NEXUS_VOLUME:
             return True

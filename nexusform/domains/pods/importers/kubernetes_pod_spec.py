@@ -304,7 +304,7 @@ def _get_pod_level_amounts(spec: Fields, is_reported: bool) -> Amounts:
     if not resources.data:
         return {}
     container_total = _sum_container_requests(spec, partial(_get_effective_requests, is_reported=True))
-    default_requests = {name: container_total[name] for name in _SCORE_DEFAULTS if name in container_total}
+    default_requests = {name: container_total[name] for name in ("cpu", "memory") if name in container_total}
     limits = _parse_quantities(resources.get_mapping("limits"), is_reported)
     return limits | default_requests | _parse_quantities(resources.get_mapping("requests"), is_reported)
 

@@ -178,7 +178,7 @@ def _build_registered_node(name: str, planned_node: Node | None, node: ObservedN
 
 
 def _collect_charged_budgets(objects: Iterable[Manifest]) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Return the budgets charged for evictions of existing pods, by the pods' namespace and name."""
+    """Return the budgets already charged for the eviction of a pod (`disruptedPods`), by its namespace and name."""
     budgets_by_pod: dict[tuple[str, str], tuple[str, ...]] = {}
     for manifest in objects:
         for name in get_mapping(manifest.body, "status", "disruptedPods"):

@@ -312,20 +312,22 @@ def _find_fewest_nodes(
 
 def _find_mix(maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int], str, int], bool]) -> dict[str, int]:
     """Find the fewest nodes of several pools; empty without a result. Each pool needs at least the number needed
-    beside the maximum of the other pools. Larger mixes follow in the order of their size.
+    beside the maximum of the other pools. Larger mixes follow in the order of their size. `is_enough` gets the nodes by
+    pool, and one pool with another number in their place.
     """
     if len(maximum) < 2:
         return {}  # there are no mixes
     fewest: dict[str, int] = {}
     for pool, limit in maximum.items():
-        count = _find_fewest_nodes(partial(is_enough, maximum, pool), minimum=-1, maximum=limit)
+        count = _find_fewest_nodes(partial(is_enough, maximum, pool), minimum=-1, maximum=limit)  # or 0
         if count is None:
             return {}  # even the maximum of all pools is too few
         fewest[pool] = count
     further = chain.from_iterable(combinations_with_replacement(fewest, size) for size in range(_MAX_MIXES))
     for added in islice(further, _MAX_MIXES):
         counts = {pool: count + added.count(pool) for pool, count in fewest.items()}
-        if is_enough(counts, *next(iter(counts.items()))):  # with the count of any one pool
+        some_pool = next(iter(counts))
+        if is_enough(counts, some_pool, counts[some_pool]):
             return {pool: count for pool, count in counts.items() if count}
     return {}
 

@@ -250,7 +250,7 @@ def find_orphan_pods(
     prefix = f"{workload.namespace}/Pod/"
     for manifest in manifests if workload.kind in _ADOPTING_KINDS else ():
         if (manifest.kind, manifest.namespace, manifest.name) != title:
-            continue
+            continue  # not the manifest of the workload
         selector = parse_selector(Fields(manifest, [], manifest.body).get_mapping("spec"), "selector")
         if selector is None:
             return  # reported as invalid

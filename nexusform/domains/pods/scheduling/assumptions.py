@@ -326,7 +326,7 @@ def _list_scenarios_with_waiting_pods(scene: PredictionScenario, _: int) -> Iter
     if not scene.waiting_pods:
         return  # none can be first
     first = scene.waiting_pods[0].name
-    pods = [
+    pods = [  # each as a bare pod with a name of its own
         Workload("Pod", pod.spec.namespace, f"{pod.name}-{index}", replicas=1, pod=pod.spec, strategy=Strategy.RECREATE)
         for index, pod in enumerate(scene.waiting_pods)
     ]

@@ -569,11 +569,11 @@ class PodPredictor:
 
     def _retry_waiting_pods(self, progress_list: Sequence[WorkloadProgress]) -> None:
         """Retry waiting pods until none gets a node: later pods may satisfy the affinity of an earlier one, or may have
-        been evicted. Failed pods are re-created until the existing pods make them fail permanently.
+        been evicted. Failed pods re-created by a controller are retried, too.
         """
         has_changed = True
         while has_changed:
-            has_changed = self._has_replacements = False
+            has_changed = self._has_replacements = False  # replacements until now are retried below
             # Failed pods may fit into NUMA cells assigned in another order.
             if any(outcome.is_failed for progress in progress_list for outcome in progress.outcomes.values()):
                 self.session.assign_numa_cells()
