@@ -46,8 +46,8 @@ _REQUEST_FEATURES: Final = ("capacity", "derivedAttributes")
 
 
 class DeviceObjects(Struct, frozen=True):
-    """Objects about devices by name (claims and templates by `namespace/name`). `problems`: facts about slices
-    without evaluation here. Without any slice the devices are unknown.
+    """Objects about devices by name (claims and templates by `namespace/name`). `problems`: facts about slices not
+    evaluated by this program. Without any slice the devices are unknown.
     """
 
     classes: Mapping[str, Manifest] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class DeviceObjects(Struct, frozen=True):
 
 
 class PodDeviceClaims(Struct, frozen=True):
-    """Claims of a pod, and the facts about them without evaluation here."""
+    """Claims of a pod, and the facts about them not evaluated by this program (`problems`)."""
 
     claims: tuple[DeviceClaim, ...] = ()
     problems: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ def _get_key(manifest: Manifest) -> str:
 
 
 def _list_slice_problems(manifest: Manifest) -> Iterator[str]:
-    """Yield as texts the features of a ResourceSlice without evaluation here."""
+    """Yield as texts the features of a ResourceSlice not evaluated by this program."""
     if manifest.version != _VERSION:
         yield f"{manifest.title} has version {manifest.version}, not {_VERSION}"
     for device in list_mappings(manifest.body, "spec", "devices"):
@@ -257,7 +257,7 @@ class _DeviceClaimReader:
         self, name: str, manifest: Manifest, spec: Mapping[str, Any], *, is_own: bool = False
     ) -> DeviceClaim:
         """Return the claim of an object or a template with this spec, with its first error; record other facts about it
-        without evaluation here in `self.problems`.
+        not evaluated by this program in `self.problems`.
         """
         if manifest.version != _VERSION:
             self.problems.append(f"{manifest.title} has version {manifest.version}, not {_VERSION}")
@@ -292,7 +292,7 @@ class _DeviceClaimReader:
         self, title: str, full_name: str, fields: Mapping[str, Any], errors: list[str]
     ) -> DeviceSubRequest:
         """Return an alternative of a request of a claim (`title`); `full_name` is `request` or `request/alternative`.
-        `errors` gets reasons why no pod gets a node, `self.problems` the facts without evaluation here.
+        `errors` gets reasons why no pod gets a node, `self.problems` the facts not evaluated.
         """
         class_name = get_text(fields, "deviceClassName")
         device_class = self._objects.classes.get(class_name)
@@ -323,7 +323,7 @@ class _DeviceClaimReader:
         )
 
     def _list_selectors(self, fields: Mapping[str, Any], *path: str) -> Sequence[str]:
-        """Return the CEL expressions of a list of selectors; record those without evaluation here."""
+        """Return the CEL expressions of a list of selectors; record those not evaluated in `self.problems`."""
         expressions: list[str] = []
         for selector in list_mappings(fields, *path):
             expression = get_text(selector, "cel", "expression")

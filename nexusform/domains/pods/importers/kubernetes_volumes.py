@@ -446,7 +446,7 @@ def _build_unbound_own_claim(name: str, claim: Fields, storage: Storage) -> Clai
 
 
 def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, storage: Storage) -> Claim | None:
-    """Return a claim without a volume; None if the claim limits no node: its volume is unknown, or fits every node."""
+    """Return a claim without a volume; None if it limits no node: its volume is unknown (reported), or fits any node."""
     configured_class = claim.data.get("storageClassName")
     class_name = storage.default_class if configured_class is None else claim.get_text("storageClassName")
     unbound_claim = Claim(

@@ -213,7 +213,7 @@ class PodsByCluster:
         observed_objects = self._get_observed_cluster(cluster_id).objects
         prior_manifests.update((item.identity, item) for item in observed_objects)
         manifests = self._collect_manifests(cluster_id)
-        # Objects of state keep running without an apply: untargeted or forgotten.
+        # Untargeted and forgotten objects are not applied, but keep running.
         for key, own_pods in object_pods.items():
             address, _ = key
             keeps_running = key in self._kept_namespaces or address in self._forgotten_addresses

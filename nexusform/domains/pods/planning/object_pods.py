@@ -284,7 +284,7 @@ class ObjectPods(Struct):
         self.warnings = (*warnings, *kept_preemptions, *kept_evictions)
 
     def update_values(self, cluster: NodeCluster) -> None:
-        """Update the value of the object in place: callers hold it already."""
+        """Update the values of the object in place, as callers keep the mapping."""
         self.values.clear()
         for workload in self.workloads:
             self.values[workload.key] = {

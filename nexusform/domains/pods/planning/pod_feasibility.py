@@ -189,10 +189,10 @@ def find_candidate_feasibility(
     requested, running = _count_requested(workloads), _count_running(outcomes)
     waiting_outcomes = [item for item in outcomes if not item.node]
     if running >= requested and not waiting_outcomes:
-        # The capacity is that without these workloads, so no pod of theirs is running there.
+        # The capacity is computed without the additional workloads: none of their pods is running.
         maximum = ClusterPodCapacity(pods, cluster).compute_maximum_replicas(workloads, running=0)
         return ObjectFeasibility(FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum)
-    inputs = pods.build_initial_input(cluster)
+    inputs = pods.build_initial_input(cluster)  # more nodes: all pods of the plan are placed again, too
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
     is_rejected = any(prediction.forecasts[key].has_rejected_pods for key in keys)
     waiting_keys = {item.workload for item in waiting_outcomes}

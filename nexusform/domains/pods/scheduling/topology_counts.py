@@ -253,6 +253,7 @@ class TopologyCounts:
         for counter, amount in self._own_increments:
             counter.add(node, amount)
         if self.matches_itself:
+            # Once per term with a domain of the node.
             self._affinity_matches += sum(counter.domain_by_node[node] >= 0 for counter in self.affinity)
         for spread in self._selective_spread:  # counters of spread constraints
             if spread.matches_itself:

@@ -74,14 +74,15 @@ def score_free_resources(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
 
 def score_balance(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
     """Return the balance of the node's CPU and memory with the pod, 0 without requests (BalancedAllocation). Newer
-    versions return its improvement, 50 to 100.
+    versions rate its improvement by the pod from 50 to 100.
     """
     if not pod.requests.cpu and not pod.requests.memory:
         return 0
     balance = _compute_balance(node, usage.cpu + pod.requests.cpu, usage.memory + pod.requests.memory)
     if not pod.compares_balance:
         return balance
-    return 50 + (50 + balance - _compute_balance(node, usage.cpu, usage.memory)) // 2
+    improvement = balance - _compute_balance(node, usage.cpu, usage.memory)  # -50 to 50
+    return 50 + (50 + improvement) // 2
 
 
 def _compute_balance(node: Node, cpu: int, memory: int) -> int:
