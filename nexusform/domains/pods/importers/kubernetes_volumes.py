@@ -405,7 +405,7 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
     metadata, name = _get_silent_fields(claim, "metadata"), claim.name
     spec, phase = _get_silent_fields(claim, "spec"), _get_silent_fields(claim, "status").get_text("phase")
     volume_name = spec.get_text("volumeName")
-    is_observed = storage.is_complete and bool(phase)
+    is_observed = storage.is_complete and bool(phase)  # all volumes are known, and kubectl has listed the claim
     if phase == _LOST:  # the volume controller found its volume deleted
         return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume_name}"'
     if "deletionTimestamp" in metadata:
@@ -446,7 +446,7 @@ def _build_unbound_own_claim(name: str, claim: Fields, storage: Storage) -> Clai
 
 
 def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, storage: Storage) -> Claim | None:
-    """Return a claim without a volume; None if it limits no node: its volume is unknown (reported), or fits any node."""
+    """Return a claim without a volume; None if it limits no node: its volume is unknown (reported), or fits all."""
     configured_class = claim.data.get("storageClassName")
     class_name = storage.default_class if configured_class is None else claim.get_text("storageClassName")
     unbound_claim = Claim(

@@ -250,11 +250,11 @@ def merge_observed_pods(
         predicted_nodes.setdefault(workload, {})[number] = pod.node
     observed_pods: dict[str, list[ExistingPod]] = {}
     for pod in pods:
-        is_evicted = (
+        is_evicted = (  # now or later
             "/DaemonSet/" not in pod.workload
             and taints.compute_toleration_seconds(pod.spec, nodes[pod.node]) is not None
         )
-        if not is_evicted or pod.workload not in predicted_nodes:  # else state has its replacement
+        if not is_evicted or pod.workload not in predicted_nodes:  # else state has the predicted replacement
             observed_pods.setdefault(pod.workload, []).append(pod)
     numbered_pods: dict[str, list[ExistingPod]] = {}
     for key, own_pods in observed_pods.items():

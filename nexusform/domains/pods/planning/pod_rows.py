@@ -233,7 +233,7 @@ def _build_pod_reason(outcome: PodOutcome) -> str:
 def _build_former_location(
     cluster: NodeCluster | None, name: str, outcome: PodOutcome, record: RecordedPod | None
 ) -> PodLocation:
-    """Return the former location of a pod by state: its node may have moved or be removed."""
+    """Return the former location of a pod, with machine and zone of state: its node may have moved or be removed."""
     location = _build_location(cluster, name, outcome.previous, record.state if record is not None else "")
     if outcome.action == pod_outcomes.KEEP or record is None or record.node != outcome.previous:
         return location  # unchanged, or not the recorded node

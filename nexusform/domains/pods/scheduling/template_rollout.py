@@ -312,7 +312,7 @@ class TemplateRollout:
         progress = self._progress
         workload = progress.workload
         deletable_count = 0  # a paused Deployment deletes none
-        if not workload.is_paused:
+        if not workload.is_paused:  # all pods beyond those required to be available
             total = len(progress.kept_pods) + len(progress.outdated_pods) + len(progress.pending_outdated_pods)
             deletable_count = max(0, total + len(new_specs) - (workload.replicas - workload.max_unavailable))
         # Sets with running pods count as older.

@@ -202,7 +202,7 @@ class TopologyCounts:
         domain_by_node, domain_count = topology.domain_by_node, topology.size
         eligible_nodes, eligible_domains = self._find_eligible_nodes(constraint, required_keys)
         if not constraint.is_hard and constraint.topology_key == HOSTNAME:
-            # For points, each node is a domain of its own, even if several have one hostname label.
+            # For points, each node with the label is a domain of its own, even if several have one value.
             domain_by_node, domain_count = topology.node_domains, len(topology.node_domains)
         selector = constraint.selector
         matches_itself = int(selector is not None and is_selected(selector, self.group.labels))

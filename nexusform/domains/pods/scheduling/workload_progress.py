@@ -180,7 +180,7 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
         return {}  # no ReplicaSet of a former template has pods
     new_pods = [pod for pod in progress.pods_to_place if pod.is_new]
     retried_pods = [pod for pod in progress.pods_to_place if not pod.is_new]
-    # Pods that lost their node are among them: they are re-created with the current template.
+    # Retried pods have the current template: they are Pending, or re-created after the loss of their node.
     current_pods = [ExistingPod(workload.key, pod.number, "", workload.pod, pod.age) for pod in retried_pods]
     has_pending_current_pod = any(pod.was_pending for pod in retried_pods)
     pending_former_pods = [
@@ -198,7 +198,7 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
     # Without a pause the rollout creates the pods of the current template; surplus ones are not removed here.
     current_growth = max(0, current_growth) if workload.is_paused else 0
     spare_numbers = find_unused_pod_numbers(used_numbers, workload.first_ordinal, len(former_specs) + current_growth)
-    # The former templates use the numbers of new pods first, then spare ones.
+    # Pods of former templates get the numbers of new pods first, then spare ones.
     numbers = [*(pod.number for pod in new_pods), *spare_numbers][: len(former_specs)]
     current_new_pods = new_pods[len(former_specs) :]
     progress.pods_to_place = [*retried_pods, *current_new_pods]
