@@ -293,16 +293,16 @@ def match_observed_clusters(
     for cluster_id, snapshot_block in external.snapshots.items():
         observed = match_cluster_snapshot(cluster_id, clusters.get(cluster_id), snapshot_block.snapshot, removed_vms)
         result[cluster_id] = observed
-        is_planned = cluster_id in clusters
-        external.diagnostics += _warn_mismatches(snapshot_block.block, cluster_id, observed, is_planned=is_planned)
+        has_vms = cluster_id in clusters
+        external.diagnostics += _warn_mismatches(snapshot_block.block, cluster_id, observed, has_vms=has_vms)
     return result
 
 
 def _warn_mismatches(
-    block: ResourceBlock, cluster_id: str, observed_cluster: ObservedCluster, *, is_planned: bool
+    block: ResourceBlock, cluster_id: str, observed_cluster: ObservedCluster, *, has_vms: bool
 ) -> Iterator[Diagnostic]:
-    """Yield warnings about the nodes of a planned cluster without a VM of the plan, and about pods on lost nodes."""
-    if is_planned and observed_cluster.unknown_nodes:
+    """Yield warnings about nodes without a VM in a cluster with known VMs (`has_vms`), and about pods on lost nodes."""
+    if has_vms and observed_cluster.unknown_nodes:
         count = len(observed_cluster.unknown_nodes)
         node_names = join_first_texts(observed_cluster.unknown_nodes)
         detail = (
