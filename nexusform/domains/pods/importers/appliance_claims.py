@@ -116,12 +116,11 @@ class _ApplianceClaimReader(Struct, frozen=True):
         for template in spec.list_mappings("volumeClaimTemplates"):
             claim = template.get_mapping("spec")
             prefix = f"{template.get_mapping('metadata').get_text('name')}-{manifest.name}"
-            ordinal_claims = self.storage.templates.get((manifest.namespace, prefix))
-            if ordinal_claims is None or not self.is_on_appliance(claim):
-                continue  # not of this cluster's storage, or on other storage
+            if not self.is_on_appliance(claim):
+                continue
             size = _parse_requested_bytes(claim)
             appliance_claim = ApplianceClaim(size, is_bound=self._get_default_binding(), owner=owner)
-            for ordinal in ordinal_claims.ordinals:
+            for ordinal in self.storage.templates[manifest.namespace, prefix].ordinals:
                 yield f"{manifest.namespace}/{prefix}-{ordinal}", appliance_claim
 
     def build_existing_claim(self, manifest: Manifest, spec: Fields, owner: ClaimOwner | None) -> ApplianceClaim:
@@ -138,7 +137,7 @@ class _ApplianceClaimReader(Struct, frozen=True):
     def is_on_appliance(self, claim: Fields) -> bool:
         """Return whether the volume of a claim is created on the appliance, by its class."""
         class_name, classes = claim.data.get("storageClassName"), self.storage.classes
-        if class_name is None:  # the platform's default class, unless other classes are known
+        if class_name is None:  # the default class; without known classes the one of the platform
             class_name = self.storage.default_class or (NEXUS_VOLUME if not classes else "")
         if class_name == NEXUS_VOLUME:
             return True
@@ -168,12 +167,12 @@ def compute_storage_demand(claims: Claims) -> ClaimDemand:
 
 
 def _build_demand(size: int, existing_size: int, all_claims: Claims, existing_claims: Claims) -> ClaimDemand:
-    """Return the demand of claims with this total size, of it `existing_size` bytes possibly on the appliance already.
-    `existing_claims` are the claims with a possible volume.
+    """Return the demand of `all_claims`: `size` bytes after the plan, and those beyond `existing_size`, the bytes
+    possibly on the appliance already. `existing_claims` are the claims with a possible volume.
     """
     unsized_claim = next((name for name, claim in all_claims.items() if claim.size is None), "")
-    unknown_claims = [claim for claim in existing_claims.values() if claim.is_bound is None]
-    unknown_sizes = tuple(claim.possible_existing_size for claim in unknown_claims)
+    unobserved_claims = [claim for claim in existing_claims.values() if claim.is_bound is None]
+    unknown_sizes = tuple(claim.possible_existing_size for claim in unobserved_claims)
     return ClaimDemand(size, size - existing_size, unsized_claim, unknown_sizes)
 
 

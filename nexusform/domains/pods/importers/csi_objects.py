@@ -128,7 +128,7 @@ def build_attach_limits(csi: CsiLimits, volumes: Mapping[str, Manifest]) -> Atta
     for node, driver, name in csi.attachments:
         volume = volumes.get(name)
         if volume is None or not get_value_at_path(volume.body, "spec", "csi"):
-            continue  # kube-scheduler does not count it either
+            continue  # as in kube-scheduler, only existing CSI volumes count
         claim = get_mapping(volume.body, "spec", "claimRef")
         attachments.append((node, driver, f"{claim['namespace']}/{claim['name']}" if claim.get("name") else name))
     return AttachLimits(csi.maximums, tuple(attachments))

@@ -46,8 +46,8 @@ _REQUEST_FEATURES: Final = ("capacity", "derivedAttributes")
 
 
 class DeviceObjects(Struct, frozen=True):
-    """Objects about devices by name (claims and templates by `namespace/name`). `problems`: facts about slices
-    without evaluation here. Without any slice the devices are unknown.
+    """Objects about devices by name (claims and templates by `namespace/name`). `problems`: facts about slices not
+    evaluated by this program. Without any slice the devices are unknown.
     """
 
     classes: Mapping[str, Manifest] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class DeviceObjects(Struct, frozen=True):
 
 
 class PodDeviceClaims(Struct, frozen=True):
-    """Claims of a pod, and the facts about them without evaluation here."""
+    """Claims of a pod, and the facts about them not evaluated by this program (`problems`)."""
 
     claims: tuple[DeviceClaim, ...] = ()
     problems: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ def _get_key(manifest: Manifest) -> str:
 
 
 def _list_slice_problems(manifest: Manifest) -> Iterator[str]:
-    """Yield as texts the features of a ResourceSlice without evaluation here."""
+    """Yield as texts the features of a ResourceSlice not evaluated by this program."""
     if manifest.version != _VERSION:
         yield f"{manifest.title} has version {manifest.version}, not {_VERSION}"
     for device in list_mappings(manifest.body, "spec", "devices"):
@@ -132,7 +132,7 @@ def list_allocated_claims(names: Iterable[str], objects: DeviceObjects) -> Claim
 
 
 def _parse_slice(manifest: Manifest) -> ResourceSlice:
-    """Return a ResourceSlice: devices of one pool, with counters shared by devices, by counter set and name."""
+    """Return a ResourceSlice: devices of one pool, and amounts shared by them, by names of counter set and counter."""
     spec = get_mapping(manifest.body, "spec")
     pool = get_mapping(spec, "pool")
     return ResourceSlice(
@@ -142,7 +142,7 @@ def _parse_slice(manifest: Manifest) -> ResourceSlice:
         generation=get_integer(pool, "generation", 0),
         slice_count=get_integer(pool, "resourceSliceCount", 1),
         devices=tuple(_parse_device(manifest, device) for device in list_mappings(spec, "devices")),
-        terms=_parse_slice_nodes(manifest, spec),
+        terms=_parse_slice_nodes(manifest, spec),  # for all of its devices
         has_own_nodes=spec.get("perDeviceNodeSelection") is True,
         counters={
             (str(counter_set.get("name")), name): _parse_amount(counter)
@@ -203,8 +203,8 @@ def _parse_slice_nodes(manifest: Manifest, fields: Mapping[str, Any]) -> tuple[N
 def parse_device_claims(
     namespace: str, spec: Fields, objects: DeviceObjects, *, is_complete: bool = True
 ) -> PodDeviceClaims:
-    """Return the ResourceClaims of a pod. Report claims without possible devices, and facts without evaluation here.
-    `is_complete`: objects missing here do not exist.
+    """Return the ResourceClaims of a pod. Warn about claims with an error (no pod with one gets a node) and about facts
+    not evaluated by this program. `is_complete`: objects missing in `objects` do not exist.
     """
     references = tuple(spec.list_mappings("resourceClaims"))
     if not references:
@@ -213,7 +213,7 @@ def parse_device_claims(
     reader = _DeviceClaimReader(objects, is_complete=is_complete and objects.has_slices)
     claims = tuple(reader.parse_reference(namespace, reference) for reference in references)
     problems = list(objects.problems) if objects.has_slices else ["no ResourceSlice is known"]
-    problems += reader.problems
+    problems += reader.problems  # those about the claims
     for claim in claims:
         if claim.error:
             spec.report("resourceClaims", f"get no devices: {claim.error}.", Severity.WARNING, id=DEVICE_CLAIMS)
@@ -257,7 +257,7 @@ class _DeviceClaimReader:
         self, name: str, manifest: Manifest, spec: Mapping[str, Any], *, is_own: bool = False
     ) -> DeviceClaim:
         """Return the claim of an object or a template with this spec, with its first error; record other facts about it
-        without evaluation here in `self.problems`.
+        not evaluated by this program in `self.problems`.
         """
         if manifest.version != _VERSION:
             self.problems.append(f"{manifest.title} has version {manifest.version}, not {_VERSION}")
@@ -292,14 +292,14 @@ class _DeviceClaimReader:
         self, title: str, full_name: str, fields: Mapping[str, Any], errors: list[str]
     ) -> DeviceSubRequest:
         """Return an alternative of a request of a claim (`title`); `full_name` is `request` or `request/alternative`.
-        `errors` gets reasons why no pod gets a node, `self.problems` the facts without evaluation here.
+        `errors` gets reasons why no pod gets a node, `self.problems` the facts not evaluated.
         """
         class_name = get_text(fields, "deviceClassName")
         device_class = self._objects.classes.get(class_name)
         if device_class is None:
             error = f"request {full_name}: device class {class_name} does not exist"
-            is_missing = self._is_complete and self._objects.classes
-            (errors if is_missing else self.problems).append(error)  # else it may exist without being listed
+            is_missing = self._is_complete and self._objects.classes  # without any class, they are not listed
+            (errors if is_missing else self.problems).append(error)
         self.problems += [f"{title} uses {name}" for name in _REQUEST_FEATURES if fields.get(name)]
         class_selectors = self._list_selectors(device_class.body if device_class else {}, "spec", "selectors")
         selectors = (*class_selectors, *self._list_selectors(fields, "selectors"))
@@ -323,7 +323,7 @@ class _DeviceClaimReader:
         )
 
     def _list_selectors(self, fields: Mapping[str, Any], *path: str) -> Sequence[str]:
-        """Return the CEL expressions of a list of selectors; record those without evaluation here."""
+        """Return the CEL expressions of a list of selectors; record those not evaluated in `self.problems`."""
         expressions: list[str] = []
         for selector in list_mappings(fields, *path):
             expression = get_text(selector, "cel", "expression")

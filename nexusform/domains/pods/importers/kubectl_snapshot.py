@@ -453,7 +453,7 @@ def _build_pod(
         disks=volumes.disks,
         claim_count=volumes.claim_count,
         bound_claims=volumes.bound_claims,
-        device_claims=() if device_claims.problems else device_claims.claims,
+        device_claims=() if device_claims.problems else device_claims.claims,  # with problems they are unknown rules
         has_unknown_rules=pod_spec.has_unknown_rules or bool(device_claims.problems),
     )
     # A terminating pod counts for no controller.
@@ -468,7 +468,7 @@ def _build_pod(
         template=None
         if body.get("resized")  # its resources are no longer those of its template
         else ObservedPodTemplate(
-            next((str(labels[name]) for name in _REVISION_LABELS if name in labels), ""),
+            next((str(labels[key]) for key in _REVISION_LABELS if key in labels), ""),  # the revision
             parse_containers(root.get_mapping("spec")),
         ),
         condition=PodCondition(**body["condition"]) if body.get("condition") else None,

@@ -127,9 +127,7 @@ def _check_template_mounts(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_volume_mounts(pod: Node, claims: set[str]) -> Iterator[CheckFailure]:
-    """Yield a failure for each mounted volume missing among those of the pod, and among the names of the claim
-    templates of its workload (`claims`).
-    """
+    """Yield a failure for each mounted volume missing in the pod and in the claim templates (`claims`) of its owner."""
     if not isinstance(pod.data, dict) or pod.get_node("volumes").text:
         return  # the pod or its volumes are of the wrong type, reported elsewhere
     volumes = claims | {volume.get_node("name").text for volume in pod.get_node("volumes").list_items()}

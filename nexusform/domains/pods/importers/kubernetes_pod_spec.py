@@ -243,9 +243,7 @@ def _is_guaranteed(container: Fields) -> bool:
 
 
 def _resolve_priority(spec: Fields, priorities: Priorities) -> int:
-    """Return the priority of the pod's class; without a class its own or the default one. For an undefined class,
-    return 0 and report it.
-    """
+    """Return the priority of the pod's class, 0 if undefined (reported); without a class its own or the default one."""
     name = spec.get_text("priorityClassName")
     if not name:
         return get_integer(spec.data, "priority", priorities.default)
@@ -306,7 +304,7 @@ def _get_pod_level_amounts(spec: Fields, is_reported: bool) -> Amounts:
     if not resources.data:
         return {}
     container_total = _sum_container_requests(spec, partial(_get_effective_requests, is_reported=True))
-    default_requests = {name: container_total[name] for name in _SCORE_DEFAULTS if name in container_total}
+    default_requests = {name: container_total[name] for name in ("cpu", "memory") if name in container_total}
     limits = _parse_quantities(resources.get_mapping("limits"), is_reported)
     return limits | default_requests | _parse_quantities(resources.get_mapping("requests"), is_reported)
 
@@ -340,9 +338,7 @@ def _get_effective_requests(container: Fields, is_reported: bool) -> Amounts:
 
 
 def _parse_quantities(fields: Fields, is_reported: bool) -> Amounts:
-    """Return amounts by resource, CPU in milli. Invalid ones are omitted, and reported unless they are already
-    (`is_reported`).
-    """
+    """Return the valid amounts by resource, CPU in milli. Report the others unless they are already (`is_reported`)."""
     amounts: Amounts = {}
     for name, value in fields.data.items():
         quantity = parse_quantity(format_scalar(value))

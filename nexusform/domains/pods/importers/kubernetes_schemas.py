@@ -72,14 +72,14 @@ def _get_fields(type_name: str) -> Mapping[str, FieldShape]:
 
 def _build_shape(type_text: str, rule: FieldShape) -> FieldShape:
     """Return the shape of a type text: `[X` is a list of X, `{X` a mapping to X, one letter a scalar, any other text
-    the name of a type. `rule` is about the scalar, or each item.
+    the name of a type. `rule` limits the value, or each item of a list or mapping; named types ignore it.
     """
     prefix = type_text[0]
     if prefix in _CONTAINERS:
         return FieldShape(_CONTAINERS[prefix], items=_build_shape(type_text[1:], rule))
     if type_text not in _SCALARS:
         return FieldShape(FieldKind.OBJECT, type=type_text)
-    if type_text == "q" and rule.check_form is None:  # a quantity without a rule of its own
+    if type_text == "q" and rule.check_form is None:  # q: a quantity, here without a rule of its own
         return FieldShape(FieldKind.QUANTITY, check_form=check_quantity)
     return replace(rule, kind=_SCALARS[type_text])
 
@@ -141,9 +141,9 @@ class _SchemaValidator:
         assert shape.items is not None
         if shape.kind is FieldKind.LIST:
             for number, item in enumerate(node.list_items()):
-                # A null item is not one of the allowed values of a list.
-                is_word = item.data is None and bool(shape.items.choices)
-                check = self._check_scalar if is_word else self.check_value
+                # `check_value` accepts null as absent, but an item must be one of the allowed words, if there are some.
+                is_missing_word = item.data is None and bool(shape.items.choices)
+                check = self._check_scalar if is_missing_word else self.check_value
                 yield from check(item, shape.items, f"{path}[{number}]")
         for key, item_node in node.list_fields():
             yield from self.check_value(item_node, shape.items, f"{path}.{key}")
@@ -428,10 +428,10 @@ _MAX_CRON_JOB_NAME: Final = 52
 
 
 def check_name(kind: str, name: str) -> str:
-    """Return why an object of this kind cannot have the name, as a clause; "" if it can, or any name is allowed."""
+    """Return why an object of this kind cannot have the name, as a clause; "" if it can."""
     form = _NAMES.get(kind, "subdomain")
-    if form == "segment":
+    if form == "segment":  # of a URL path
         return 'a name has no "/" or "%", and is not . or ..' if re.search(r"[/%]|^\.\.?$", name) else ""
     if kind == "CronJob" and len(name) > _MAX_CRON_JOB_NAME:
         return f"must be no more than {_MAX_CRON_JOB_NAME} characters"
-    return FORMS[form](name) if form else ""
+    return FORMS[form](name) if form else ""  # "": any name is allowed

@@ -176,9 +176,9 @@ class PodVolumes(Struct, frozen=True):
 def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields], storage: Storage) -> PodVolumes:
     """Return the volumes of a pod; `templates` are the volumeClaimTemplates of its StatefulSet."""
     namespace = manifest.namespace
-    pod = manifest.name if manifest.kind == "Pod" else f"{manifest.name}-{{}}"  # {}: the number of the pod
-    needs: list[VolumeNeed | None] = []
-    claims: list[Claim | None] = []
+    pod_name = manifest.name if manifest.kind == "Pod" else f"{manifest.name}-{{}}"  # {}: the number of the pod
+    needs: list[VolumeNeed] = []
+    claims: list[Claim | None] = []  # None: it limits no node
     exclusive_claims: list[str] = []
     disks: list[InlineVolume] = []
     missing_objects: list[str] = []
@@ -189,14 +189,15 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
         claim_count += 1
         name = template.get_mapping("metadata").get_text("name")
         template_names.add(name)
-        claims.append(_build_unbound_own_claim(f"{namespace}/{name}-{pod}", template.get_mapping("spec"), storage))
+        claims.append(_build_unbound_own_claim(f"{namespace}/{name}-{pod_name}", template.get_mapping("spec"), storage))
     for volume in spec.list_mappings("volumes"):
         if volume.get_text("name") in template_names:
-            continue  # the claim that each pod has for itself takes its place
+            continue  # the claim of the template takes its place
         if "ephemeral" in volume:
             claim_count += 1
             claim = volume.get_mapping("ephemeral").get_mapping("volumeClaimTemplate").get_mapping("spec")
-            claims.append(_build_unbound_own_claim(f"{namespace}/{pod}-{volume.get_text('name')}", claim, storage))
+            claim_name = f"{namespace}/{pod_name}-{volume.get_text('name')}"
+            claims.append(_build_unbound_own_claim(claim_name, claim, storage))
         elif "persistentVolumeClaim" in volume:
             claim_count += 1
             claim_volumes = _parse_claim_volume(namespace, volume.get_mapping("persistentVolumeClaim"), storage)
@@ -281,7 +282,9 @@ def _list_bound_claims(claim: Manifest, storage: Storage) -> Pairs:
 
 
 def _list_exclusive_disks(volume: Fields) -> Iterator[InlineVolume]:
-    """Yield the disks without a claim for one pod per node (isVolumeConflict of kube-scheduler)."""
+    """Yield the disks named without a claim. Pods share one on a node only if all read (isVolumeConflict of
+    kube-scheduler); an AWS disk is never shared.
+    """
     gce, aws = volume.get_mapping("gcePersistentDisk"), volume.get_mapping("awsElasticBlockStore")
     iscsi, rbd = volume.get_mapping("iscsi"), volume.get_mapping("rbd")
     if gce.data:
@@ -324,9 +327,9 @@ class ClusterStorage(Struct, frozen=True):
 
 
 def collect_cluster_storage(manifests: Sequence[Manifest], *, is_complete: bool = True) -> ClusterStorage:
-    """Return a cluster's volumes, claims to bind at once, invalid claims and limits. Pods report their problems."""
+    """Return a cluster's volumes, claims to bind at once, invalid claims and limits. Findings are left to the pods."""
     storage = collect_storage(manifests, is_complete=is_complete)
-    claim_by_volume = {
+    claim_by_volume = {  # "": of claims without a volumeName
         _get_silent_fields(claim, "spec").get_text("volumeName"): claim for claim in storage.claims.values()
     }
     # The volume of a deleted claim is unusable.
@@ -404,7 +407,7 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
     metadata, name = _get_silent_fields(claim, "metadata"), claim.name
     spec, phase = _get_silent_fields(claim, "spec"), _get_silent_fields(claim, "status").get_text("phase")
     volume_name = spec.get_text("volumeName")
-    is_observed = storage.is_complete and bool(phase)
+    is_observed = storage.is_complete and bool(phase)  # all volumes are known, and kubectl has listed the claim
     if phase == _LOST:  # the volume controller found its volume deleted
         return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume_name}"'
     if "deletionTimestamp" in metadata:
@@ -445,7 +448,7 @@ def _build_unbound_own_claim(name: str, claim: Fields, storage: Storage) -> Clai
 
 
 def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, storage: Storage) -> Claim | None:
-    """Return a claim without a volume; None if the claim limits no node: its volume is unknown, or fits every node."""
+    """Return a claim without a volume; None if it limits no node: its volume is unknown (reported), or fits all."""
     configured_class = claim.data.get("storageClassName")
     class_name = storage.default_class if configured_class is None else claim.get_text("storageClassName")
     unbound_claim = Claim(

@@ -116,7 +116,7 @@ def _collect_device_classes(manifests: Iterable[Manifest]) -> dict[str, str]:
     classes: dict[str, str] = {}
     for manifest in manifests:
         if (manifest.group, manifest.kind) == ("resource.k8s.io", "DeviceClass"):
-            classes[f"{_IMPLICIT_RESOURCE}{manifest.name}"] = manifest.name
+            classes[f"{_IMPLICIT_RESOURCE}{manifest.name}"] = manifest.name  # each class has a resource by its name
             name = get_value_at_path(manifest.body, "spec", "extendedResourceName")
             if isinstance(name, str):
                 classes[name] = manifest.name
@@ -231,7 +231,7 @@ class _WorkloadReader(Struct):
         revisions = find_current_revisions(template, live, replica_sets)
         if revisions == () and manifest.kind in _REVISION_KINDS:  # known (not None): the live template is another one
             return replace(workload, replaced_revision=live.revision or NEWEST_REVISION)
-        # 0: unknown. Other numbers are those before the Deployment was scaled.
+        # ReplicaSets with another number (0: unknown) were synced last before the Deployment was scaled.
         is_scaled = any(item.desired_pods not in (0, workload.replicas) for item in replica_sets)
         maximum = max((item.max_pods for item in replica_sets), default=0) if is_scaled else 0
         return replace(workload, current_revisions=revisions, previous_max_pods=maximum)
@@ -497,7 +497,7 @@ def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Man
     selector = changed_spec.get("selector")
     if is_replication_controller and isinstance(selector, dict) and selector:
         changed_spec["selector"] = {"matchLabels": selector}
-    elif not selector and manifest.version != "v1beta2":  # apps/v1beta2 has no default selector
+    elif not selector and manifest.version != "v1beta2":  # all others select by default the labels of the template
         labels = Fields(manifest, [], spec).get_mapping("template").get_mapping("metadata").get_text_mapping("labels")
         changed_spec["selector"] = {"matchLabels": labels}
     return replace(manifest, body={**manifest.body, "spec": changed_spec})

@@ -87,7 +87,7 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
         "template": _select_pod_template_fields(get_mapping(spec, "template", "spec")),
         "revision": str(revision),
         "owner": f"{namespace}/Deployment/{owner.get('name')}" if owner.get("kind") == "Deployment" else "",
-        **(_read_pod_counts(get_mapping(metadata, "annotations")) if spec.get("replicas") else {}),
+        **(_read_pod_counts(get_mapping(metadata, "annotations")) if spec.get("replicas") else {}),  # else not synced
         "remaining": _count_remaining_pods(spec, status) if body["kind"] == "Job" else None,
     }
 

@@ -119,16 +119,12 @@ def parse_manifests(file: str, content: str | bytes) -> ParsedManifests:
 
 
 def build_changed_manifest(body: Mapping[str, Any], original: Manifest) -> Manifest | None:
-    """Return the manifest of a changed body (the result of an override) at the position of the original; None
-    if the change removed the identity.
-    """
+    """Return the manifest of a body changed by an override, at the original's position; None without an identity."""
     return build_manifest(body, original.file, original.position)
 
 
 def build_manifest(body: Mapping[str, Any], file: str = "", position: TextPosition = NO_POSITION) -> Manifest | None:
-    """Return the manifest of a body, by default a stored one without a text position; None if it is no object, or a
-    list of several.
-    """
+    """Return the manifest of a body, stored or with a text position; None if it is no object, or a list of several."""
     reader = _ManifestReader(file, findings=[])
     reader.add_document(YamlDocument(dict(body), position))
     return reader.manifests[0] if len(reader.manifests) == 1 else None

@@ -275,9 +275,7 @@ def _has_readable_resources(container: Any) -> TypeGuard[dict[str, Any]]:
 
 
 def _apply_multus_networks(namespace: str, annotations: Fields, spec: Fields, rules: AdmissionRules) -> Fields:
-    """Return the spec with requests for the devices of the networks named in the pod's annotation. Unknown networks are
-    reported.
-    """
+    """Return the spec with requests for the devices of the networks in the annotation; report unknown networks."""
     needed_resources: Counter[str] = Counter()  # number of devices by resource
     for name in _parse_network_names(annotations, namespace):  # namespace, name
         if name not in rules.networks:
@@ -332,8 +330,10 @@ def _add_missing_requests(containers: list[Any], missing_amounts: Mapping[str, i
     if not _has_readable_resources(first_container):
         return containers
     resources = get_mapping(first_container, "resources")
-    added_amounts = {
-        name: _sum_requested([first_container], name) + count for name, count in missing_amounts.items() if count > 0
+    new_amounts = {
+        name: _sum_requested([first_container], name) + missing_amount
+        for name, missing_amount in missing_amounts.items()
+        if missing_amount > 0
     }
-    changes = {section: {**get_mapping(resources, section), **added_amounts} for section in ("requests", "limits")}
+    changes = {section: {**get_mapping(resources, section), **new_amounts} for section in ("requests", "limits")}
     return [{**first_container, "resources": {**resources, **changes}}, *containers[1:]]

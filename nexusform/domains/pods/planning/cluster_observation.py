@@ -82,7 +82,7 @@ def match_cluster_snapshot(
     re-created in this plan are left out; their pods count as lost. Without `planned_cluster` all nodes are observed.
     """
     cluster = planned_cluster if planned_cluster is not None else NodeCluster(cluster_id, cluster_id, "", ())
-    names: dict[str, str] = {}  # names in the plan by the observed names of nodes
+    plan_names: dict[str, str] = {}  # by the observed names of nodes
     nodes = dict(cluster.node_by_name)  # by name in the plan; observed nodes replace derived ones
     sizes = {node.name: compute_capacity(sku) for node, sku in zip(cluster.nodes, cluster.skus, strict=True)}
     unknown_nodes: list[str] = []
@@ -92,16 +92,18 @@ def match_cluster_snapshot(
             continue  # its pods count as lost
         if name not in nodes:  # no VM of the plan
             unknown_nodes.append(name)
-        names[node.name] = name
+        plan_names[node.name] = name
         nodes[name] = _build_registered_node(name, nodes.get(name), node)
         sizes[name] = node.capacity
-    running_pods = [pod for pod in snapshot.pods if pod.node in names]
+    running_pods = [pod for pod in snapshot.pods if pod.node in plan_names]
     charged_budgets = _collect_charged_budgets(snapshot.objects)
-    existing_pods = _build_existing_pods(running_pods, names, charged_budgets)
-    unmatched_nodes = [node for name, node in nodes.items() if name not in names.values()]  # VMs not registered yet
+    existing_pods = _build_existing_pods(running_pods, plan_names, charged_budgets)
+    unmatched_nodes = [
+        node for name, node in nodes.items() if name not in plan_names.values()
+    ]  # VMs not registered yet
     existing_pods += _build_new_daemons(running_pods, unmatched_nodes)
-    nominated_pods = [pod for pod in snapshot.nominated_pods if pod.node in names]
-    known_nodes = [(names[node.name], node) for node in snapshot.nodes if node.name in names]
+    nominated_pods = [pod for pod in snapshot.nominated_pods if pod.node in plan_names]
+    known_nodes = [(plan_names[node.name], node) for node in snapshot.nodes if node.name in plan_names]
     images_by_node = {name: node.images for name, node in known_nodes}
     image_sizes = [images_by_node.get(name) for name in nodes]
     image_values = image_locality.compute_image_values(image_sizes)
@@ -113,19 +115,19 @@ def match_cluster_snapshot(
         for name, node in known_nodes
         if node.ready not in ("", "True") and not any(taint.key in _UNREADY_TAINTS for taint in node.taints)
     ]
-    bound_cluster = replace(
+    registered_cluster = replace(
         cluster,
         nodes=tuple(nodes.values()),
         node_by_name=nodes,
         version=snapshot.version or cluster.version,
         total_size=sum_node_sizes(sizes.values()),
-        new_nodes=cluster.new_nodes.difference(names.values()),
+        new_nodes=cluster.new_nodes.difference(plan_names.values()),
     )
     return ObservedCluster(
-        bound_cluster,
+        registered_cluster,
         existing_pods=tuple(existing_pods),
-        objects=tuple(_rename_node_of_object(manifest, names) for manifest in snapshot.objects),
-        nominated_pods=tuple(_build_existing_pods(nominated_pods, names)),
+        objects=tuple(_rename_node_of_object(manifest, plan_names) for manifest in snapshot.objects),
+        nominated_pods=tuple(_build_existing_pods(nominated_pods, plan_names)),
         is_complete=snapshot.is_complete,
         unknown_nodes=tuple(unknown_nodes),
         lost_pod_count=len(snapshot.pods) - len(running_pods),
@@ -158,7 +160,7 @@ def _resolve_vm_name(node: ObservedNode, cluster: NodeCluster, removed_vms: Abst
 
 
 def _build_registered_node(name: str, planned_node: Node | None, node: ObservedNode) -> Node:
-    """Return a node as registered; the location is known only for VMs of the plan."""
+    """Return a node as registered. Without a VM of the plan (`planned_node`), its labels name its machine and zone."""
     if planned_node is None:
         machine = next((node.labels[key] for key in _MACHINE_LABELS if key in node.labels), "")
         planned_node = Node(name, machine=machine, zone=node.labels.get(ZONE, ""))
@@ -171,13 +173,13 @@ def _build_registered_node(name: str, planned_node: Node | None, node: ObservedN
         memory=size.memory,
         pods=node.pods,
         unschedulable=node.unschedulable,
-        # Without ephemeral storage a registered node has none; for a node derived from its VM it is unknown.
+        # A registered node without an amount of ephemeral storage has none, rather than an unknown amount.
         other_resources={STORAGE: 0, **size.extended},
     )
 
 
 def _collect_charged_budgets(objects: Iterable[Manifest]) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Return the budgets charged for evictions of existing pods, by the pods' namespace and name."""
+    """Return the budgets already charged for the eviction of a pod (`disruptedPods`), by its namespace and name."""
     budgets_by_pod: dict[tuple[str, str], tuple[str, ...]] = {}
     for manifest in objects:
         for name in get_mapping(manifest.body, "status", "disruptedPods"):
@@ -226,9 +228,9 @@ def _build_new_daemons(pods: Sequence[ObservedPod], nodes: Sequence[Node]) -> li
     existing_pods: list[ExistingPod] = []
     daemons = [pod for pod in pods if "/DaemonSet/" in pod.workload]
     for workload, own_pods in group_by(daemons, lambda pod: pod.workload).items():
-        spec = own_pods[-1].spec
+        spec = own_pods[-1].spec  # any of them
         open_nodes = [node for node in nodes if profile.find_node_rejection(spec, node) is None]
-        for number, node in enumerate(open_nodes, len(own_pods)):
+        for number, node in enumerate(open_nodes, len(own_pods)):  # numbers after those of `own_pods`
             existing_pods.append(ExistingPod(workload, number, node.name, spec))
     return existing_pods
 
@@ -249,11 +251,11 @@ def merge_observed_pods(
         predicted_nodes.setdefault(workload, {})[number] = pod.node
     observed_pods: dict[str, list[ExistingPod]] = {}
     for pod in pods:
-        is_evicted = (
+        is_evicted = (  # now or later
             "/DaemonSet/" not in pod.workload
             and taints.compute_toleration_seconds(pod.spec, nodes[pod.node]) is not None
         )
-        if not is_evicted or pod.workload not in predicted_nodes:  # else state has its replacement
+        if not is_evicted or pod.workload not in predicted_nodes:  # else state has the predicted replacement
             observed_pods.setdefault(pod.workload, []).append(pod)
     numbered_pods: dict[str, list[ExistingPod]] = {}
     for key, own_pods in observed_pods.items():
@@ -285,23 +287,23 @@ def match_observed_clusters(
     external: ExternalClusters, clusters: Mapping[str, NodeCluster], objects: Iterable[VmObject]
 ) -> dict[str, ObservedCluster]:
     """Return the clusters listed by kubectl by id, matched to the plan; mismatches become warnings."""
-    removed_vms: set[str] = set()
-    for vms in objects if external.snapshots else ():  # else nobody needs them
-        removed_vms |= set(vms.list_prior_names()) - {vm.name for vm in vms.list_vms()}
+    removed_vms: set[str] = set()  # names
+    for vm_object in objects if external.snapshots else ():  # without snapshots there are no nodes to match
+        removed_vms |= set(vm_object.list_prior_names()) - {vm.name for vm in vm_object.list_vms()}
     result: dict[str, ObservedCluster] = {}
     for cluster_id, snapshot_block in external.snapshots.items():
         observed = match_cluster_snapshot(cluster_id, clusters.get(cluster_id), snapshot_block.snapshot, removed_vms)
         result[cluster_id] = observed
-        is_known = cluster_id in clusters
-        external.diagnostics += _warn_mismatches(snapshot_block.block, cluster_id, observed, is_known=is_known)
+        has_vms = cluster_id in clusters
+        external.diagnostics += _warn_mismatches(snapshot_block.block, cluster_id, observed, has_vms=has_vms)
     return result
 
 
 def _warn_mismatches(
-    block: ResourceBlock, cluster_id: str, observed_cluster: ObservedCluster, *, is_known: bool
+    block: ResourceBlock, cluster_id: str, observed_cluster: ObservedCluster, *, has_vms: bool
 ) -> Iterator[Diagnostic]:
-    """Yield warnings about listed nodes without a VM of the plan, and about pods on nodes lost with this plan."""
-    if is_known and observed_cluster.unknown_nodes:
+    """Yield warnings about nodes without a VM in a cluster with known VMs (`has_vms`), and about pods on lost nodes."""
+    if has_vms and observed_cluster.unknown_nodes:
         count = len(observed_cluster.unknown_nodes)
         node_names = join_first_texts(observed_cluster.unknown_nodes)
         detail = (
@@ -340,7 +342,7 @@ def check_unknown_clusters(
 def apply_observed_budget_status(
     budgets: Sequence[PodDisruptionBudget], observed_cluster: ObservedCluster | None
 ) -> tuple[PodDisruptionBudget, ...]:
-    """Return budgets with the status observed by kubectl: it includes readiness and scale. Unobserved ones stay."""
+    """Return budgets with the status observed by kubectl: it includes readiness and scale. Those without one stay."""
     if observed_cluster is None:
         return tuple(budgets)
     statuses = {
@@ -348,7 +350,7 @@ def apply_observed_budget_status(
         for manifest in observed_cluster.objects
         if (manifest.group, manifest.kind) == ("policy", "PodDisruptionBudget")
     }
-    existing_pods = (*observed_cluster.existing_pods, *observed_cluster.replaced_pods)
+    existing_pods = (*observed_cluster.existing_pods, *observed_cluster.replaced_pods)  # all pods then running
     return tuple(
         _apply_budget_status(budget, statuses.get((budget.namespace, budget.name), {}), existing_pods)
         for budget in budgets

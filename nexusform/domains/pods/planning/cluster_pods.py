@@ -88,12 +88,11 @@ class PodsByCluster:
         }
 
     def _load_prior_pods(self, prior: PriorPods, specs: Mapping[str, PodSpec]) -> None:
-        """Load the pods of an object in state; those on nodes created in this plan are lost."""
+        """Load the pods of an object in state; those on nodes created in this plan are lost with the former nodes."""
         object_pods = self._get_object_pods(prior.address, prior.cluster_id)
         existing_pods = self._existing_pods.setdefault(prior.cluster_id, {})
         pods = list(object_pods.load_prior(prior, specs))
         existing_pods.update({pod.key: pod for pod in pods})
-        # Record the pods lost with nodes created in this plan, such as those of a forgotten cluster.
         cluster = self.clusters.get(prior.cluster_id)
         if cluster is None:
             return  # it has no nodes in this plan
@@ -107,9 +106,10 @@ class PodsByCluster:
         namespaces |= list_namespaces(observed_cluster.objects)
         namespaces |= {pod.spec.namespace for pod in observed_cluster.existing_pods}
         existing_pods = self._existing_pods.setdefault(cluster_id, {})
-        own_pods = self._object_pods_by_cluster.get(cluster_id, {}).values()
+        objects = self._object_pods_by_cluster.get(cluster_id, {}).values()
         prior_workloads = self._prior_workloads.get(cluster_id, {})
-        is_replaced = create_replacement_check(own_pods, prior_workloads, is_complete=observed_cluster.is_complete)
+        # Observed pods replaced since by an applied plan do not count.
+        is_replaced = create_replacement_check(objects, prior_workloads, is_complete=observed_cluster.is_complete)
         node_by_name = observed_cluster.cluster.node_by_name
         observed_pods = merge_observed_pods(existing_pods, observed_cluster.existing_pods, node_by_name, is_replaced)
         observed_keys = {pod.key for pod in chain.from_iterable(observed_pods.values())}
@@ -213,7 +213,7 @@ class PodsByCluster:
         observed_objects = self._get_observed_cluster(cluster_id).objects
         prior_manifests.update((item.identity, item) for item in observed_objects)
         manifests = self._collect_manifests(cluster_id)
-        # Objects of state keep running without an apply: untargeted or forgotten.
+        # Untargeted and forgotten objects are not applied, but keep running.
         for key, own_pods in object_pods.items():
             address, _ = key
             keeps_running = key in self._kept_namespaces or address in self._forgotten_addresses

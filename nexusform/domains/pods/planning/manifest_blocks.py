@@ -144,7 +144,7 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
     phase_blocks = [block for block in fleet_blocks if types[block.type].build_fleet_object is not None]
     manifest_addresses = {block.address for block in phase_blocks if types[block.type].kind is PlanningKind.MANIFEST}
     problems: list[Diagnostic] = []
-    # The blocks of phase 5 in dependency order: independent manifests together.
+    # A batch ends at a block depending on one of its manifests; any other type of block is a batch of its own.
     batches: list[list[ResourceBlock]] = []
     open_batch: list[ResourceBlock] = []
     for block in phase_blocks:
@@ -156,7 +156,7 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
             open_batch.append(block)
         else:
             batches.append([block])
-    for batch in filter(None, [*batches, open_batch]):  # either manifests, or one block of another type
+    for batch in filter(None, [*batches, open_batch]):
         if batch[0].address in manifest_addresses:
             problems += plan_manifests(batch, blocks, evaluation, pods)
         else:
@@ -330,16 +330,13 @@ def _merge_by_cluster(risks: Iterable[_Risk], *, is_named: bool) -> str:
 
 
 def _merge_summaries(risks: Sequence[_Risk], *, is_named: bool) -> str:
-    """Return warnings of one kind as one line with the first reason; "" without summaries. `is_named`: with the cluster
-    of each.
-    """
+    """Return warnings of one kind as one line with the first reason. `is_named`: with the cluster of each."""
     _, first_warning = risks[0]
-    summary = first_warning.summary
-    subject, _, text = summary.partition(": ")
+    subject, _, text = first_warning.summary.partition(": ")  # such as `shop/web: 2 Pending: reason`
     if not is_named or not text:
-        return summary
+        return first_warning.summary
     _, colon, reason = text.partition(": ")
-    # `2 Pending` of `web/shop: 2 Pending: reason`.
+    # The middle parts (`2 Pending`), each with its cluster.
     parts = [f"{warning.summary.partition(': ')[2].partition(': ')[0]} on {cluster}" for cluster, warning in risks]
     return f"{subject}: {'; '.join(parts)}{colon}{reason}"
 

@@ -64,15 +64,15 @@ class NodeCluster(Struct, frozen=True):
 def build_planned_clusters(objects: Iterable[VmObject]) -> dict[str, NodeCluster]:
     """Return the clusters of a plan by id: NKS clusters with their separate pools, and VNFs."""
     parts: list[_ClusterPart] = []
-    for vms in objects:
-        attributes = vms.instance.planned
-        if vms.request.demand is None or vms.is_removed or not attributes:
+    for vm_object in objects:
+        request, attributes = vm_object.request, vm_object.instance.planned
+        if request.demand is None or vm_object.is_removed or not attributes:
             continue  # no nodes of a cluster after this plan
-        seed = vms.request.site.scheduler.seed if vms.request.site is not None else DEFAULT_SEED
-        placed_vms = tuple(vms.list_placed_vms())
-        recreated_vms, new_vms = frozenset(vms.request.actions.recreations), frozenset(vms.request.actions.additions)
-        demand = vms.request.demand
-        parts.append(_ClusterPart(vms.instance.type, attributes, demand, placed_vms, recreated_vms, new_vms, seed))
+        seed = request.site.scheduler.seed if request.site is not None else DEFAULT_SEED
+        vms = tuple(vm_object.list_placed_vms())
+        recreated_vms, new_vms = frozenset(request.actions.recreations), frozenset(request.actions.additions)
+        kind = vm_object.instance.type
+        parts.append(_ClusterPart(kind, attributes, request.demand, vms, recreated_vms, new_vms, seed))
     return _build_clusters(parts)
 
 

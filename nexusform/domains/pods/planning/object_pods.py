@@ -232,13 +232,13 @@ class ObjectPods(Struct):
             self._merge_pod_outcome(outcome)
 
     def _merge_pod_outcome(self, outcome: PodOutcome) -> None:
-        """Record an outcome; if it continues an earlier change of the pod in this plan, as one change with it."""
+        """Record an outcome. If it continues an earlier change of the pod in this plan, both are recorded as one."""
         outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
         displacement = self.displacements.get(outcome.key)  # its eviction for another object of this plan
         earlier_outcome = outcome_by_number.get(outcome.number, displacement)
         if earlier_outcome is not None and earlier_outcome.trigger and outcome.trigger in _CONTINUING_TRIGGERS:
             if earlier_outcome.node and earlier_outcome.node == outcome.node and not outcome.trigger:
-                outcome = earlier_outcome  # nothing has changed since
+                outcome = earlier_outcome  # kept on its node since
             else:  # one change from the earlier origin
                 outcome = replace(
                     outcome,
@@ -285,7 +285,7 @@ class ObjectPods(Struct):
         self.warnings = (*warnings, *kept_preemptions, *kept_evictions)
 
     def update_values(self, cluster: NodeCluster) -> None:
-        """Update the value of the object in place: callers hold it already."""
+        """Update the values of the object in place, as callers keep the mapping."""
         self.values.clear()
         for workload in self.workloads:
             self.values[workload.key] = {

@@ -189,10 +189,10 @@ def find_candidate_feasibility(
     requested, running = _count_requested(workloads), _count_running(outcomes)
     waiting_outcomes = [item for item in outcomes if not item.node]
     if running >= requested and not waiting_outcomes:
-        # The capacity is that without these workloads, so no pod of theirs is running there.
+        # The capacity is computed without the additional workloads: none of their pods is running.
         maximum = ClusterPodCapacity(pods, cluster).compute_maximum_replicas(workloads, running=0)
         return ObjectFeasibility(FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum)
-    inputs = pods.build_initial_input(cluster)
+    inputs = pods.build_initial_input(cluster)  # more nodes: all pods of the plan are placed again, too
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
     is_rejected = any(prediction.forecasts[key].has_rejected_pods for key in keys)
     waiting_keys = {item.workload for item in waiting_outcomes}
@@ -252,13 +252,14 @@ def find_additions(
     nodes, maximum = list_pool_nodes(cluster), compute_search_limit(inputs)
 
     def predict_waiting(counts: Mapping[str, int]) -> Counter[str]:
-        """Count the waiting pods by workload with these additional nodes by pool."""
-        key = frozenset(counts.items())
-        if key not in waiting_pods:
+        """Count the waiting pods by workload with additional nodes (`counts` by pool); keep it in `waiting_pods`."""
+        added_nodes = frozenset(counts.items())
+        if added_nodes not in waiting_pods:
             copies = [copy_node(nodes[pool], number) for pool, count in counts.items() for number in range(count)]
             all_nodes = (*inputs.cluster.nodes, *copies)
-            waiting_pods[key] = count_waiting_pods(replace(inputs, cluster=replace(inputs.cluster, nodes=all_nodes)))
-        return waiting_pods[key]
+            larger_cluster = replace(inputs.cluster, nodes=all_nodes)
+            waiting_pods[added_nodes] = count_waiting_pods(replace(inputs, cluster=larger_cluster))
+        return waiting_pods[added_nodes]
 
     def is_enough(others: Mapping[str, int], pool: str, count: int) -> bool:
         counts = {name: number for name, number in {**others, pool: count}.items() if number}
@@ -311,20 +312,22 @@ def _find_fewest_nodes(
 
 def _find_mix(maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int], str, int], bool]) -> dict[str, int]:
     """Find the fewest nodes of several pools; empty without a result. Each pool needs at least the number needed
-    beside the maximum of the other pools. Larger mixes follow in the order of their size.
+    beside the maximum of the other pools. Larger mixes follow in the order of their size. `is_enough` gets the nodes by
+    pool, and one pool with another number in their place.
     """
     if len(maximum) < 2:
         return {}  # there are no mixes
     fewest: dict[str, int] = {}
     for pool, limit in maximum.items():
-        count = _find_fewest_nodes(partial(is_enough, maximum, pool), minimum=-1, maximum=limit)
+        count = _find_fewest_nodes(partial(is_enough, maximum, pool), minimum=-1, maximum=limit)  # or 0
         if count is None:
             return {}  # even the maximum of all pools is too few
         fewest[pool] = count
     further = chain.from_iterable(combinations_with_replacement(fewest, size) for size in range(_MAX_MIXES))
     for added in islice(further, _MAX_MIXES):
         counts = {pool: count + added.count(pool) for pool, count in fewest.items()}
-        if is_enough(counts, *next(iter(counts.items()))):  # with the count of any one pool
+        some_pool = next(iter(counts))
+        if is_enough(counts, some_pool, counts[some_pool]):
             return {pool: count for pool, count in counts.items() if count}
     return {}
 

@@ -87,6 +87,7 @@ class PodPhase(PodsByCluster):
             orphans = self._take_orphaned_pods(object_pods, workload, cluster.id, workload_pods)
             pods = assign_template_specs(adjusted, workload_pods, orphans, is_complete=is_complete)
             is_stuck = has_permanent_failure(adjusted, pods)
+            # Too many pods with those adopted: the ReplicaSet deletes some of either kind.
             has_orphans = workload.kind == "ReplicaSet" and bool(orphans) and len(pods) > adjusted.replicas
             workloads.append(replace(adjusted, is_stuck=is_stuck, has_orphans=has_orphans))
             # The prior pods of a re-created object are removed; the observed ones still exist.
@@ -101,6 +102,7 @@ class PodPhase(PodsByCluster):
         """Remove observed pods without a controller if a workload adopts them; return them as its pods, without those
         replaced since by an applied plan. Pods with a manifest, or recorded in state, stay.
         """
+        # Observed pods by workload key: a pod without a controller is its own workload.
         observed_pods, observed_cluster = self._observed_pods[cluster_id], self._observed_clusters[cluster_id]
         objects = self._object_pods_by_cluster[cluster_id].values()
         managed_keys = {key for item in objects for key in item.list_keys() | item.prior_pods.keys()}
@@ -120,7 +122,7 @@ class PodPhase(PodsByCluster):
         orphans = [pod for pod in orphans if not is_replaced_orphan(object_pods, workload, pod)]
         own_numbers = {pod.number for pod in own_pods}
         known_pods = self._existing_pods.get(cluster_id, {}).items()
-        # The nodes of other pods of the workload in state.
+        # The nodes of the workload's pods in state, without those in `own_pods`.
         recorded_nodes = {
             number: pod.node for (key, number), pod in known_pods if key == workload.key and number not in own_numbers
         }
@@ -205,9 +207,7 @@ class PodPhase(PodsByCluster):
     def remove_pods(
         self, placement_address: str, cluster_name: str, trigger: str = BINDING_REMOVED, *, keeps_running: bool = False
     ) -> None:
-        """Remove all pods of an object from a cluster. With `keeps_running` they stay there, as the object is only
-        forgotten (removed from state).
-        """
+        """Remove all pods of an object from a cluster. `keeps_running`: only from state, as the object is forgotten."""
         cluster_id = self.members.get(cluster_name, cluster_name)
         object_pods = self._object_pods.get((placement_address, cluster_id))
         self._kept_namespaces.pop((placement_address, cluster_id), None)
@@ -355,6 +355,7 @@ class PodPhase(PodsByCluster):
             object_pods.update_values(cluster)
         displaced_outcomes = prediction.displaced_outcomes
         unmanaged_outcomes = [item for item in displaced_outcomes if not self._record_evicted_pod(item, cluster.id)]
+        # Evictions of pods of no object are reported with the first object.
         self._object_pods[keys[0]].warnings += tuple(list_displaced_warnings(cluster_model, unmanaged_outcomes))
 
     def _record_evicted_pod(self, outcome: PodOutcome, cluster_id: str) -> bool:
@@ -379,7 +380,7 @@ class PodPhase(PodsByCluster):
         """Remove the pods of a workload from the plan, and record the removal of the existing ones."""
         existing_pods = self._existing_pods.get(cluster_id, {})
         for pod in pods.values():
-            self._base_pods.get(cluster_id, {}).pop((key, pod.number), None)  # those before the prediction
+            self._base_pods.get(cluster_id, {}).pop((key, pod.number), None)  # its pods before the prediction
             if existing_pods.pop((key, pod.number), None) is not None:
                 object_pods.removed_outcomes.append(pod_outcomes.build_removal(pod, trigger))
         object_pods.outcomes.pop(key, None)

@@ -202,14 +202,14 @@ def build_pod_row(
 def build_rejected_rows(
     address: Address, cluster: NodeCluster, rejected: RejectedPods, pods: Iterable[PodOutcome]
 ) -> Iterator[PlacementChange]:
-    """Yield a row for every pod rejected by the API server, besides the existing `pods` of its workload."""
+    """Yield a row for every pod of a workload rejected by the API server, with the numbers not used by its `pods`."""
     workload = rejected.workload
     for number in find_unused_pod_numbers([pod.number for pod in pods], workload.first_ordinal, rejected.count):
         yield PlacementChange(
             address=address,
             kind=POD,
             object=workload.format_pod_name(number),
-            action=PlacementAction.KEEP,
+            action=PlacementAction.KEEP,  # the pod exists neither before nor after the plan
             source=None,
             target=None,
             trigger=REJECTED,
@@ -221,9 +221,7 @@ def build_rejected_rows(
 
 
 def _build_pod_reason(outcome: PodOutcome) -> str:
-    """Return why a pod has no node; for any other pod its victims, the cause of its eviction, its trigger, or why it is
-    not ready.
-    """
+    """Return why a pod has no node, else its victims, the cause of its eviction, its trigger, or why it is unready."""
     reason = f"preempted by {outcome.preempted_by}" if outcome.preempted_by else ""
     if not outcome.node and not outcome.is_removed:
         return f"{reason}; {outcome.reason}" if reason else outcome.reason
@@ -235,7 +233,7 @@ def _build_pod_reason(outcome: PodOutcome) -> str:
 def _build_former_location(
     cluster: NodeCluster | None, name: str, outcome: PodOutcome, record: RecordedPod | None
 ) -> PodLocation:
-    """Return the former location of a pod by state: its node may have moved or be removed."""
+    """Return the former location of a pod, with machine and zone of state: its node may have moved or be removed."""
     location = _build_location(cluster, name, outcome.previous, record.state if record is not None else "")
     if outcome.action == pod_outcomes.KEEP or record is None or record.node != outcome.previous:
         return location  # unchanged, or not the recorded node

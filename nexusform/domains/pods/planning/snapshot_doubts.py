@@ -130,7 +130,7 @@ def _list_node_agent_doubts(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncer
 def find_pods_in_doubt(
     outcomes: Iterable[PodOutcome], workloads: Mapping[str, Workload], observed: ObservedCluster, now: str
 ) -> dict[PodKey, PodDoubt]:
-    """Return one doubt for each pod in doubt: of an autoscaler, adopted pods, a gap in the snapshot or a webhook."""
+    """Return the doubt of each pod in doubt: the first of adopted pods, autoscaler, gap in the snapshot, webhook."""
     snapshot_doubts = tuple(list_snapshot_doubts(observed.snapshot, now))
     webhooks = [item for item in observed.objects if item.kind in _HOOK_KINDS]
     namespace_labels = {item.name: item.labels for item in observed.objects if item.is_namespace}

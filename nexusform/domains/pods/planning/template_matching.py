@@ -33,9 +33,7 @@ _ALWAYS_COMPARED: Final = ("cpu", "memory")
 
 
 def find_outdated_pod_numbers(workload: Workload, pods: Iterable[ExistingPod], *, is_complete: bool) -> set[int]:
-    """Return the numbers of observed pods of an earlier template. `is_complete`: all objects of the cluster are known,
-    so LimitRange defaults are, too.
-    """
+    """Return the numbers of observed pods of an earlier template. `is_complete`: all LimitRange defaults are known."""
     if workload.kind not in _UPDATED_KINDS:
         return set()  # their pods have no other template
     pods_by_revision: dict[str, list[ExistingPod]] = {}
@@ -44,7 +42,7 @@ def find_outdated_pod_numbers(workload: Workload, pods: Iterable[ExistingPod], *
             pods_by_revision.setdefault(pod.observed_template.revision, []).append(pod)
     # The revisions with the current template: by the live objects, else by the containers of pods.
     if workload.current_revisions == (NEWEST_REVISION,):
-        current_revisions = list(pods_by_revision)
+        current_revisions = list(pods_by_revision)  # its label is unknown: the newest of all is used below
     elif workload.current_revisions is not None:
         current_revisions = [revision for revision in pods_by_revision if revision in workload.current_revisions]
     else:
@@ -58,12 +56,12 @@ def find_outdated_pod_numbers(workload: Workload, pods: Iterable[ExistingPod], *
 def _find_matching_revisions(
     workload: Workload, pods_by_revision: Mapping[str, Sequence[ExistingPod]], *, is_complete: bool
 ) -> list[str]:
-    """Return the revisions with the containers of the template in some pod. If the template replaced a known revision,
-    the replaced one does not count, and all pods of the others must have the template's rules, too.
+    """Return the revisions with the containers of the template in some pod. If the live template is another one, its
+    revision (`replaced_revision`) does not count, and all pods of a returned one must have the template's rules, too.
     """
     candidates = dict(pods_by_revision)
     replaced_revision: str | None = workload.replaced_revision
-    if replaced_revision == NEWEST_REVISION:
+    if replaced_revision == NEWEST_REVISION:  # its label is unknown
         replaced_revision = _find_newest_revision(pods_by_revision, pods_by_revision)
     if replaced_revision:
         candidates = {
@@ -224,19 +222,19 @@ def _is_same_container(template_container: Container, observed_container: Contai
 
 
 def create_replacement_check(
-    own_pods: Iterable[ObjectPods], prior_workloads: Mapping[str, Workload], *, is_complete: bool
+    objects: Iterable[ObjectPods], prior_workloads: Mapping[str, Workload], *, is_complete: bool
 ) -> Callable[[ExistingPod], bool]:
-    """Return a check whether an observed pod was replaced since the observation: the template in state
-    (`prior_workloads`) differs, and state has no observed pod and none of a former template on its node.
+    """Return a check whether an applied plan has replaced an observed pod: it has another template than the workload
+    in state (`prior_workloads`), and no pod in state on its node is observed or of a former template.
     """
-    open_nodes: dict[str, set[str]] = {}
-    for object_pods in own_pods:
-        open_nodes |= object_pods.list_nodes_with_open_pods()
+    outdated_nodes: dict[str, set[str]] = {}  # by workload: nodes with pods possibly of a former template in state
+    for object_pods in objects:
+        outdated_nodes |= object_pods.list_nodes_with_open_pods()
 
     def is_replaced(pod: ExistingPod) -> bool:
-        workload, nodes = prior_workloads.get(pod.workload), open_nodes.get(pod.workload)
+        workload, nodes = prior_workloads.get(pod.workload), outdated_nodes.get(pod.workload)
         if workload is None or nodes is None or pod.node in nodes:
-            return False  # state does not know its workload, or expects such a pod there
+            return False  # state does not know its workload, or expects a pod to replace there
         return bool(find_outdated_pod_numbers(workload, [pod], is_complete=is_complete))
 
     return is_replaced
@@ -253,7 +251,7 @@ def find_orphan_pods(
     prefix = f"{workload.namespace}/Pod/"
     for manifest in manifests if workload.kind in _ADOPTING_KINDS else ():
         if (manifest.kind, manifest.namespace, manifest.name) != title:
-            continue
+            continue  # not the manifest of the workload
         selector = parse_selector(Fields(manifest, [], manifest.body).get_mapping("spec"), "selector")
         if selector is None:
             return  # reported as invalid

@@ -162,13 +162,13 @@ def _sample_changed_pods(
     seeds: Iterable[int],
     open_keys: Collection[PodKey],
 ) -> dict[PodKey, str]:
-    """Return the pods with another outcome in an alternative. If it has random choices of its own, further `seeds`
-    are tried for the pods without a doubt so far (`open_keys`).
+    """Return the pods with another outcome in an alternative, each with its node there. If it has random choices of
+    its own, it is predicted with further `seeds`, too, for the pods without a doubt so far (`open_keys`).
     """
     prediction = alternative.predict()
     changed_pods = _find_moved_pods(by_workload, prediction)
     new_uncertain = _count_uncertain(prediction.outcomes) - _count_uncertain(chain.from_iterable(by_workload.values()))
-    if new_uncertain:  # workloads with more uncertain pods than before
+    if new_uncertain:  # some workload has more uncertain pods, so the alternative has further random choices
         for seed in islice(seeds, _TIE_SAMPLES):
             sample = replace(alternative, seed=alternative.seed + seed)
             sampled_pods = _find_moved_pods(by_workload, sample.predict())
@@ -182,7 +182,7 @@ def _count_uncertain(outcomes: Iterable[PodOutcome]) -> Counter[str]:
 
 
 def _find_moved_pods(by_workload: Mapping[str, Sequence[PodOutcome]], alternative: PodsPrediction) -> dict[PodKey, str]:
-    """Return the pods with another outcome in an alternative prediction, each with its other node."""
+    """Return the pods with another outcome in an alternative prediction, each with its node there, "" for none."""
     alternatives = group_by(alternative.outcomes, lambda outcome: outcome.workload)
     differences: dict[PodKey, str] = {}
     for key, outcomes in by_workload.items():
@@ -216,7 +216,8 @@ def _find_pods_removed_in_one_prediction(
     differing_numbers = removed_numbers ^ _collect_removed_numbers(others)
     for outcome in outcomes:
         if outcome.action in (pod_outcomes.REMOVE, pod_outcomes.KEEP) and outcome.number in differing_numbers:
-            yield outcome.key, outcome.previous if outcome.number in removed_numbers else ""
+            other_node = outcome.previous if outcome.number in removed_numbers else ""  # it stays, or is removed there
+            yield outcome.key, other_node
 
 
 def _collect_removed_numbers(outcomes: Iterable[PodOutcome]) -> set[int]:
@@ -254,9 +255,7 @@ def _list_resampled_scenarios(scene: PredictionScenario, samples: int) -> Iterat
 
 
 def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[ExistingPod, ...]:
-    """Return the existing pods with other ages, if some may be evicted: among equal ages, the order of start is drawn
-    by the number of the sample.
-    """
+    """Return the existing pods with other ages if some may be evicted: equal ages get an order drawn by `sample`."""
     lowest = min((pod.spec.priority for pod in scene.existing_pods), default=0)
     if all(workload.pod.priority <= lowest for workload in scene.workloads):
         return scene.existing_pods  # no pod can be evicted
@@ -273,7 +272,7 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
     if len(scene.workloads) < 2 and not any(map(has_differing_concurrent_pods, scene.workloads)):
         return  # there is only one order
     keys = [workload.key for workload in scene.workloads]
-    # Another controller creates a claim of each pod from a template.
+    # Pods with claims from a template wait for another controller to create them.
     claiming = [item for item in scene.workloads if any(claim.is_own for claim in item.pod.device_claims)]
     claiming_keys = frozenset(workload.key for workload in claiming)
     rankings = _rank_workloads(keys, claiming_keys)
@@ -289,9 +288,9 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
             arrival = ArrivalOrder(ranks=orders[number - len(rankings)], has_fast_replacements=number % 2 == 0)
         else:  # drawn times of arrival; every fourth sample has fast replacements, two of four slow victims
             arrival = ArrivalOrder(number, ranks=tuple(keys), ordered_keys=ordered_keys, claiming_keys=claiming_keys)
-            arrival = replace(arrival, has_slow_victims=number % 4 > 1, has_fast_replacements=number % 4 < 1)
+            arrival = replace(arrival, has_slow_victims=number % 4 in (2, 3), has_fast_replacements=number % 4 == 0)
         pods = _shuffle_eviction_ages(scene, number)
-        slow = number if arrival.has_slow_victims else 0  # see `predict`: some pods free their capacity later
+        slow = number if arrival.has_slow_victims else 0  # from 2: some pods free their capacity later; 0: none
         seed = scene.seed + 1 + number
         yield condition, replace(scene, arrival=arrival, seed=seed, existing_pods=pods, slow_terminations=slow)
 
@@ -327,7 +326,7 @@ def _list_scenarios_with_waiting_pods(scene: PredictionScenario, _: int) -> Iter
     if not scene.waiting_pods:
         return  # none can be first
     first = scene.waiting_pods[0].name
-    pods = [
+    pods = [  # each as a bare pod with a name of its own
         Workload("Pod", pod.spec.namespace, f"{pod.name}-{index}", replicas=1, pod=pod.spec, strategy=Strategy.RECREATE)
         for index, pod in enumerate(scene.waiting_pods)
     ]
@@ -366,7 +365,7 @@ def _list_with_coming_taints(scene: PredictionScenario, _: int) -> Iterator[tupl
 
 def _list_image_sizes(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with the smallest and the largest sizes of images with different sizes on nodes."""
-    # Images with one size keep their values, unknown images (None) stay unknown.
+    # No values: every image has one size. Other images keep their values, unknown images (None) stay unknown.
     for size, values in zip(("smallest", "largest"), scene.cluster.extreme_image_values, strict=False):
         nodes = tuple(
             replace(node, images=node.images and {name: values.get(name, node.images[name]) for name in node.images})
@@ -407,10 +406,12 @@ def _mark_pod_not_starting(pod: ExistingPod) -> ExistingPod:
 
 
 def _change_time_and_pod_order(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
-    """Yield the scene at later times, and with other orders of pods of equal or unknown start."""
+    """Yield the scene at later times, and with other orders (at most `samples`) of pods of equal or unknown start, each
+    with its assumption as a text.
+    """
     conditions = [pod.condition for pod in scene.existing_pods if pod.condition is not None]
-    newest = max((max(item.ready_time, item.creation_time) for item in conditions), default=0)
-    now = scene.cluster.observation_time or newest
+    latest_change = max((max(item.ready_time, item.creation_time) for item in conditions), default=0)
+    now = scene.cluster.observation_time or latest_change
     for hours in (1, 24) if now else ():  # no time is known without observed pods
         cluster = replace(scene.cluster, observation_time=now + hours * _HOUR)
         yield f"{hours} h later", replace(scene, cluster=cluster)

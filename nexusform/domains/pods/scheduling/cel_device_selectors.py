@@ -53,12 +53,12 @@ def _evaluate_expression(
     """
     values: dict[str, dict[str, dict[str, Any]]] = {"attributes": {}, "capacity": {}}
     for name, (kind, value) in attributes:
-        _add_domain_value(values["attributes"], name, driver, {_VERSION_KEY: value} if kind == _VERSION_KEY else value)
+        cel_value = {_VERSION_KEY: value} if kind == "version" else value  # versions are maps in CEL, as by semver()
+        _add_domain_value(values["attributes"], name, driver, cel_value)
     for name, amount in capacity:
         _add_domain_value(values["capacity"], name, driver, amount)
-    for part, domain, other_domain in _LOOKUP.findall(expression):
-        # A lookup in a domain without values is no error. One of the two texts is empty.
-        values[part].setdefault(domain + other_domain, {})
+    for part, double_quoted_domain, single_quoted_domain in _LOOKUP.findall(expression):
+        values[part].setdefault(double_quoted_domain or single_quoted_domain, {})  # without values, it is no error
     result = _compile(expression).eval(data={"device": {"driver": driver, "allowMultipleAllocations": False, **values}})
     value = result.value()
     if not isinstance(value, bool):

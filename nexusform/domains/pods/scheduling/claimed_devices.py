@@ -118,16 +118,15 @@ class ClaimedDevices:
         return DeviceNodeRequirements(tuple(needs), self._find_doubt(claims, scores))
 
     def _find_doubt(self, claims: Iterable[DeviceClaim], scores: Collection[int]) -> str:
-        """Return the assumption behind the allocations, "" if certain; `scores`: the different ones of the nodes."""
+        """Return the assumption behind allocations, "" if certain. `scores`: those of nodes, by alternatives used."""
         if self._version not in _TESTED_VERSIONS:
             return _VERSION
         if self._has_gated_slices and self._version < _ORDERED_POOLS:  # the features are off by default
             return GATED
-        has_unheld = any(claim.name in self._unheld_claims for claim in claims)
-        # Devices in use are unknown, a claim may be released, or nodes differ in the alternatives used (scored anew).
-        if self._random_nodes or has_unheld or (len(scores) > 1 and self._version >= _ORDERED_POOLS):
-            return RANDOM
-        return ""
+        may_release_claim = any(claim.name in self._unheld_claims for claim in claims)  # no known pod uses it
+        has_scores = len(scores) > 1 and self._version >= _ORDERED_POOLS  # they change the choice of a node
+        # With random nodes, the devices of some pods are unknown.
+        return RANDOM if self._random_nodes or may_release_claim or has_scores else ""
 
     def _has_allocated_claims(self, claims: Iterable[DeviceClaim], node: Node) -> bool:
         """Return whether a node can use the devices of the allocated claims among these; unknown devices are allowed.
@@ -137,9 +136,7 @@ class ClaimedDevices:
         return all(self._allocator.is_reachable(use.device, node) is not False for use in uses)
 
     def _allocate_claims_on_node(self, claims: Iterable[DeviceClaim], node: Node) -> DeviceAllocation | None:
-        """Return free devices of a node for all unallocated claims (no devices if there are none); None if some claim
-        finds none.
-        """
+        """Return free devices of a node for every unallocated claim; None if some claim finds none."""
         open_claims = self._select_unallocated(claims)
         if not open_claims:
             return DeviceAllocation(())
@@ -237,7 +234,8 @@ class DeviceAllocator:
     """Slices of a cluster. `allocate` finds devices for claims on a node; `seed` draws the order of slices."""
 
     def __init__(self, slices: Iterable[ResourceSlice], version: tuple[int, ...], seed: int) -> None:
-        self._is_ordered, self._seed = version >= _ORDERED_POOLS, seed  # else pools are searched at random
+        self._seed = seed
+        self._is_ordered = version >= _ORDERED_POOLS  # else pools are searched at random
         sorted_slices = sorted(slices, key=lambda item: item.name)
         by_pool = group_by(sorted_slices, lambda item: (item.driver, item.pool))
         self._pools: list[list[ResourceSlice]] = []  # of each pool, the slices of its newest generation alone
@@ -323,9 +321,7 @@ class _AllocationSearch:
                 self._check_request(claim, request)
 
     def _check_request(self, claim: DeviceClaim, request: DeviceRequest) -> None:
-        """Raise an AllocationError if a request for all devices cannot be evaluated: a pool is incomplete, or a
-        selector fails.
-        """
+        """Raise an AllocationError if a request is for all devices, and a pool is incomplete or a selector fails."""
         for alternative in request.alternatives:
             if alternative.count != ALL_DEVICES:
                 continue  # some devices may be found without the missing ones
@@ -341,9 +337,11 @@ class _AllocationSearch:
         )
 
     def allocate_request(self, claim_index: int, request_index: int) -> bool:
-        """Allocate a request by its first possible alternative, and all later ones; return whether all get devices."""
+        """Allocate a request and all later requests; return whether all get devices. The first alternative of the
+        request with devices left for the later requests is used.
+        """
         if claim_index >= len(self._claims):
-            return True  # no request is left
+            return True  # no claim is left
         claim = self._claims[claim_index]
         if request_index >= len(claim.requests):
             return self.allocate_request(claim_index + 1, 0)
@@ -412,10 +410,10 @@ class _AllocationSearch:
 
     def _is_usable(self, claim_index: int, alternative: DeviceSubRequest, candidate: CandidateDevice) -> bool:
         """Return whether a device may be allocated: it is free, its counters suffice, and its taints are tolerated."""
-        if alternative.has_admin_access:  # a device in use is allowed, but only once per claim
+        if alternative.has_admin_access:  # it need not be free, but is used only once per claim
             if any(use.device == candidate.id for use in self.uses[claim_index]):
                 return False
-        elif candidate.id in self._used or self._taken[candidate.id]:
+        elif candidate.id in self._used or self._taken[candidate.id]:  # before, or in this search
             return False
         for (counter_set, counter), amount in candidate.device.counters.items():
             key = (candidate.slice.driver, candidate.slice.pool, counter_set, counter)
@@ -451,7 +449,7 @@ class _AllocationSearch:
     def _list_constraints(
         self, claim_index: int, request: DeviceRequest, alternative: DeviceSubRequest
     ) -> Iterator[tuple[int, DeviceMatchConstraint]]:
-        """Yield the positions and constraints of a claim for an alternative; one without requests is for all."""
+        """Yield the position in the claim and each constraint about an alternative: it names the request, or none."""
         names = {request.name, f"{request.name}/{alternative.name}"}  # a constraint may name one or the other
         for index, constraint in enumerate(self._claims[claim_index].constraints):
             if not constraint.requests or names.intersection(constraint.requests):

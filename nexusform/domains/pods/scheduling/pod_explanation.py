@@ -83,12 +83,12 @@ def _build_node_verdicts(scheduler: PodSpecScheduler) -> tuple[NodeVerdict, ...]
     """Return every node as evaluated by the scheduler, highest total first, rejected nodes (without a total) last."""
     points = scheduler.score_nodes()
     verdicts = []
-    for at, node in enumerate(scheduler.cache.nodes):
-        by_rule = points.get(at, {})  # points by rule, none for a rejected node
+    for node_index, node in enumerate(scheduler.cache.nodes):
+        by_rule = points.get(node_index, {})  # points by rule, none for a rejected node
         total = sum(by_rule.values()) if by_rule else None
-        rejections = tuple(scheduler.list_rejections(at))
+        rejections = tuple(scheduler.list_rejections(node_index))
         taint = taints.find_untolerated_taint(scheduler.group.spec, node)
-        hints = {}  # by rule
+        hints = {}  # details of rejections, by rule
         if taint is not None and any(rejection.rule == "taints" for rejection in rejections):
             hints["taints"] = taints.format_taint(taint)
         verdicts.append(NodeVerdict(node.name, rejections, by_rule, total, hints))

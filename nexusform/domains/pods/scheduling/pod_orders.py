@@ -64,11 +64,11 @@ class ArrivalOrder(Struct, frozen=True):
         if self.sample % _MIXED_SAMPLES == 0:  # some samples draw the workload of each pod anew
             step = sum(counts.values())
             return min(ready_keys, key=lambda key: self._hash_arrival_order(f"{step}|{key}"))
-        return min(counts, key=lambda key: self._compute_arrival_time(key, counts[key]))  # includes waiting times
+        return min(counts, key=lambda key: self._compute_arrival_time(key, counts[key]))  # ordered sets wait in it
 
     def _compute_arrival_time(self, key: str, count: int) -> float:
-        """Return the time of arrival of a workload's pod after `count` others (or -1: before the first step).
-        Objects are created in order, and their pods some hops later.
+        """Return the time of arrival of a workload's pod after `count` others (or -1: before the first step), in
+        intervals between the creation of two objects. Objects are created by `ranks`, their pods some hops later.
         """
         interval, hop, pace = (byte / 256 for byte in self._hash_arrival_order(key)[:3])  # drawn from 0 to 1
         count, delay = max(0, count), self._hash_arrival_order(f"{count}|{key}")[0] / 256
@@ -114,8 +114,8 @@ def _compare_for_removal(first: ExistingPod, second: ExistingPod, pods_by_node: 
 
 
 def _compare_conditions(one: PodCondition, two: PodCondition, now: int) -> int:
-    """Compare two observed pods by times of readiness, restarts and creation: negative if `one` is removed first, 0 if
-    these are equal.
+    """Return a negative number if the observed pod `one` is removed before `two`: if it was ready later, else if it has
+    more restarts, else if it was created later. Return 0 if all three are equal.
     """
     if one.is_ready and two.is_ready and one.ready_time != two.ready_time:
         return _compare_magnitudes(one.ready_time, two.ready_time, one, two, now)

@@ -213,12 +213,11 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
         further = 0 if cache.has_claim_conflict(spec) else min(further, 1)
     # With affinity to its own group, the first pod decides the domain of all others.
     is_first_pod = bool(counts.affinity) and counts.matches_itself and not counts.has_affinity_match
-    # The number of further pods of the spec per node, by current pods and the node's usage.
-    capacity: dict[int, int] = {}
-    limits: dict[int, int] = {}  # by usage number: nodes with one number have equal capacity and usage
+    capacity: dict[int, int] = {}  # by node: the number of further pods with room beside its current ones
+    limits: dict[int, int] = {}  # of capacity, by usage number (equal sizes and usage, but for other resources)
     usage_numbers = range(len(cache.nodes)) if spec.requests.other_resources else cache.usage_numbers
     for bucket in scheduler.list_buckets():
-        node = next(bucket)  # the following rules reject all nodes of a bucket, or none
+        node = next(bucket)  # the rules below reject all nodes of a bucket, or none
         if not is_first_pod and inter_pod_affinity.find_rejection(counts, node):
             continue
         if any(_is_permanently_skewed(counter, node) for counter in counts.hard_spread):
@@ -341,19 +340,19 @@ def _compute_affinity_range(
     exclusions = (*counts.anti_affinity, *counts.existing_anti_affinity)  # their domains reject the pods
     capacity_by_domain: dict[int, dict[int, int]] = {}  # of the nodes
     for node, pods in capacity.items():
-        has_all_keys = all(counter.domain_by_node[node] >= 0 for counter in counts.affinity)
+        has_all_keys = all(item.domain_by_node[node] >= 0 for item in counts.affinity)
         if has_all_keys and not inter_pod_affinity.has_pod_in_domain(exclusions, node):
             capacity_by_domain.setdefault(counter.domain_by_node[node], {})[node] = pods
     totals: list[int] = []  # number of pods with room, by domain
     for domain_capacity in capacity_by_domain.values():
-        if len({id(counter.domain_by_node) for counter in (*anti_affinity, *spread)}) > 1:  # several topology keys
+        if len({id(item.domain_by_node) for item in (*anti_affinity, *spread)}) > 1:  # several topology keys
             limits = _list_single_limits(domain_capacity, anti_affinity, spread)
         else:
             limits = [_sum_node_capacity(domain_capacity, anti_affinity, spread)]
         totals.append(min(further, *limits))
     maximum = max(totals, default=0)
     if len(counts.affinity) == 1 and not anti_affinity and not spread:
-        return PlaceablePodRange(min(totals, default=0), maximum, is_exact=True)
+        return PlaceablePodRange(min(totals, default=0), maximum, is_exact=True)  # by the domain of the first pod
     # The first pod fits; the number of others depends on its node.
     return PlaceablePodRange(min(1, further, maximum), maximum, is_exact=False)
 
@@ -365,7 +364,9 @@ def _compute_placeable_bounds(
     anti_affinity: Sequence[DomainCounter],
     spread: Sequence[SpreadCounter],
 ) -> PlaceablePodRange:
-    """Return the bounds of the range by each counter alone."""
+    """Return the range of the number of pods with room: at most the smallest limit of one counter, at least the number
+    known to fit in the worst order of placement.
+    """
     maximum = min([further, *_list_single_limits(capacity, anti_affinity, spread)])
     if spread or len(scheduler.counts.affinity) > 1:
         minimum = 0 if scheduler.choose_nodes() is None else min(1, maximum)  # only the next pod is known to fit

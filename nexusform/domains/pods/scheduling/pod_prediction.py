@@ -157,7 +157,7 @@ class PodPredictor:
         for pod in self.unmanaged_pods:
             if pod.node in self.nodes and not self._is_running(pod):  # else it runs, or its node is unknown
                 self._evict_unmanaged(pod, self._find_node_loss_trigger(pod))
-        self.session.has_random_ages = arrival is not None
+        self.session.has_random_ages = arrival is not None  # else pods start in queue order
         self.session.has_slow_victims = arrival is not None and arrival.has_slow_victims
         self._place_workloads(progress_list, arrival)
         self.session.remove_victims()  # slow victims terminate after the arrival of all pods
@@ -401,14 +401,16 @@ class PodPredictor:
         return verdicts
 
     def _place_pod(self, progress: WorkloadProgress, pod: PodToPlace) -> PodVerdict:
-        """Place a pod and return the verdict. An ordered set replaces a pod of a former template once it has a node."""
+        """Place a pod, with its former template if it has one, and return the verdict. An ordered set replaces a pod of
+        a former template once it has a node.
+        """
         workload = progress.workload
         if pod.required_node:
             return self.session.place_daemon(workload.pod, workload.key, pod.number, pod.required_node)
         if pod.former_spec is None:
             return self.session.place_pod(workload.pod, workload.key, pod.number)
         verdict = self.session.place_pod(pod.former_spec, workload.key, pod.number)
-        if not verdict.node or not workload.is_ordered:  # a Deployment replaces it by its rollout
+        if not verdict.node or not workload.is_ordered:  # it is Pending, or the rollout of a Deployment replaces it
             progress.is_blocked = progress.is_blocked or not verdict.node  # the rollout waits for it
             return verdict
         age = self.session.age
@@ -481,7 +483,7 @@ class PodPredictor:
             progress.outcomes[victim.number] = self._build_outcome(progress.workload, pending_verdict, new_pod)
 
     def _evict_pods_after_toleration(self, progress_list: list[WorkloadProgress]) -> None:
-        """Evict pods after tolerationSeconds, even repeatedly, if another node suits them better; retry others."""
+        """Evict pods after tolerationSeconds, even repeatedly, if another node is better; then retry waiting pods."""
         if not any(taints.select_taints(node, taints.NO_EXECUTE) for node in self.nodes.values()):
             return  # no toleration expires
         for _ in range(_MOST_EVICTIONS):
@@ -520,12 +522,12 @@ class PodPredictor:
         if verdict is None:
             return False  # it stays
         self._evict_unmanaged(pod, pod_outcomes.NO_EXECUTE)
-        progress = self.displaced_workloads[pod.workload]
+        progress = self.displaced_workloads[pod.workload]  # added by the eviction if missing
         if is_recreated(pod.workload):
-            new_pod = progress.pods_to_place[-1]  # just requested by the eviction
+            new_pod = progress.pods_to_place[-1]  # requested by the eviction, and placed before by the verdict
             progress.outcomes[pod.number] = self._build_outcome(progress.workload, verdict, new_pod)
         else:
-            self.session.remove_pod(replace(pod, node=verdict.node))  # no controller creates it again
+            self.session.remove_pod(replace(pod, node=verdict.node))  # undo the verdict: nothing creates it again
         return True
 
     def _reschedule_after_toleration(self, pod: ExistingPod) -> PodVerdict | None:
@@ -567,11 +569,11 @@ class PodPredictor:
 
     def _retry_waiting_pods(self, progress_list: Sequence[WorkloadProgress]) -> None:
         """Retry waiting pods until none gets a node: later pods may satisfy the affinity of an earlier one, or may have
-        been evicted. Failed pods are re-created until the existing pods make them fail permanently.
+        been evicted. Failed pods re-created by a controller are retried, too.
         """
         has_changed = True
         while has_changed:
-            has_changed = self._has_replacements = False
+            has_changed = self._has_replacements = False  # replacements until now are retried below
             # Failed pods may fit into NUMA cells assigned in another order.
             if any(outcome.is_failed for progress in progress_list for outcome in progress.outcomes.values()):
                 self.session.assign_numa_cells()

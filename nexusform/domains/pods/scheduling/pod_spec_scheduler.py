@@ -135,14 +135,14 @@ class PodSpecScheduler:
         self.counts = TopologyCounts(cache, group, self._incoming_spec)
         self.images_matter = facts_cache.images_unknown and bool(spec.images)  # unknown images may favour a node
         self.version = cache.version
-        # Whether nodes of one number in `cache.usage_numbers` have equal usage scores.
+        # Whether nodes of one usage number have equal usage scores: ports, disks and other resources have no number.
         incoming_spec = self._incoming_spec
         special_needs = (incoming_spec.host_ports, incoming_spec.disks, incoming_spec.requests.other_resources)
         self._has_plain_usage = not any(special_needs)
         self._has_buckets = False  # they are created on demand
         self._buckets: dict[tuple[Trait, ...], _NodeBucket] = {}  # nodes alike for the pod, by their traits
         self._axes: list[_TopologyAxis] = []  # one per topology key in rules of the pod
-        self._moving_axes: list[_TopologyAxis] = []  # those with traits changed by each placed pod
+        self._changing_axes: list[_TopologyAxis] = []  # those with traits changed by each placed pod
         self._score_cache: dict[int, int] = {}  # usage score by usage number
         self._bucket_keys: dict[int, tuple[Trait, ...]] = {}  # by node
         self._node_scores: dict[int, int] = {}  # usage score of each node in a bucket
@@ -232,7 +232,8 @@ class PodSpecScheduler:
         # The points of each bucket, apart from the usage scores of its nodes.
         totals = [sum(column) for column in zip(*self._compute_rule_scores(nodes, domain_counts).values(), strict=True)]
         best_total, best_levels = -1, []  # below every total; the nodes of each best bucket
-        for (bucket, _), total in zip(open_buckets, totals, strict=True):
+        scored_buckets = [(bucket, total) for (bucket, _), total in zip(open_buckets, totals, strict=True)]
+        for bucket, total in scored_buckets:
             top_score = max(bucket.nodes_by_score)
             if total + top_score > best_total:
                 best_total, best_levels = total + top_score, [bucket.nodes_by_score[top_score]]
@@ -242,7 +243,7 @@ class PodSpecScheduler:
         feasible_count = sum(bucket.size for bucket, _ in open_buckets)
         lead = None
         if self.images_matter and len(tied_nodes) == 1:  # images may outweigh a lead; a tie has none
-            lead = _compute_score_lead(best_total, zip(open_buckets, totals, strict=True))
+            lead = _compute_score_lead(best_total, scored_buckets)
         return BestNodes(tied_nodes, feasible_count, lead)
 
     def score_nodes(self) -> dict[int, dict[str, int]]:
@@ -264,16 +265,16 @@ class PodSpecScheduler:
         """Add a pod of this spec to a node."""
         self.cache.place(self.group, node)
         self.counts.add(node)
-        self.version = self.cache.version
+        self.version = self.cache.version  # the buckets below include the pod
         if not self._has_buckets:
             return  # buckets created later include the pod
-        for axis in self._moving_axes:  # the counts of a domain decide the bucket of its nodes
+        for axis in self._changing_axes:  # the counts of a domain decide the bucket of its nodes
             domain = axis.domain_by_node[node]
             for member in axis.members.get(domain, ()):
                 score = self._remove_node(member)
                 self._bucket_keys[member] = self._compute_bucket_key(member)
                 self._insert_node(member, score)
-        if node in self.facts.points:
+        if node in self.facts.points:  # else it is infeasible for later pods of the spec, and in no bucket
             self._remove_node(node)
             self._insert_node(node, self._compute_usage_score(node))
 
@@ -317,10 +318,10 @@ class PodSpecScheduler:
                 axis = axis_by_id[id(domains)] = _TopologyAxis(domains, len(counter.counts))
             axis.counts.append(counter.counts)
         self._axes = list(axis_by_id.values())
-        moving_ids = {id(counter.domain_by_node) for counter in self.counts.list_counters_changed_by_pod()}
+        changing_ids = {id(counter.domain_by_node) for counter in self.counts.list_counters_changed_by_pod()}
         large_axes = [axis for axis in self._axes if not axis.has_few_domains]
-        self._moving_axes = [axis for axis in large_axes if id(axis.domain_by_node) in moving_ids]
-        for axis in self._moving_axes:
+        self._changing_axes = [axis for axis in large_axes if id(axis.domain_by_node) in changing_ids]
+        for axis in self._changing_axes:
             axis.members = self.facts.list_members(axis.domain_by_node)
 
     def _compute_bucket_key(self, node: int) -> tuple[Trait, ...]:
@@ -385,12 +386,12 @@ class PodSpecScheduler:
         return columns
 
 
-def _compute_score_lead(best_total: int, buckets: Iterable[tuple[tuple[_NodeBucket, int], int]]) -> int | None:
-    """Return the lead of the best total over the next lower one; None if there is none. `buckets` have the points of
-    all their nodes, apart from the usage score of each node.
+def _compute_score_lead(best_total: int, scored_buckets: Iterable[tuple[_NodeBucket, int]]) -> int | None:
+    """Return the lead of the best total over the next lower one; None if there is none. Each bucket has the points of
+    its nodes without their usage scores.
     """
     next_total = -1  # below every total
-    for (bucket, _), points in buckets:
+    for bucket, points in scored_buckets:
         for score in bucket.nodes_by_score:
             if next_total < points + score < best_total:
                 next_total = points + score

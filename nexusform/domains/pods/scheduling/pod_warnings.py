@@ -79,7 +79,7 @@ def collect_pod_warnings(cluster: Cluster, prediction: PodsPrediction) -> tuple[
 
 
 def _warn_too_many_replicas(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield a warning for more replicas than a required anti-affinity allows."""
+    """Yield a warning for more replicas than a required anti-affinity among them allows."""
     replicas = context.workload.replicas
     if context.workload.kind == "DaemonSet":
         return  # it has no replicas, but one pod per node
@@ -101,8 +101,8 @@ def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[WorkloadWarning
     """Yield a warning if anti-affinity or missing capacity for surge would block the next rolling update."""
     workload = context.workload
     if not workload.has_rolling_update or workload.max_unavailable or not workload.replicas:
-        return  # an old pod may stop first
-    # Labels of the pods of the previous template.
+        return  # no rollout by steps, or an old pod may stop first, or there are no pods
+    # Labels of the pods of the previous template: only the hash of the template is another one.
     old_labels = {**dict(workload.pod.labels), TEMPLATE_KEY: "another"}
     for term in context.select_own_terms(workload.pod.anti_affinity):
         domain_count = _count_topology_domains(context, term.topology_key)
@@ -127,10 +127,10 @@ def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[WorkloadWarning
 
 
 def _warn_no_surge_capacity(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield a warning for a rolling update without capacity for one more pod."""
+    """Yield a warning if there is no capacity for one more pod, and max unavailable is 0 (checked by the caller)."""
     workload = context.workload
     if len(context.running_outcomes) < workload.replicas or context.forecast.is_blocked:
-        return  # other warnings cover this plan's pods
+        return  # other warnings cover missing pods and a rollout in this plan
     obstacle = context.next_rollout.find_obstacle(workload)
     if obstacle:
         detail = (
@@ -279,7 +279,7 @@ def _warn_uncreated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
 def _warn_daemon_without_node(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning for a DaemonSet permitted on no node."""
     if context.workload.kind != "DaemonSet" or context.forecast.replicas or context.forecast.uncreated:
-        return  # it has pods, or they are missing for another reason
+        return  # some nodes are permitted, or a quota or admission rejects the pods
     nodes = context.cluster.nodes
     pod = context.workload.pod
     rejections = (profile.find_node_rejection(pod, node) for node in nodes)

@@ -42,9 +42,7 @@ TieBreak = Callable[[Sequence[int]], int]
 
 
 class PreemptionVictim(Struct, frozen=True):
-    """Pod evicted for another one: `preemptor` is its workload and number. `is_certain`: no other pod may be evicted
-    instead.
-    """
+    """Pod evicted for `preemptor` (workload and number). `is_certain`: no other pod may be evicted instead."""
 
     pod: ExistingPod
     preemptor: tuple[str, int]
@@ -299,5 +297,5 @@ def list_applied_budgets(
         covered = [(pod, pod_budgets) for pod, pod_budgets in budgets_by_pod if budget in pod_budgets]
         if any(len(pod_budgets) > 1 for _, pod_budgets in covered):  # such a pod is never evicted
             yield budget, 0
-        elif any(pod.is_ready or not (is_met or budget.evicts_unready) for pod, _ in covered):
+        elif any(pod.is_ready or not (is_met or budget.evicts_unready) for pod, _ in covered):  # it holds some pod
             yield budget, allowed

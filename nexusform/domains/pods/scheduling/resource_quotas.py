@@ -53,6 +53,7 @@ def _find_quota_rejection(quota: ResourceQuota, used_amounts: Mapping[str, int],
     """Return why a quota rejects a pod, in the words of Kubernetes; "" if it does not."""
     limits = dict(quota.hard)  # by resource
     unspecified = pod.quota_figures.unspecified  # names of requests and limits missing in some container
+    # A quota may have the short name of a request ("cpu" for "requests.cpu").
     unspecified_names = [name for name in limits if _FULL_NAMES.get(name, name) in unspecified]
     if unspecified_names:
         return f"failed quota: {quota.name}: must specify {', '.join(unspecified_names)} for every container"

@@ -85,13 +85,13 @@ class SchedulerCache:
         self._claim_uses: Counter[str] = Counter()  # number of pods by exclusive claim
         self._namespaces = cluster.namespaces
         self._topologies: dict[str, TopologyDomains] = {}
-        # Nodes and domains counted by spread constraints, by all that decides them.
+        # Nodes (whether each counts) and domains counted by a spread constraint, by the facts deciding about them.
         self.eligible_nodes: dict[object, tuple[list[bool], frozenset[int]]] = {}
         self._groups: dict[PodSpec, PodSpecGroup] = {}  # pods of one spec
         self._groups_by_pair: dict[tuple[str, str], list[PodSpecGroup]] = {}  # by each label of the pods
-        # Groups with terms about other pods, by a label pair required of these pods.
+        # Groups with affinity or anti-affinity terms, by a label pair required by a term.
         self._term_groups_by_pair: dict[tuple[str, str], list[PodSpecGroup]] = {}
-        self._unindexed_term_groups: list[PodSpecGroup] = []
+        self._unindexed_term_groups: list[PodSpecGroup] = []  # with a term without a required label pair
 
     def get_group(self, spec: PodSpec) -> PodSpecGroup:
         """Return the pod group of this spec, creating it if needed."""

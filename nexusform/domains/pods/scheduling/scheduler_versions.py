@@ -63,12 +63,10 @@ def apply_version_differences(spec: PodSpec, version: Version) -> PodSpec:
 
 
 def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -> bool:
-    """Return whether an unknown rule, or an unknown version with different rules, may change the decision on a new pod
-    with this many feasible nodes.
-    """
+    """Return whether an unknown rule or version may change the decision on a pod with this many feasible nodes."""
     return spec.has_unknown_rules or any(
-        (version or not difference.is_repeated)  # else the prediction is repeated with it
-        and (feasible_nodes > 1 or not difference.affects_scores_only)
+        (version or not difference.is_repeated)  # without a version, the prediction is repeated with the difference
+        and (feasible_nodes > 1 or not difference.affects_scores_only)  # scores choose among several nodes only
         and difference.is_affected(spec)
         and difference.is_in(version) is None  # unknown
         for difference in VERSION_DIFFERENCES

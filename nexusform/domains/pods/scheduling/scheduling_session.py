@@ -39,9 +39,7 @@ _NO_CHOICE = BestNodes(tied_nodes=(), feasible_nodes=0)
 
 
 class PodVerdict(Struct, frozen=True):
-    """Node of a pod ("" = none), its certainty, the reasons against others, and its victims. `doubt`: the
-    assumption behind an uncertain one.
-    """
+    """Node of a pod ("" = none), its certainty (else with a `doubt`), reasons against other nodes, and its victims."""
 
     node: str
     is_certain: bool
@@ -294,22 +292,22 @@ class SchedulingSession:
         return tied_nodes[digests.index(min(digests))]
 
     def _start_bound_pod(self, scheduler: PodSpecScheduler, pod: ExistingPod) -> PodVerdict:
-        """Return the verdict on a pod with a node name: kubelet runs or rejects it without scheduling."""
+        """Return the verdict on a pod with `node_name` in its spec: kubelet runs or rejects it without scheduling."""
         spec = pod.spec
         node_index = self.cache.index.get(spec.node_name)
         if node_index is None:
             is_certain = not self._uncertain_nodes
             return _build_started_verdict(spec.node_name, "no such node", is_certain, feasible_nodes=0)
-        is_certain = not self._uncertain_nodes & (1 << node_index)
+        is_certain = not self._uncertain_nodes & (1 << node_index)  # the bit of this node is not set
         rejection_text = find_kubelet_rejection(spec, self.cache.nodes[node_index], self.cache.usage[node_index])
         rejection_text = rejection_text or self._start_pod(scheduler, node_index, pod)
         feasible_count = int(not rejection_text)
         return _build_started_verdict(spec.node_name, rejection_text, is_certain, feasible_nodes=feasible_count)
 
     def _start_pod(self, scheduler: PodSpecScheduler, node: int, pod: ExistingPod) -> str:
-        """Add a pod to a node, and return kubelet's rejection, "" if it runs."""
-        cells = self._cells.get(node)
-        rejection_text = cells.allocate(pod.spec) if cells is not None else ""
+        """Add a pod to a node unless kubelet rejects it there; return the rejection, "" if the pod runs."""
+        numa_cells = self._cells.get(node)  # None without a topology manager
+        rejection_text = numa_cells.allocate(pod.spec) if numa_cells is not None else ""
         if not rejection_text:
             scheduler.add_pod(node)
             self._register_pod(replace(pod, node=self._names[node]), node)
@@ -331,7 +329,8 @@ class SchedulingSession:
             if self.remove_lingering_pods():  # try again with their capacity
                 return self.place_daemon(spec, workload, number, node)
             preemption_verdict = self._try_preemption(scheduler, pod, {node_index: rejection})
-            other_names = [name for name in self._names if name != rejection.candidate]
+            # The pod's node affinity excludes all other nodes.
+            other_names = [name for name in self._names if name != node]
             other_rejections = [Rejection(name, "node_names", node_affinity.EXCLUDED) for name in other_names]
             reason = format_pending_message([rejection, *other_rejections], len(self._names))
             is_certain = not self._uncertain_nodes & (1 << node_index)
@@ -342,9 +341,7 @@ class SchedulingSession:
         return self._add_doubt(_build_started_verdict(node, rejection_text, is_certain, feasible_nodes=1), scheduler)
 
     def _decide_unschedulable_pod(self, scheduler: PodSpecScheduler, pod: ExistingPod) -> PodVerdict:
-        """Return the verdict on a pod without a feasible node: it evicts others, or is Pending. Failures are cached for
-        equal pods.
-        """
+        """Return the verdict on a pod without a feasible node: it evicts others, or is Pending (cached by spec)."""
         if self.remove_lingering_pods():  # try again with their capacity
             return self.place_pod(pod.spec, pod.workload, pod.number)
         rejections = scheduler.collect_rejections()
@@ -358,7 +355,7 @@ class SchedulingSession:
         reason = format_pending_message(reasons, len(self._names)) + describe_missing(pod.spec, self.cluster.nodes)
         pending_verdict = PodVerdict("", is_certain, feasible_nodes=0, reason=reason, rejections=reasons)
         verdict = self._add_doubt(pending_verdict, scheduler)
-        if not pod.spec.has_own_claims:  # else the next pod of the spec may have other nodes
+        if not pod.spec.has_own_claims:  # else the claims of the next pod of the spec may have other nodes
             self._failures[id(scheduler.group)] = (self.cache.version, verdict)
         return verdict
 
@@ -366,7 +363,7 @@ class SchedulingSession:
         """Return why one more pod of a spec fits no node now; "" if it fits, or may fit by preemption."""
         scheduler = self.create_scheduler(spec, number)
         if spec.gates or spec.node_name or self._can_evict(spec):
-            return ""  # it does not need a feasible node
+            return ""  # it needs no feasible node yet, has its node, or may evict others
         if any(scheduler.find_rejection(node) is None for node in scheduler.facts.points):
             return ""  # it fits
         return format_pending_message(scheduler.collect_rejections().values(), len(self._names)).rstrip(".")

@@ -84,13 +84,13 @@ class RolloutState(Struct):
 def replace_pods(session: SchedulingSession, workload: Workload, state: RolloutState, quota_usage: QuotaUsage) -> None:
     """Replace pods of an older template under the same numbers, by the rules of their kind. `state` is updated."""
     if workload.kind == "ReplicaSet" or workload.strategy is Strategy.ON_DELETE:
-        return  # these controllers replace no existing pod
+        return  # neither replaces existing pods
     replacement = _PodReplacement(session, workload, state, quota_usage)
     if workload.has_rolling_update:
         replacement.replace_with_surge()
     elif workload.kind == "StatefulSet":
         replacement.replace_in_order()
-    else:
+    else:  # a Deployment with the strategy Recreate
         replacement.recreate_all_pods()
 
 
@@ -137,7 +137,7 @@ class _PodReplacement(Struct, frozen=True):
         state = self.state
         missing_count = max(0, self.workload.replicas - state.existing_count - len(state.new_verdicts))
         old_numbers = [*state.pending_specs, *(pod.number for pod in state.remaining_pods)]
-        # A new pod has the number of an old one, or a further one without a predecessor.
+        # The new pods not yet created get the numbers of old ones, then further ones without a predecessor.
         next_numbers = [*old_numbers, *state.further_numbers][:missing_count]
         while next_numbers or state.remaining_pods or state.pending_specs:
             waiting_numbers = state.list_unscheduled()
@@ -158,12 +158,12 @@ class _PodReplacement(Struct, frozen=True):
             removed_pods = sort_for_removal(stuck_pods)[: self._count_removable_pods()]
             for pod in removed_pods:
                 self._remove_pod(pod)
-            removed_count = len(removed_pods) + self._remove_surplus()
+            removed_count = len(removed_pods) + self._remove_ready_old_pods()
             # Delete unschedulable pods within max unavailable.
             for number in list(state.pending_specs)[: self._count_removable_pods()]:
                 self.quota_usage.remove(state.pending_specs.pop(number))
                 removed_count += 1
-            if not added_count and not removed_count:  # some old pods remain
+            if not added_count and not removed_count:  # but some pods are not yet replaced
                 state.is_blocked = True
                 return
 
@@ -173,7 +173,7 @@ class _PodReplacement(Struct, frozen=True):
         minimum = workload.replicas - workload.max_unavailable
         return max(0, state.pod_count - minimum - state.unavailable_count)
 
-    def _remove_surplus(self) -> int:
+    def _remove_ready_old_pods(self) -> int:
         """Delete ready old pods within max unavailable, and return their number."""
         workload, state = self.workload, self.state
         ready_pods = [pod for pod in state.remaining_pods if not pod.is_stuck]
@@ -273,7 +273,7 @@ class TemplateRollout:
         self._quota_usage = quota_usage
         self._progress = progress
         self._waiting_verdicts: dict[int, PodVerdict] = {}
-        self._further_numbers: list[int] = []
+        self._further_numbers: list[int] = []  # of former pods created by scaling and deleted at once
 
     @property
     def is_needed(self) -> bool:
@@ -288,8 +288,8 @@ class TemplateRollout:
         counted_numbers = {pod.number for pod in (*progress.pods_to_place, *progress.pending_outdated_pods)}
         new_specs = extract_scaled_outdated_pods(progress)
         self._delete_unhealthy_former_pods(new_specs)
-        for _ in counted_numbers.intersection(self._further_numbers):
-            self._quota_usage.remove(progress.workload.pod)  # counted again once it is created
+        for _ in counted_numbers.intersection(self._further_numbers):  # not created by now
+            self._quota_usage.remove(progress.workload.pod)  # counted again once a pod with the number is created
         pending_pods, progress.pending_outdated_pods = progress.pending_outdated_pods, []
         for number, spec in new_specs.items():
             if number in counted_numbers or not self._quota_usage.try_add(spec):
@@ -312,7 +312,7 @@ class TemplateRollout:
         progress = self._progress
         workload = progress.workload
         deletable_count = 0  # a paused Deployment deletes none
-        if not workload.is_paused:
+        if not workload.is_paused:  # all pods beyond those required to be available
             total = len(progress.kept_pods) + len(progress.outdated_pods) + len(progress.pending_outdated_pods)
             deletable_count = max(0, total + len(new_specs) - (workload.replicas - workload.max_unavailable))
         # Sets with running pods count as older.
@@ -350,7 +350,7 @@ class TemplateRollout:
             stuck_numbers=frozenset(pod.number for pod in progress.kept_pods if pod.is_stuck),
             is_template_stuck=progress.is_template_stuck,
         )
-        # Earlier nodes by number: pods placed in this prediction have none.
+        # Nodes before the plan by number: pods placed in this prediction have none.
         existing_pods = [pod for pod in progress.outdated_pods if pod.number not in progress.placed_outdated]
         old_nodes = {pod.number: pod.node for pod in existing_pods}
         replace_pods(self._session, workload, state, self._quota_usage)
@@ -359,7 +359,7 @@ class TemplateRollout:
         if state.uncreated:
             progress.uncreated, progress.rejection = state.uncreated, state.rejection or progress.rejection
         final_verdicts = self._assign_verdict_numbers(state, verdicts, old_nodes, pending_pods)
-        # Numbers without a new pod: of old pods with a node, and of deleted ones without a node.
+        # Numbers left without a pod: of removed old pods with a node, and of deleted ones without a node.
         removed_numbers = old_nodes.keys() - state.new_verdicts.keys()
         deleted_numbers = pending_pods.keys() - state.pending_specs.keys() - state.new_verdicts.keys()
         removed_pods = [pod for pod in state.removed_pods if pod.number in removed_numbers]
@@ -376,7 +376,8 @@ class TemplateRollout:
         pending_pods: Mapping[int, PodToPlace],
     ) -> dict[int, PodVerdict]:
         """Return all verdicts of new pods by final number, and add the pods of this rollout to `pods_to_place`. A new
-        pod gets a number of its own if the old pod with its number remains.
+        pod gets another number if the old pod with its number remains. `old_nodes` and `pending_pods` are the old pods
+        with and without a node before the rollout, by number.
         """
         progress, first_number = self._progress, self._progress.workload.first_ordinal
         kept_numbers = {pod.number for pod in state.remaining_pods} | set(state.pending_specs)
@@ -389,11 +390,11 @@ class TemplateRollout:
                 continue
             trigger = pod_outcomes.TEMPLATE_CHANGED if number in replaced_numbers else progress.creation_trigger
             new_pod = PodToPlace(number, previous=old_nodes.get(number, ""), trigger=trigger)
-            if number in kept_numbers:  # the old pod remains
+            if number in kept_numbers:
                 new_pod = PodToPlace(find_unused_pod_numbers(taken_numbers, first_number, 1)[0], trigger=trigger)
                 taken_numbers.add(new_pod.number)
             elif number in pending_pods:
-                new_pod = replace(pending_pods[number], former_spec=None)
+                new_pod = replace(pending_pods[number], former_spec=None)  # now of the current template
             final_verdicts[new_pod.number] = verdict
             progress.pods_to_place.append(new_pod)
         return final_verdicts
@@ -424,10 +425,10 @@ class DaemonRollout:
         self._workload = progress.workload
         spec = progress.workload.pod
         self._permitted_nodes = {name for name, node in nodes.items() if profile.should_run_daemon(spec, node)}
-        # Pods of the current template: uncreated, without a node, or stuck.
+        # Pods of the current template not running: uncreated, without a node, or stuck.
         self._waiting_count = progress.uncreated + sum(not verdict.node for verdict in verdicts.values())
         self._waiting_count += sum(pod.is_stuck and pod.spec.template == spec.template for pod in progress.kept_pods)
-        self._verdicts: dict[int, PodVerdict] = {}
+        self._verdicts: dict[int, PodVerdict] = {}  # on the new pods of the rollout, by number
 
     def replace_pods(self) -> dict[int, PodVerdict]:
         """Replace pods by the update strategy; return the verdicts of the new pods by number, and record removals."""

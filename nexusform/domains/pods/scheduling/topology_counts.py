@@ -111,7 +111,7 @@ class TopologyCounts:
         self.affinity = [self._create_counter(term) for term in spec.affinity]  # pods selected by all terms
         self._affinity_matches = 0  # pods selected by all terms of required affinity, counted once per term
         self.matches_itself = bool(spec.affinity) and all(cache.is_selected(term, group) for term in spec.affinity)
-        self.anti_affinity = [self._count_selected_pods(term) for term in spec.anti_affinity]  # by its term alone
+        self.anti_affinity = [self._count_selected_pods(term) for term in spec.anti_affinity]  # by one term each
         self.existing_anti_affinity: list[DomainCounter] = []  # of existing pods, against this one
         self.preferred_affinity: list[DomainCounter] = []  # points for preferences of this pod and of existing ones
         first_term_groups = cache.select_term_groups(spec.affinity[0]) if spec.affinity else ()
@@ -122,7 +122,7 @@ class TopologyCounts:
         if self.matches_itself:
             self._own_increments += [(counter, 1) for counter in self.affinity]
         self._count_affinity_terms()
-        self._all_soft_keys = bool(spec.spread)  # nodes need every key of the spec's own constraints for points
+        self._all_soft_keys = bool(spec.spread)  # nodes need the keys of all soft constraints; none of default ones
         self.hard_spread = self._create_spread_counters([item for item in spec.spread if item.is_hard])
         # The scoring constraints: those of the spec, else the defaults of the cluster.
         if spec.spread:
@@ -134,7 +134,7 @@ class TopologyCounts:
         else:
             soft_constraints = []
         self.soft_spread = self._create_spread_counters(soft_constraints)
-        # A selector that selects everything counts only the new pod itself.
+        # Constraints without a selective selector count no pods but the new one itself.
         counters = (*self.hard_spread, *self.soft_spread)
         self._selective_spread = [counter for counter in counters if _is_selective(counter.constraint.selector)]
 
@@ -173,9 +173,9 @@ class TopologyCounts:
                 _count_group(existing_group, counter, term.weight)
         # Further pods of the spec have the same terms about each other.
         repelling_terms = self._select_own_terms(group.spec.anti_affinity)
-        attracting_terms = self._select_own_terms((*preferred_terms, *_list_scored_terms(group.spec)))
+        scored_terms = self._select_own_terms((*preferred_terms, *_list_scored_terms(group.spec)))
         self._own_increments += [(self._get_counter(repulsion_by_key, term), 1) for term in repelling_terms]
-        self._own_increments += [(self._get_counter(points_by_key, term), term.weight) for term in attracting_terms]
+        self._own_increments += [(self._get_counter(points_by_key, term), term.weight) for term in scored_terms]
         self.existing_anti_affinity = list(repulsion_by_key.values())
         self.preferred_affinity = list(points_by_key.values())
 
@@ -199,15 +199,17 @@ class TopologyCounts:
     def _create_spread_counter(self, constraint: SpreadConstraint, required_keys: tuple[str, ...]) -> SpreadCounter:
         """Return the counter of a constraint, with the existing pods it selects on nodes with all required keys."""
         topology = self.cache.get_topology(constraint.topology_key)
-        domain_by_node, size = topology.domain_by_node, topology.size
+        domain_by_node, domain_count = topology.domain_by_node, topology.size
         eligible_nodes, eligible_domains = self._find_eligible_nodes(constraint, required_keys)
         if not constraint.is_hard and constraint.topology_key == HOSTNAME:
-            # Points over hostname count the pods of the node itself, whatever its label says.
-            domain_by_node, size = topology.node_domains, len(topology.node_domains)
+            # For points, each node with the label is a domain of its own, even if several have one value.
+            domain_by_node, domain_count = topology.node_domains, len(topology.node_domains)
         selector = constraint.selector
         matches_itself = int(selector is not None and is_selected(selector, self.group.labels))
-        counter = SpreadCounter(constraint, domain_by_node, size, eligible_nodes, eligible_domains, matches_itself)
-        if _is_selective(selector):  # else no existing pod counts
+        counter = SpreadCounter(
+            constraint, domain_by_node, domain_count, eligible_nodes, eligible_domains, matches_itself
+        )
+        if _is_selective(selector):  # one for all pods or none counts no existing pod
             for group in self.cache.select_groups(selector, self.group.spec.namespace):
                 if group.spec.is_terminating:
                     continue  # spreading ignores them
@@ -251,6 +253,7 @@ class TopologyCounts:
         for counter, amount in self._own_increments:
             counter.add(node, amount)
         if self.matches_itself:
+            # Once per term with a domain of the node.
             self._affinity_matches += sum(counter.domain_by_node[node] >= 0 for counter in self.affinity)
         for spread in self._selective_spread:  # counters of spread constraints
             if spread.matches_itself:
@@ -264,9 +267,7 @@ class TopologyCounts:
         return any((*counters, spec.exclusive_claims))
 
     def update_counts(self, other: PodSpecGroup, node: int, sign: int) -> None:
-        """Count a pod of the group `other` added to a node (sign 1) or removed from it (sign -1), for filters only: the
-        counters of scores are unchanged.
-        """
+        """Count a pod of `other` added to a node (sign 1) or removed (sign -1), in the counters of filters only."""
         cache, spec = self.cache, other.spec
         if all(cache.is_selected(term, other) for term in self.incoming_spec.affinity):
             for counter in self.affinity:

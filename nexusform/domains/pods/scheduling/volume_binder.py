@@ -58,7 +58,9 @@ class VolumeBinder:
             self._bind_immediate_claim(claim, claim.name)
 
     def _bind_claims_of_existing_pods(self, existing_pods: Iterable[ExistingPod]) -> None:
-        """Bind the claims of existing pods: as recorded, else to the best volume on their nodes."""
+        """Bind the claims of existing pods: as recorded, else of a pod with a node to provisioned volumes if the class
+        provisions them, else to the smallest volume reachable from the node.
+        """
         pods_with_claims = [pod for pod in existing_pods if pod.volumes or pod.spec.claims]
         pods = sorted(pods_with_claims, key=lambda pod: (pod.workload, pod.number))
         for pod in pods:  # all recorded volumes first: no other claim gets them
@@ -67,7 +69,7 @@ class VolumeBinder:
         for pod in pods:
             if pod.node:
                 self._bind_to_provisioned_volumes(pod.spec, pod.number)
-                node = self._by_name.get(pod.node, Node(pod.node, {HOSTNAME: pod.node}))  # else a lost node
+                node = self._by_name.get(pod.node, Node(pod.node, {HOSTNAME: pod.node}))  # or a lost one
                 self._bind_pod_claims_on_node(pod.spec, pod.number, node)
 
     def _bind_to_provisioned_volumes(self, spec: PodSpec, number: int) -> None:
@@ -160,14 +162,16 @@ class VolumeBinder:
         return True
 
     def _list_needs(self, claim: Claim, name: str) -> Iterator[VolumeNeed]:
-        """Yield the node requirement of a claim already bound or required to be bound by now."""
+        """Yield the node requirement of a claim already bound or required to be bound by now. For `provisioning_terms`
+        None is every node, and () is no node: no volume is provisioned.
+        """
         volume = self._volumes.get(self._volume_by_claim.get(name, _PROVISIONED))  # None if unbound or provisioned
         if name in self._invalid_claims:
-            yield VolumeNeed((), is_bound=True, error=self._invalid_claims[name])
+            yield VolumeNeed(terms=(), is_bound=True, error=self._invalid_claims[name])
         elif volume is not None:
             yield VolumeNeed(volume.terms, is_bound=True, zones=volume.zones)
         elif name in self._volume_by_claim:  # its volume has no record here: provisioned by its class
-            if claim.provisioning_terms:  # else every node reaches it (None), or its nodes are unknown (())
+            if claim.provisioning_terms:  # with () the nodes of its existing volume are unknown
                 yield VolumeNeed(claim.provisioning_terms, is_bound=True)
         elif not claim.waits_for_pod and claim.provisioning_terms is not None:  # bound before its pod is scheduled
             yield VolumeNeed(claim.provisioning_terms, is_bound=True)
@@ -176,14 +180,13 @@ class VolumeBinder:
         """Return why a node (by position) cannot give each claim a volume of its own, free or new; "" if it can."""
         chosen_names: set[str] = set()
         for claim in claims:
-            # The smallest free volume for a claim on a node (position), except the chosen ones.
             fitting = self._list_reachable_volumes(claim)[at]  # the smallest is last
             while fitting and fitting[-1].name in self._used_volumes:
-                fitting.pop()
+                fitting.pop()  # for all later searches, too
             unused_volumes = self._select_unused(reversed(fitting))
-            best_volume = next((volume for volume in unused_volumes if volume.name not in chosen_names), None)
-            if best_volume is not None:
-                chosen_names.add(best_volume.name)
+            smallest_volume = next((volume for volume in unused_volumes if volume.name not in chosen_names), None)
+            if smallest_volume is not None:
+                chosen_names.add(smallest_volume.name)
             elif not is_any_term_satisfied(claim.provisioning_terms, self._nodes[at]):
                 return NO_VOLUME
             elif not is_any_term_satisfied(claim.storage_terms, self._nodes[at]):
@@ -191,7 +194,7 @@ class VolumeBinder:
         return ""
 
     def _list_reachable_volumes(self, claim: Claim) -> list[list[Volume]]:
-        """Return the free volumes for a claim by node, the smallest last."""
+        """Return the free volumes for a claim by node, the smallest last, as used ones are popped from the end."""
         requirements = replace(claim, name="")  # claims with equal requirements have the same volumes
         by_node = self._reachable_volumes.get(requirements)
         if by_node is None:
@@ -266,12 +269,13 @@ class AttachedVolumes:
         return () if len(names) == len(self._nodes) else (build_node_volume_need(names, TOO_MANY),)
 
     def _has_capacity(self, node: str, volumes: set[_Volume]) -> bool:
-        """Return whether a node has capacity for those of these volumes not yet used by its pods."""
+        """Return whether a node can attach the volumes within the limits of their drivers, each once for all pods."""
         pod_volumes = set(+self._pod_volumes[node])  # those with a positive count
-        counts = Counter(driver for driver, _ in pod_volumes | self._attachments[node])
+        attached_counts = Counter(driver for driver, _ in pod_volumes | self._attachments[node])
         added_counts = Counter(driver for driver, _ in volumes - pod_volumes)
         return all(
-            counts[driver] + count <= self._maximums.get((node, driver), inf) for driver, count in added_counts.items()
+            attached_counts[driver] + added_count <= self._maximums.get((node, driver), inf)
+            for driver, added_count in added_counts.items()
         )
 
     def _list_volumes(self, spec: PodSpec, number: int) -> Iterator[_Volume]:

@@ -106,8 +106,8 @@ def apply_deployment_pause(workload: Workload, pods: Sequence[ExistingPod]) -> W
         return replace(workload, replicas=0)  # no ReplicaSet exists, and none is created
     if any(pod.spec.template == workload.pod.template for pod in pods):
         return workload  # the ReplicaSet of the current template exists, and is scaled
-    newest_pod = max(pods, key=lambda pod: (pod.age, -pod.number))
-    return replace(workload, pod=newest_pod.spec)  # the newest ReplicaSet is scaled
+    newest_pod = max(pods, key=lambda pod: (pod.age, -pod.number))  # `age` increases with the time of start
+    return replace(workload, pod=newest_pod.spec)  # its ReplicaSet, the newest one, is scaled
 
 
 def drop_rejected_pods(progress: WorkloadProgress, quota_usage: QuotaUsage) -> None:
@@ -180,7 +180,7 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
         return {}  # no ReplicaSet of a former template has pods
     new_pods = [pod for pod in progress.pods_to_place if pod.is_new]
     retried_pods = [pod for pod in progress.pods_to_place if not pod.is_new]
-    # Pods that lost their node are among them: they are re-created with the current template.
+    # Retried pods have the current template: they are Pending, or re-created after the loss of their node.
     current_pods = [ExistingPod(workload.key, pod.number, "", workload.pod, pod.age) for pod in retried_pods]
     has_pending_current_pod = any(pod.was_pending for pod in retried_pods)
     pending_former_pods = [
@@ -198,7 +198,7 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
     # Without a pause the rollout creates the pods of the current template; surplus ones are not removed here.
     current_growth = max(0, current_growth) if workload.is_paused else 0
     spare_numbers = find_unused_pod_numbers(used_numbers, workload.first_ordinal, len(former_specs) + current_growth)
-    # The former templates use the numbers of new pods first, then spare ones.
+    # Pods of former templates get the numbers of new pods first, then spare ones.
     numbers = [*(pod.number for pod in new_pods), *spare_numbers][: len(former_specs)]
     current_new_pods = new_pods[len(former_specs) :]
     progress.pods_to_place = [*retried_pods, *current_new_pods]
@@ -215,7 +215,9 @@ def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> Wor
     node_names = [pod.node for pod in (*progress.kept_pods, *progress.outdated_pods, *progress.deferred_removals)]
     node_names += [outcome.node for outcome in progress.outcomes.values() if outcome.node]
     used_nodes = [nodes[name] for name in node_names]  # one item per running pod
-    replicas = len(progress.kept_pods) + len(progress.outcomes) if progress.is_daemon else workload.replicas
+    replicas = workload.replicas
+    if progress.is_daemon:  # one pod per permitted node
+        replicas = len(progress.kept_pods) + len(progress.outcomes)
     running_count = len(used_nodes)
     placeable_range = progress.placeable_range
     if not placeable_range.minimum <= running_count <= placeable_range.maximum:

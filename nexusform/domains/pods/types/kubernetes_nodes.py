@@ -115,7 +115,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
 
 
 def _read_kubectl_files(attributes: Mapping[str, Any], context: ReadContext) -> KubectlKindFiles:
-    """Read the files of the arguments, or of a directory with one file per kind."""
+    """Read the files named by `files`, or those of `directory`, one per kind."""
     from nexusform.domains.pods.importers.kubectl_kind_files import KubectlKindFiles, read_kind_files
 
     if attributes.get("directory"):

@@ -59,31 +59,30 @@ def can_share_disks(pod: PodSpec) -> bool:
 
 
 def score_free_resources(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
-    """Return the mean percentage of CPU and memory free after the placement, 0..100; no request counts as 100m, 200 MiB
-    (LeastAllocated).
-    """
+    """Return the mean percentage of CPU and memory free after the placement, 0..100 (LeastAllocated)."""
     total = resource_count = 0
     for requested, capacity in (
-        (usage.scored_cpu + pod.scored_requests.cpu, node.cpu),
+        (usage.scored_cpu + pod.scored_requests.cpu, node.cpu),  # no request counts as 100m and 200 MiB
         (usage.scored_memory + pod.scored_requests.memory, node.memory),
     ):
-        if capacity:
+        if capacity:  # else the resource does not count
             resource_count += 1
-            if requested <= capacity:
+            if requested <= capacity:  # else 0 %
                 total += (capacity - requested) * 100 // capacity
     return total // resource_count if resource_count else 0
 
 
 def score_balance(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
     """Return the balance of the node's CPU and memory with the pod, 0 without requests (BalancedAllocation). Newer
-    versions return its improvement, 50 to 100.
+    versions rate its improvement by the pod from 50 to 100.
     """
     if not pod.requests.cpu and not pod.requests.memory:
         return 0
     balance = _compute_balance(node, usage.cpu + pod.requests.cpu, usage.memory + pod.requests.memory)
     if not pod.compares_balance:
         return balance
-    return 50 + (50 + balance - _compute_balance(node, usage.cpu, usage.memory)) // 2
+    improvement = balance - _compute_balance(node, usage.cpu, usage.memory)  # -50 to 50
+    return 50 + (50 + improvement) // 2
 
 
 def _compute_balance(node: Node, cpu: int, memory: int) -> int:
