@@ -188,16 +188,16 @@ def _get_creation_number(instance: InstanceState | None) -> int:
 
 
 def _apply_metadata_change(change: Change, instance: InstanceState | None) -> InstanceState | None:
-    """Return the instance after a change that needs no provider, or None if nothing changes."""
-    if change.deposed:  # its delete needs the provider
+    """Return the instance after the part of a change without a provider call; None if this part changes nothing."""
+    if change.deposed:  # only the provider deletes it
         return None
     current = get_current_object(instance)
     has_other_provider = current is not None and current.provider != get_provider_name(change)
     if change.importing and change.before is not None and (current is None or has_other_provider):
-        # An object to replace at once is imported first.
+        # The import comes first, even if the plan replaces the imported object.
         imported = replace(build_object_state(change, change.before), creation=change.prior_creation)
         return replace_current_object(instance, imported)
-    if current is None or change.action is not Action.NO_OP:  # its steps record the rest
+    if current is None or change.action is not Action.NO_OP:  # the steps of an action record everything
         return None
     updated = replace(
         current,

@@ -231,7 +231,7 @@ class _PlanExecution:
         self._predictions: list[VerifiedPrediction] = []
         self._has_failed = False
         self._is_interrupted = False
-        self._problem = ""
+        self._problem = ""  # of writing the journal
         self._unrecorded_steps: set[int] = set()  # with progress that could not be recorded
 
     def run(self) -> ApplyResult:
@@ -397,7 +397,7 @@ class _PlanExecution:
         *,
         is_delegated: bool = False,
     ) -> None:
-        """Record the end of a step for the report after the next flush. A step not done skips its dependents."""
+        """Record the end of a step, reported after the next flush. Unless it is done, its dependents are skipped."""
         event = replace(self._build_step_event(step, outcome, error), is_delegated=is_delegated)
         if answer is not None:
             event = replace(event, message=answer.remark, not_verified=answer.not_verified)
@@ -407,8 +407,8 @@ class _PlanExecution:
         self._unreported.append(event)
         if outcome is StepOutcome.DONE:
             self._counts.add_step_to_totals(step)
-            self._graph.complete_step(step.id)
-            self._graph.release_followers(step.id)
+            self._graph.complete_step(step.id)  # its dependents waited for its success
+            self._graph.release_followers(step.id)  # these waited only for its end
             return
         self._has_failed = self._has_failed or outcome is StepOutcome.FAILED
         verb = "waits" if outcome is StepOutcome.WAITING else "failed"
@@ -416,7 +416,7 @@ class _PlanExecution:
         for dependent in self._graph.list_dependents(step.id):
             self._skip_step(self._steps[dependent], reason)
             self._graph.release_followers(dependent)
-        self._graph.release_followers(step.id)  # they wait only for its end
+        self._graph.release_followers(step.id)
 
     def _skip_step(self, step: Step, reason: str) -> None:
         """Record a step as skipped, unless it ended already; gates have no events."""
@@ -438,7 +438,7 @@ class _PlanExecution:
     # --- the journal, time and events ----------------------------------------------------------
 
     def _flush_journal(self) -> bool:
-        """Write the journal and let the providers continue. False if the write failed: then they get the problem."""
+        """Write the journal. Return False after a failed write (now or before): waiting providers get its problem."""
         try:
             self._recorder.flush()
         except BackendProblem as problem:
@@ -478,26 +478,24 @@ _MACHINE: Final = "nexus_bare_metal_machine"
 
 
 def build_machine_outcome(call: ProviderCall, answer: ChangeResult | None, state: State) -> InstanceOutcome | None:
-    """Return the resource of a machine action's machine with the facts after the action, or the machine's rack if
-    the machine has no resource of its own. None for other steps, and without such a resource. The facts of a real
-    site are read after the step, except the owner of a cordon: only this function records it.
+    """Record the facts of a machine after a machine action: at the machine's resource, or else at its rack. Return None
+    for other steps, and without both resources. The facts of a real site are read after a disruptive step instead.
     """
     if call.key.type != MACHINE_ACTION_TYPE or answer is None:
         return None
     action, finish_time = str(answer.attributes.get("action")), str(answer.attributes.get("finished"))
-    if call.provider.sends_changes and ACTION_KINDS[action].is_disruptive:  # a real site: its facts are read
+    if call.provider.sends_changes and ACTION_KINDS[action].is_disruptive:  # its facts are read
         return None
     machine_id = str(answer.attributes.get("machine_id"))
     rack_id, _, machine_name = machine_id.rpartition("/")
-    owner = _find_object(state, _MACHINE, machine_id) or _find_object(state, _RACK, rack_id)
-    if owner is None:
+    resource = _find_object(state, _MACHINE, machine_id) or _find_object(state, _RACK, rack_id)
+    if resource is None:
         return None
-    address, current = owner
+    address, current = resource
     recorded: Mapping[str, Any] = get_mapping(current.private, OBSERVED_KEY)
     if address.type == _MACHINE:
         facts = compute_facts_after(action, {**current.attributes, **recorded}, finish_time)
-    else:
-        # A rack has the facts of its machines by name.
+    else:  # a rack has the facts of its machines by name
         machine_facts = compute_facts_after(action, get_mapping(recorded, machine_name), finish_time)
         facts = {**recorded, machine_name: machine_facts}
     instance = replace_current_object(state.instances[address], merge_note(current, {OBSERVED_KEY: facts}))

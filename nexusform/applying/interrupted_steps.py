@@ -32,15 +32,14 @@ def recover_step_outcomes(
     providers: Mapping[str, Provider],
     operations: Mapping[int, str] = MappingProxyType({}),
 ) -> list[InstanceOutcome | RunningOperation]:
-    """Return an outcome for every open intent, in order. `providers` are by the name in objects. `operations` are those
-    reported by providers before the run ended. A step that must be repeated or continues is recorded as started, with
-    its operation. Raises ProviderProblem if a provider cannot be read: then nothing may be planned.
+    """Return the outcome of every open intent, in order, as read now. The outcome of an unfinished step is followed by
+    its running operation, as reported earlier (in `operations` by step). Raises ProviderProblem if a provider cannot be
+    read: then nothing may be planned.
     """
     answers: dict[int, ReadResult] = {}  # by position in `intents`
     positions_by_provider: dict[str, list[int]] = {}
     for position, open_intent in enumerate(intents):
-        # A delete plans nothing; the object to delete has its provider.
-        target = open_intent.intent.planned or _get_target_object(open_intent)
+        target = open_intent.intent.planned or _get_target_object(open_intent)  # a delete plans no object
         positions_by_provider.setdefault(target.provider if target else DEFAULT_PROVIDER, []).append(position)
     for name, positions in positions_by_provider.items():
         provider = providers.get(name)

@@ -191,25 +191,25 @@ def _expand_column(column: list[_T] | _T, length: int) -> list[_T]:
 
 
 def _build_predictions(row: _RackVms, tied_machines: tuple[str, ...], is_tie_certain: bool) -> Iterator[PredictedVm]:
-    """Yield the predictions of a row: its columns have a value per VM, or one for all of them."""
+    """Yield the predictions of a row. Each of its columns has a value per VM, or one for all of them."""
     length = len(row.numbers)
-    suffixes = row.machines.split(",") if isinstance(row.machines, str) else row.machines
-    machines: list[str] = _expand_column(suffixes, length)
-    stated = zip(_expand_column(row.rack_share, length), _expand_column(row.machine_share, length), strict=True)
-    tied = zip(_expand_column(row.rack_tied, length), _expand_column(row.machine_tied, length), strict=True)
+    machines = row.machines.split(",") if isinstance(row.machines, str) else row.machines
+    suffixes: list[str] = _expand_column(machines, length)
+    shares = zip(_expand_column(row.rack_share, length), _expand_column(row.machine_share, length), strict=True)
+    tie_counts = zip(_expand_column(row.rack_tied, length), _expand_column(row.machine_tied, length), strict=True)
     measured_columns = [_expand_column(column, length) for column in row.measured or ()]
-    columns = zip(row.numbers, machines, stated, tied, strict=True)
-    for index, (number, machine, (rack_share, machine_share), (racks, machine_ties)) in enumerate(columns):
+    columns = zip(row.numbers, suffixes, shares, tie_counts, strict=True)
+    for index, (number, suffix, (rack_share, machine_share), (rack_ties, machine_ties)) in enumerate(columns):
         measured = _convert_to_triple([column[index] for column in measured_columns]) if measured_columns else None
         certainty = PlacementCertainty(
-            rack_share, machine_share, row.count_share, (racks, machine_ties, row.count_tied), measured
+            rack_share, machine_share, row.count_share, (rack_ties, machine_ties, row.count_tied), measured
         )
         yield PredictedVm(
             number,
             row.rack,
-            row.prefix + machine,
+            row.prefix + suffix,
             certainty,
-            *row.certain,
+            *row.certain,  # of the machine and of the count on the rack
             tied_machines=tied_machines,
             is_tie_certain=is_tie_certain,
         )

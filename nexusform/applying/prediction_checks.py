@@ -119,10 +119,10 @@ def _add_observed_placement(prediction: PredictedVm, vm: PlacedVm | None) -> Pre
 
 
 def _collect_predictions(plan: Plan, completed: Collection[str]) -> dict[Address, dict[str, tuple[PredictedVm, ...]]]:
-    """Return the plan's predictions for the VMs of completed objects, by address and pool. They are not certain on a
-    site with incomplete objects: the plan assumed all of their VMs.
+    """Return the plan's predictions for the VMs of completed objects, by address and pool. No prediction is certain on
+    a site with incomplete objects, because the plan was certain only for the case with all of their VMs.
     """
-    tables = _index_tables(plan)
+    tables = _index_tables(plan)  # the certainty of pools
     completed_rows: list[PlacementChange] = []
     incomplete_sites: set[str] = set()
     for row in plan.placements:

@@ -149,15 +149,15 @@ def build_answer_result(
 
 
 def build_failure_result(call: ProviderCall, problem: ProviderProblem, before: InstanceState | None) -> StepResult:
-    """Return the result of a failure. A create that failed after the object exists taints it, so that the
-    next plan replaces it. A failed update keeps the attributes reported by the provider, else the previous
-    ones; it is not tainted, because the next plan sees the difference and retries.
+    """Return the result of a failure. If a create fails after the object exists, the object is tainted, and the next
+    plan replaces it. A failed update or release keeps the attributes reported by the provider, else the previous ones,
+    without a taint: the next plan sees the difference and retries.
     """
     error = str(problem) or "The provider gave no reason."
     if call.step.kind is StepKind.CREATE and problem.object_exists:
         attributes = problem.attributes if problem.attributes is not None else call.step.attributes
         return StepResult(_build_instance(call, replace_unknown(attributes), before, is_tainted=True), error)
-    if call.step.kind not in (StepKind.UPDATE, StepKind.RELEASE):  # nothing was created or deleted
+    if call.step.kind not in (StepKind.UPDATE, StepKind.RELEASE):  # a create or delete: nothing was done
         return StepResult(before, error)
     instance = before
     if problem.attributes is not None:

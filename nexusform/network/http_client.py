@@ -156,7 +156,7 @@ def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
         raise WebError(f"the answer was cut off: {len(content)} of {length} bytes received")
     if request.method == "GET" and is_success and not content and length is None:
         raise WebError("the answer is empty")  # an empty document would have a length or the status 204
-    return WebResponse(status, content, is_empty=length == 0)
+    return WebResponse(status, content, is_empty=length == 0)  # declared as empty
 
 
 def _read_declared_length(answer: Any) -> int | None:
@@ -182,7 +182,7 @@ def _format_connection_error(problem: object) -> str:
 
 
 def build_limited_session(endpoint: str) -> Any:
-    """Build a session of `requests` for one server, with limited answers. Its errors are those of `requests`."""
+    """Build a session of `requests` for one server only, with a limited answer size. It raises RequestException."""
     from requests import Session
     from requests.exceptions import InvalidURL, RequestException
 
@@ -194,10 +194,10 @@ def build_limited_session(endpoint: str) -> Any:
         def send(self, request: Any, **options: Any) -> Any:
             """Send a request to the endpoint only."""
             try:
-                is_own = parse_origin(request.url) == origin
+                is_to_endpoint = parse_origin(request.url) == origin
             except WebError:
-                is_own = False
-            if not is_own:
+                is_to_endpoint = False
+            if not is_to_endpoint:
                 raise InvalidURL(f"an answer of {origin} links to another server, and credentials are not sent there")
             record_server_access(origin)
             is_stream = options.get("stream")
@@ -211,7 +211,7 @@ def build_limited_session(endpoint: str) -> Any:
                             limit.count(len(part))
                             parts.append(part)
                     response._content = b"".join(parts)  # noqa: SLF001 - as Response.content does
-            except RequestException:
+            except RequestException:  # also a ValueError or OSError in some cases, so first
                 raise
             except FileTooLarge as problem:
                 raise RequestException(f"the answer is unusable: {problem.strerror}") from None

@@ -135,7 +135,9 @@ TRUSTED: Final = KubeconfigTrust()
 
 
 def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrust = TRUSTED) -> KubernetesAccount:
-    """Read one context ("": the current one) of files; the first entry of a name counts. Raises KubeconfigProblem."""
+    """Read one context ("": the current one) of the files; if several entries of a section have the same name, the
+    first one counts. Raises KubeconfigProblem.
+    """
     _require_lightkube()
     source = format_list(list(map(str, paths)))
     entries: dict[str, dict[str, Mapping[str, Any]]] = {section: {} for section in _SECTIONS}  # by section and name
@@ -159,7 +161,7 @@ def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrus
     untrusted_paths = [path for path in paths if is_untrusted_path(path, trust.confinement)]
     if untrusted_paths:  # in the work tree of a sandboxed run
         _check_untrusted_account(untrusted_paths, account, trust)
-    else:
+    else:  # only files of the operator
         _reject_files_in_work_tree(account, trust.confinement)
     return account
 

@@ -193,9 +193,9 @@ class Reality:
         return _read_file_identity(self._path), _read_file_identity(self._log_path)
 
     def _get_objects(self) -> dict[ObjectKey, Attributes]:
-        """Return the objects, read once: the file, then changes of an interrupted run in the log."""
+        """Return the objects by key. The first call reads the file, then changes of an interrupted run in the log."""
         if self._objects is None:
-            self._known_marks = self._read_file_identities()
+            self._known_marks = self._read_file_identities()  # to notice later writes of other processes
             objects = _parse_objects(_read_reality_file(self._path), self._path)
             log = _read_reality_file(self._log_path, follow=False)
             for line in log.split(b"\n")[:-1]:  # an incomplete last line was never confirmed
@@ -203,8 +203,7 @@ class Reality:
                     kind, name, creation, attributes = json_codec.parse_json(line)
                 except (ValueError, json_codec.JsonProblem):
                     raise ProviderProblem(f"{self._log_path} is damaged: a line is not a change record.") from None
-                key = ObjectKey(kind, name, creation)
-                _set_object(objects, key, attributes)
+                _set_object(objects, ObjectKey(kind, name, creation), attributes)  # or remove it, if null
             self._objects = objects
             self._has_leftover_log = os.path.lexists(self._log_path)
         return self._objects

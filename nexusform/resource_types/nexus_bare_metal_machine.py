@@ -191,11 +191,11 @@ def build_rack_machine(attributes: Mapping[str, Any], rack: InventoryRack) -> Ma
 
 
 def build_occupied(attributes: Mapping[str, Any]) -> tuple[OccupiedCapacity, ...]:
-    """Return the occupied blocks, in order of name."""
+    """Return the capacity used by VMs outside nexusform, as stated by the `occupied` blocks, in order of name."""
     machine = str(attributes["name"])
     occupied = []
     for _, block in _iterate_occupied_blocks(attributes):
-        numbers = tuple(sorted(int(cell) for cell in block.get("cells") or ()))
+        cell_numbers = tuple(sorted(int(cell) for cell in block.get("cells") or ()))  # () if only their count is known
         occupied.append(
             OccupiedCapacity(
                 machine=machine,
@@ -203,8 +203,8 @@ def build_occupied(attributes: Mapping[str, Any]) -> tuple[OccupiedCapacity, ...
                 cpu_cores=int(block["cpu_cores"]),
                 memory_gib=int(block["memory_gib"]),
                 disk_gib=int(block.get("disk_gib") or 0),
-                cells=len(numbers) or int(block.get("numa_cells") or 1),
-                cell_numbers=numbers,
+                cells=len(cell_numbers) or int(block.get("numa_cells") or 1),
+                cell_numbers=cell_numbers,
             )
         )
     return tuple(sorted(occupied, key=lambda entry: entry.name))

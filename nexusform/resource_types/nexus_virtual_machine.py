@@ -139,12 +139,11 @@ def _build_hints(attributes: Mapping[str, Any], context: ResourceContext) -> tup
         is_affinity = hint["hint_type"] == "Affinity"
         if is_affinity and not machines:
             continue  # the target has no location to be near to
-        scope = HintScope(hint["scope"])
         hints.append(
             Hint(
                 is_affinity=is_affinity,
                 is_hard=hint["scheduling_execution"] == "Hard",
-                scope=scope,
+                scope=HintScope(hint["scope"]),
                 machines=machines,
                 racks=racks,
                 target=target,

@@ -214,7 +214,7 @@ def _build_recreation_triggers(values: Mapping[str, Any]) -> tuple[tuple[str, An
 def build_nodes(
     vms: Iterable[PlacedVm], unplaced: UnplacedVms, sku_names: Mapping[str, str]
 ) -> dict[str, dict[str, Any]]:
-    """Return the nodes by name, those without a machine last; `sku_names` are those of the pools."""
+    """Return the nodes by name: placed VMs, then the recorded nodes without a machine. `sku_names` are by pool."""
     nodes = {vm.name: _build_node(vm, sku_names[vm.pool]) for vm in vms}
     for record in unplaced.values():
         nodes[record["name"]] = {key: value for key, value in record.items() if key != "name"}

@@ -257,7 +257,7 @@ def _build_type_annotation(value_type: Type) -> _Annotation:
         return _PRIMITIVES[value_type.name]
     if isinstance(value_type, ObjectType):
         annotations = {name: _build_member_annotation(name, part) | None for name, part in value_type.attributes}
-        # Attributes are required with a machine: only a null one is accepted here.
+        # With a machine, other attributes are required: this type rejects it, and the full validation decides.
         return _build_typed_dict({**annotations, "machine": None} if has_machine_fields(value_type) else annotations)
     if isinstance(value_type, MapType):
         element = _build_type_annotation(value_type.element)

@@ -60,8 +60,9 @@ def parse_json(data: bytes) -> Any:
     import orjson
 
     data = data.removeprefix(_BYTE_ORDER_MARK)
+    # The fast search finds most documents to be without long numbers.
     if _has_long_digit_runs(data) and any(map(_is_changed_by_orjson, _LONG_NUMBER.findall(data))):
-        return _parse_exact_numbers(data)  # orjson rounds these
+        return _parse_exact_numbers(data)  # orjson would round a number
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as problem:

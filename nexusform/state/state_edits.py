@@ -14,10 +14,7 @@ from nexusform.state.objects import InstanceState, ObjectState, State
 
 
 def select_instances(state: State, patterns: Sequence[AddressPattern], object_id: str = "") -> list[Address]:
-    """Return the instances that match any of the patterns (no patterns: all), in order of address.
-
-    With `object_id` only those with that object id.
-    """
+    """Return the instances with the object id (if given) and one of the patterns (if any), in order of address."""
     addresses = list(state.instances)
     if object_id:
         addresses = [a for a, current in state.list_current_objects() if current.attributes.get("id") == object_id]

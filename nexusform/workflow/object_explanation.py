@@ -84,7 +84,7 @@ class Explanations(Struct, frozen=True):
 
 
 def explain_object(context: CommandContext, address: str, name: str, plan_path: str = "") -> Explanations:
-    """Explain the placement of `name` at a resource address. A lone object name as `address` finds its resource."""
+    """Explain the placement of `name` at a resource address; with "", `address` may be an object's name instead."""
     try:
         pattern = parse_pattern(address)
     except AddressProblem as problem:

@@ -102,10 +102,10 @@ def determine_upgrade_kind(start: KubernetesVersion, end: KubernetesVersion) -> 
         return VersionStep.SKIPPING
     if end.minor > start.minor:
         return VersionStep.UPGRADE
-    if -1 in (start.patch, end.patch) or start.patch == end.patch:  # -1: unknown or left out
-        is_same = end.patch in (-1, start.patch) and end.bundle in ("", start.bundle)
-        return VersionStep.NONE if is_same else VersionStep.UPGRADE
-    return VersionStep.DOWNGRADE if end.patch < start.patch else VersionStep.UPGRADE
+    if -1 < end.patch < start.patch:  # -1: left out, or unknown in `start`
+        return VersionStep.DOWNGRADE
+    is_same = end.patch in (-1, start.patch) and end.bundle in ("", start.bundle)
+    return VersionStep.NONE if is_same else VersionStep.UPGRADE
 
 
 class OfferedVersions(Struct, frozen=True):

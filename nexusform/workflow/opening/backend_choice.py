@@ -160,11 +160,11 @@ def _get_block_span(settings: Settings) -> Span | None:
 
 
 def _has_objects(document: bytes | None) -> bool:
-    """Return whether a state document (None: no state) has objects; True if it cannot be parsed or is encrypted."""
+    """Return whether a state document (None: no state) has objects; True if it is encrypted or cannot be parsed."""
     if document is None:
         return False
     try:
-        return bool(json.loads(document).get("resources", True))
+        return bool(json.loads(document).get("resources", True))  # an encrypted document has no such member
     except (ValueError, AttributeError, RecursionError):
         return True
 

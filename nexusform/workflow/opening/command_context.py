@@ -230,7 +230,8 @@ def create_editor_context(
     if allow_remote and confinement.root:
         from nexusform.files.external_files import find_untrusted_files
 
-        allow_remote = () if find_untrusted_files(environment, confinement) else allow_remote
+        if find_untrusted_files(environment, confinement):  # commands stop then; an editor only allows no server
+            allow_remote = ()
     return CommandContext(
         environment=environment,
         directory=directory,

@@ -114,9 +114,9 @@ def _is_cyclic_link(root: Path, path: str) -> bool:
     link = root / path
     if not link.is_symlink():
         return False
-    real = link.resolve()
-    parents = [root, *[root / directory for directory in Path(path).parents]]
-    return any(directory.resolve().is_relative_to(real) for directory in parents)
+    target = link.resolve()
+    parents = (root / directory for directory in Path(path).parents)  # the last one is `root`
+    return any(parent.resolve().is_relative_to(target) for parent in parents)
 
 
 def _create_pattern_error(pattern: str) -> FileProblem:

@@ -115,10 +115,11 @@ def _build_age_sort_key(vms: VmObject) -> tuple[bool, int]:
 def _build_lint_pool(
     address: Address, vms: VmObject, demand: VmDemand, pool: PoolDemand, *, everything: bool
 ) -> LintPool:
-    """Build the facts about a pool. Its new numbers are those of VMs placed by this plan, or all with `everything`."""
-    keys = {number: (pool.pool, number) for number in pool.numbers}
-    new_numbers = tuple(number for number, key in keys.items() if everything or key in vms.placements.tokens)
+    """Build the facts about a pool. VMs placed by this plan have new numbers; with `everything`, all its VMs do."""
     instance = vms.instance
+    vm_keys = {number: (pool.pool, number) for number in pool.numbers}
+    newly_placed = vms.placements.tokens.keys()  # keys of the VMs placed by this plan
+    new_numbers = tuple(number for number, key in vm_keys.items() if everything or key in newly_placed)
     is_configured = instance.prepared is not None
     return LintPool(
         address=str(address),
@@ -130,10 +131,10 @@ def _build_lint_pool(
         numbers=pool.numbers,
         new_numbers=new_numbers,
         constraints=pool.constraints,
-        vms={number: vms.placements.vms[key] for number, key in keys.items() if key in vms.placements.vms},
+        vms={number: vms.placements.vms[key] for number, key in vm_keys.items() if key in vms.placements.vms},
         surge=pool.surge_size,
         span=instance.locate(pool.path) if is_configured else None,
         zones_span=instance.locate((*pool.path, "availability_zones")) if is_configured and pool.zones else None,
         block=instance.block.header if instance.block is not None else "",
-        is_existing=everything and bool(keys) and vms.placements.tokens.keys().isdisjoint(keys.values()),
+        is_existing=everything and bool(vm_keys) and newly_placed.isdisjoint(vm_keys.values()),
     )

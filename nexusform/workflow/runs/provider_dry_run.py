@@ -38,19 +38,19 @@ FlawCheck = Callable[[Change], str]
 def validate_changes_at_providers(
     result: PlanResult, providers: Mapping[str, Provider], request: PlanRequest, errors: Iterable[Diagnostic]
 ) -> list[Diagnostic]:
-    """Return the errors predicted by providers and servers for changes. `errors` are those outside of the plan."""
-    find_flaw = create_validation_check(result, request.configuration, errors)
+    """Return the errors predicted by providers and servers for changes. `errors` are errors missing in the plan."""
+    explain_flaw = create_validation_check(result, request.configuration, errors)  # "": the change can be validated
     write_only, diagnostics = evaluate_write_only(result.plan, request)
     for name, provider in providers.items():
         if not isinstance(provider, ChangeValidatingProvider):
             continue
-        if isinstance(provider, DryRunProvider):  # it reports flawed changes as skipped
+        if isinstance(provider, DryRunProvider):  # it also checks deletions, and reports flawed changes as skipped
             changes = _select_changes(result, name, {*_SENT_ACTIONS, Action.DELETE})
         else:
-            changes = [candidate for candidate in _select_changes(result, name) if not find_flaw(candidate)]
+            changes = [change for change in _select_changes(result, name) if not explain_flaw(change)]
         try:
             problems = provider.validate_changes(
-                [_build_request(change, find_flaw(change), write_only) for change in changes]
+                [_build_request(change, explain_flaw(change), write_only) for change in changes]
             )
         except ProviderProblem as problem:
             diagnostics.append(build_error("refresh-failed", str(problem)))

@@ -121,7 +121,7 @@ def add_new_identities(providers: Mapping[str, Provider], check: IdentityCheck, 
     for name, entry in check.confirmed.items():
         provider, identity = providers[name], entry["identity"]
         if not isinstance(provider, IdentifiedProvider) or provider.compare_identity(identity, identity).is_known:
-            continue
+            continue  # the identity is complete: it can be compared, even with itself
         objects = [current.attributes for _, current in list_objects(state, name)]
         try:
             entries[name] = {"identity": dict(provider.read_identity(identity, objects))}

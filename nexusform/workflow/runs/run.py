@@ -250,7 +250,7 @@ class Run(Struct):
     def _add_dry_run_results(
         self, result: PlanResult, options: PlanOptions, request: PlanRequest
     ) -> tuple[PlanResult, list[Diagnostic]]:
-        """Return the plan with the verdicts of the server-side dry run, and its errors (or those of skipping it)."""
+        """Return the plan with the verdicts of the server-side dry run, and its errors, or warnings of skipping it."""
         has_validator = any(isinstance(provider, ChangeValidatingProvider) for provider in self.providers.values())
         if not options.refresh:
             if not has_validator or not options.dry_run_skip_reason:
@@ -544,7 +544,7 @@ def _prepare_run(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> 
 
 
 def _check_local_state(backend: StateBackend) -> list[Diagnostic]:
-    """Return a warning for a new local state in automation: it is lost with the machine. [] for shared backends."""
+    """Return a warning in automation if a new state is local: it is lost with the machine. [] for a shared backend."""
     inner_backend = backend.inner if isinstance(backend, EncryptingBackend) else backend
     if not is_local_state(inner_backend):
         return []

@@ -42,10 +42,9 @@ class CheckedPlan(Struct, frozen=True):
 
 
 def check_saved_plan(run: Run, saved: SavedPlan, *, replan: bool = False, is_verified: bool = False) -> CheckedPlan:
-    """Check whether a saved plan may be applied to the current state; otherwise reject it with an error. Re-planning
-    must give the same plan. If inputs of the plan changed, or with `replan`, providers are read again and the visible
-    changes must be equal; else the same inputs are used and every part must match. `is_verified`: its signature was
-    verified, so it need not be reproducible here.
+    """Check whether a saved plan may be applied to the current state; otherwise reject it with an error. A new plan has
+    to be the same: if inputs changed, or with `replan`, it reads the providers again and needs equal changes; else it
+    uses the recorded inputs, and every part has to match. A plan with a verified signature may be irreproducible here.
     """
     rejection = _check_plan_applicable(run, saved) or _check_confinement(run, saved.plan)
     if rejection is not None:

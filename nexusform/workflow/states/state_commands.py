@@ -245,8 +245,8 @@ def create_move_change(
 def create_remove_change(
     patterns: Sequence[AddressPattern], removed_addresses: list[Address], vms: Sequence[tuple[AddressPattern, str]] = ()
 ) -> StateChange:
-    """Create the change of `state rm`; removed addresses are added to `removed_addresses`. Racks and machines
-    record the running VMs of removed objects; `vms` are such records to delete, because the VMs no longer exist.
+    """Create the change of `state rm`; it adds the addresses to `removed_addresses`. Racks and machines record the
+    running VMs of removed objects. `vms` (pattern of rack or machine, name) are records of VMs deleted since.
     """
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
@@ -254,8 +254,10 @@ def create_remove_change(
 
         if vms:
             state, problems = _drop_missing_vms(state, vms)
-            if problems or not patterns:  # an unknown VM, or only VMs were given
-                return None if problems else state, problems
+            if problems:  # a VM is not recorded
+                return None, problems
+            if not patterns:
+                return state, []
         addresses = state_edits.select_instances(state, patterns)
         if not addresses:
             return None, [

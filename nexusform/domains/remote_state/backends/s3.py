@@ -401,13 +401,13 @@ class _BucketJournal:
                 return
 
     def delete_old_objects(self, seconds: float) -> None:
-        """Delete objects `seconds` older than the newest, except the last; their numbers can no longer be written."""
-        entries = self._objects.list_entries(self._prefix)
+        """Delete objects `seconds` older than the newest, but keep the last number: the next one follows from it."""
+        entries = self._objects.list_entries(self._prefix)  # in order of their numbers
         if not entries:
-            return  # an empty journal
-        newest = max(entry["LastModified"] for entry in entries)  # ages by the server's clock alone
+            return
+        newest_time = max(entry["LastModified"] for entry in entries)  # by the server's clock
         for entry in entries[:-1]:
-            if (newest - entry["LastModified"]).total_seconds() > seconds:
+            if (newest_time - entry["LastModified"]).total_seconds() > seconds:
                 self._objects.delete(str(entry["Key"]))
 
     def _write_lines(self, lines: list[bytes]) -> None:
