@@ -158,7 +158,7 @@ def build_opening_records(plan: Plan, state: State, lineage: str, plan_digest: s
         providers=state.providers,
     )
     records: list[Record] = [start]
-    pairs = dict.fromkeys(plan.address_moves)  # old and new address
+    pairs = dict.fromkeys(plan.address_moves)  # (old, new address), each once and in order; values are unused
     for change in plan.changes:
         if change.previous_address:
             pairs[change.previous_address, change.address] = None
@@ -166,10 +166,9 @@ def build_opening_records(plan: Plan, state: State, lineage: str, plan_digest: s
     if moves:
         records.append(InstanceMoves(moves))
         draft.apply_record(records[-1])
-    # Under their new addresses: the old ones are empty.
-    renamed = dict(moves)
-    for observed, current in plan.refreshed_objects.items():
-        address = renamed.get(observed, observed)
+    new_addresses = dict(moves)
+    for observed_address, current in plan.refreshed_objects.items():
+        address = new_addresses.get(observed_address, observed_address)
         instance = draft.get_instance(address)
         if current != get_current_object(instance):
             creation = current.creation if current else _get_creation_number(instance)  # None: gone

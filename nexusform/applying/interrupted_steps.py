@@ -82,11 +82,11 @@ def _get_target_object(open_intent: OpenStepIntent) -> ObjectState | None:
 def _build_read_request(open_intent: OpenStepIntent) -> ReadRequest:
     """Build the read request for the object of the step, by its key at the provider."""
     intent = open_intent.intent
-    # A new object is not recorded yet. The object at its address is another one (with the same id under
-    # create_before_destroy): a provider that only echoes its input would find that one and report the create as done.
     target = _get_target_object(open_intent)
     planned = intent.planned.attributes if intent.planned else None
     attributes: Mapping[str, Any] = {}
+    # A create's object is not recorded yet. The recorded one is its predecessor: a provider with only the state as its
+    # source would return the predecessor, and the create would count as done.
     if target is not None and intent.kind != StepKind.CREATE:
         attributes = target.attributes
     return ReadRequest(
@@ -104,9 +104,9 @@ def _merge_provider_note(instance: InstanceState | None, intent: Intent, answer:
     current = get_current_object(instance)
     if current is None:  # the object does not exist
         return instance
-    unfinished = answer.note.get(UNFINISHED_KEY) or {"in_progress": True}  # without a note it may still run
-    # A create neither settled nor in progress has failed.
-    if intent.kind == StepKind.CREATE and not answer.is_settled and not unfinished.get("in_progress"):
+    unfinished_change = answer.note.get(UNFINISHED_KEY)
+    is_running = not unfinished_change or unfinished_change.get("in_progress")  # without a note it may still run
+    if intent.kind == StepKind.CREATE and not answer.is_settled and not is_running:  # the create failed
         return replace_current_object(instance, replace(current, tainted=True))
     return replace_current_object(instance, merge_note(current, answer.note))
 
@@ -134,7 +134,6 @@ def _compute_after_create(intent: Intent, before: InstanceState | None, attribut
     """
     planned = intent.planned or ObjectState(attributes={}, creation=intent.creation)
     new_object = replace(planned, attributes=attributes)
-    # With create_before_destroy the old object still exists; it is kept until its own delete is recorded.
-    if intent.deposed:
+    if intent.deposed:  # create_before_destroy: the old object is kept until its own delete is recorded
         return add_new_current_object(before, new_object, intent.key_type)
     return replace_current_object(before, new_object)

@@ -253,7 +253,7 @@ class SimulatedProvider:
         return _build_answer(planned, result, faults)
 
     def update(self, request: ChangeRequest) -> ChangeResult:
-        """Change the values changed by the plan in the object. Raises ProviderProblem."""
+        """Change those values of the object changed by the plan. Raises ProviderProblem."""
         planned = replace_unknown(request.planned_attributes)
         faults = self._trigger_faults_before_effect("update", request)
         result: Mapping[str, Any] = planned

@@ -219,7 +219,7 @@ def is_certainly_valid(schema: BlockSchema, attributes: Mapping[str, Any]) -> bo
 
 @lru_cache(maxsize=1024)
 def _build_body_annotation(schema: BlockSchema) -> _Annotation:
-    """Build the type of a body for msgspec. Like those of its parts, it accepts nothing rejected by the full check."""
+    """Build the type of a body for msgspec, for a fast check: it accepts no value rejected by the full check."""
     annotations: dict[str, _Annotation] = {}
     for name, attribute in schema.attributes.items():
         annotation = _build_attribute_annotation(attribute)

@@ -103,10 +103,10 @@ def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> N
         )
     moved_addresses = {old for old, _ in pairs}
     occupied_addresses = sorted((targets & state.instances.keys()) - moved_addresses, key=compute_address_order)
-    # Pairs (resource, has a key) of instances in the way. A resource is either one instance without a key or several
-    # with keys, never both; a whole resource moves only to a free address.
+    # Instances are in the way by (resource, has a key). A resource is either one instance without a key or several
+    # with keys, so a target without a key excludes instances with keys, and the other way round.
     conflicts = {(new.resource, new.key is None) for new in targets}
-    if target.type and target.key is None:  # a whole resource instead of an instance or module
+    if target.type and target.key is None:  # a whole resource moves: no instance may be there at all
         conflicts |= {(new.resource, new.key is not None) for new in targets}
     for address in state.instances:
         if (address.resource, address.key is not None) in conflicts and address not in moved_addresses:
@@ -128,7 +128,7 @@ def move_instances(state: State, pairs: Pairs) -> State:
             new_blocks[str(old.config_address)].add(str(new.config_address))
     for address in state.instances:
         name = str(address.config_address)
-        if name in moved_blocks and address in instances:  # the block still has an instance
+        if name in moved_blocks and address in instances:  # some instances of the block stay
             new_blocks[name].add(name)
     return replace(state, instances=_rename_dependencies(instances, new_blocks))
 

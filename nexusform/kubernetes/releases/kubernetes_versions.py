@@ -161,13 +161,13 @@ def find_upgrade_hops(
 
 def explain_skipped_versions(current: str, target: str, hops: Sequence[KubernetesVersion]) -> str:
     """Explain a change with several hops. A plan makes one hop."""
-    names = [f"v{hop}" for hop in hops]
-    dots = ["..."] if len(names) - 1 > _MAX_NAMES else []
-    chain = " -> ".join([current, *names[:-1][:_MAX_NAMES], *dots, target])
-    skipped = [f"v{hop.minor_version}" for hop in hops[:-1]]
+    skipped = hops[:-1]  # the last hop ends at `target`
+    dots = ["..."] if len(skipped) > _MAX_NAMES else []
+    chain = " -> ".join([current, *[f"v{hop}" for hop in skipped[:_MAX_NAMES]], *dots, target])
+    minor_versions = [f"v{hop.minor_version}" for hop in skipped]
     return (
-        f"{current} -> {target} skips {format_first_items(skipped, _MAX_NAMES)}. "
-        f"Upgrade one minor version at a time: set {names[0]} next. All hops: {chain}."
+        f"{current} -> {target} skips {format_first_items(minor_versions, _MAX_NAMES)}. "
+        f"Upgrade one minor version at a time: set v{hops[0]} next. All hops: {chain}."
     )
 
 
@@ -200,9 +200,10 @@ def _explain_missing_offer(current: str, hops: Sequence[KubernetesVersion], offe
     """Explain the first hop to a version without an offer; "" if all are offered or nothing is known."""
     before = current
     for position, hop in enumerate(hops):
-        choices = offers.find_hop_choices(is_next=not position)  # None: unknown
+        is_next = position == 0  # only the next upgrades of the cluster may be known
+        choices = offers.find_hop_choices(is_next=is_next)  # None: unknown
         if choices is not None and not select_available_versions(hop, choices):
-            owner = "this cluster" if not position and offers.upgrades else "this site"
+            owner = "this cluster" if is_next and offers.upgrades else "this site"
             offered = f"Azure offers {format_first_items(choices, _MAX_NAMES)} for {owner}"
             return f"{before} -> {hop}: {offered}. Set one of the offered versions."
         before = str(hop)

@@ -293,10 +293,9 @@ def open_chosen_backend(
 
 
 def parse_backend_flags(context: CommandContext, kind: str) -> tuple[dict[str, str], list[Diagnostic]]:
-    """Parse -backend-config for a kind of backend: settings `K=V` and files. Later ones win.
-
-    A value with `=` is a setting, even if a file has that name. In a sandboxed run a file of the work tree may
-    name where the state is in a backend, but neither the backend nor credentials.
+    """Parse -backend-config for a kind of backend: settings `K=V`, and names of files without `=`. Later ones win. In a
+    sandboxed run, a file of the work tree may set the location of the state in its backend, but neither the backend nor
+    credentials.
     """
     values: dict[str, str] = {}
     problems: list[Diagnostic] = []
@@ -304,8 +303,8 @@ def parse_backend_flags(context: CommandContext, kind: str) -> tuple[dict[str, s
         name, equals, value = flag.partition("=")
         if equals:
             values[name.strip()] = value
-            continue  # the others are files of settings
-        try:
+            continue
+        try:  # the flag is the path of a file with settings
             text = ConfinedFileAccess().read(context.confinement.resolve_path_of_operator(flag)).decode()
         except (FileProblem, OSError, UnicodeDecodeError) as problem:
             problems.append(build_error("invalid-backend-config", f"{problem}"))

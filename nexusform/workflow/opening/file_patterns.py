@@ -48,16 +48,16 @@ def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -
     expanded: list[str] = []
     pending = [pattern]
     while pending:
-        parts = _expand_first_braces(pending[-1], pattern)
-        candidate = pending.pop()  # the pattern expanded above
-        if parts is None:
+        candidate = pending.pop()
+        alternatives = _expand_first_braces(candidate, pattern)
+        if alternatives is None:  # no braces are left
             expanded.append(candidate)
         else:
-            pending += parts
+            pending += alternatives
         if len(expanded) + len(pending) > _ALTERNATIVES_CAP:
             raise FileProblem(f'The braces of "{pattern}" expand to more than {_ALTERNATIVES_CAP} patterns.')
-    for alternative in expanded:
-        names = posixpath.normpath(alternative.lstrip("/") or ".").split("/")
+    for plain_pattern in expanded:
+        names = posixpath.normpath(plain_pattern.lstrip("/") or ".").split("/")
         parent_count = names.count("..")  # they are at the start
         root = Path(os.path.normpath(Path(base, *names[:parent_count])))
         if not directories.is_start_directory(root):

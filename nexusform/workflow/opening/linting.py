@@ -36,12 +36,12 @@ def lint_plan(
     result: PlanResult, configuration: Configuration, *, everything: bool = False, literal_only: bool = False
 ) -> list[Diagnostic]:
     """Return the findings of the rules for a plan. With `everything`, rules evaluate all objects as if newly created
-    (existing ones in creation order, then new ones), and include advice without effect today. With `literal_only`,
+    (existing ones in creation order, then new ones), and include advice without a gain today. With `literal_only`,
     only rules about arguments run, and nothing is simulated.
     """
     catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
     skus = tuple(catalogue.vm_skus.values())
-    removed_vms = {} if everything else _index_removed_vms(result.sites.values())  # rules then start after the plan
+    removed_vms = {} if everything else _index_removed_vms(result.sites.values())  # all are removed already
     pools = tuple(_build_lint_pools(result.objects, removed_vms, everything=everything))
     evaluated_pools = {(pool.owner, pool.pool) for pool in pools} if everything else set()
     sites = {site_id: _build_lint_site(site, evaluated_pools) for site_id, site in result.sites.items()}

@@ -95,7 +95,7 @@ def collect_verdicts(providers: Mapping[str, Provider]) -> tuple[str, ...]:
 def _build_request(change: Change, flaw: str, write_only: WriteOnlyValues) -> ChangeRequest:
     """Build the request of a change for its provider; `flaw` is the reason to skip it, "" if it is valid."""
     key = ObjectKey(change.address.type, change.id, change.creation)
-    prior = change.before if change.action in (Action.UPDATE, Action.DELETE) else None  # the others create
+    prior = change.before if change.action in (Action.UPDATE, Action.DELETE) else None  # a new object
     private_note = change.private or {}
     write_only_values = write_only.get(str(change.address), {})
     return ChangeRequest(

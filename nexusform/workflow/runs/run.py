@@ -155,7 +155,7 @@ class Run(Struct):
             )
 
     def _record_confirmed_identities(self) -> None:
-        """Record the identity of unconfirmed systems if all recorded objects were found there by the refresh."""
+        """Record the observed identity of each system not confirmed by comparison, if the refresh missed no object."""
         check = self.identities
         if check is None:
             return
