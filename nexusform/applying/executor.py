@@ -344,13 +344,13 @@ class _PlanExecution:
 
     # --- processing results ---------------------------------------------------------------------
 
-    def _handle_provider_call_progress(self, call_news: ProviderCallProgress[ProviderCall, StepProgress]) -> None:
-        """Record and report the progress of a call; the provider continues after the next flush of the journal."""
-        self._unacknowledged.append(call_news)
-        if call_news.news.operation is not None:
-            self._recorder.record_operation(call_news.task, call_news.news.operation)
-        if call_news.news.message:
-            event = replace(self._build_step_event(call_news.task.step), message=call_news.news.message)
+    def _handle_provider_call_progress(self, progress: ProviderCallProgress[ProviderCall, StepProgress]) -> None:
+        """Record and report the progress of a call; its provider waits for the next flush of the journal."""
+        self._unacknowledged.append(progress)
+        if progress.news.operation is not None:
+            self._recorder.record_operation(progress.task, progress.news.operation)
+        if progress.news.message:
+            event = replace(self._build_step_event(progress.task.step), message=progress.news.message)
             self._listener.report_step_progress(event)
 
     def _process_completed_call(self, completed_call: CompletedCall[ProviderCall, ChangeResult | None]) -> None:
@@ -359,7 +359,7 @@ class _PlanExecution:
         problem = completed_call.problem
         is_pending = isinstance(problem, StepPending)
         if problem is not None and (is_pending or problem.is_partial or call.step.id in self._unrecorded_steps):
-            # Its intent (the recorded start) keeps no outcome: the next run reads the object, as after a crash.
+            # Without a recorded outcome, the next run resumes the step or reads its object, as after a crash.
             self._record_end(call.step, StepOutcome.WAITING if is_pending else StepOutcome.FAILED, str(problem))
             return
         schema = self._types[call.key.type].schema if call.key.type in self._types else None
@@ -371,9 +371,9 @@ class _PlanExecution:
         else:
             result = build_failure_result(call, problem, before)
         if not result.error:
-            machine = build_machine_outcome(call, completed_call.answer, self._recorder.get_state())
-            if machine is not None:
-                self._recorder.add_record(machine)
+            machine_outcome = build_machine_outcome(call, completed_call.answer, self._recorder.get_state())
+            if machine_outcome is not None:
+                self._recorder.add_record(machine_outcome)
         self._recorder.record_outcome(call, result.instance, result.error)
         self._hits += result.hits
         self._wrong_predictions.extend(result.wrong_predictions)
@@ -426,6 +426,7 @@ class _PlanExecution:
             self._unreported.append(event)
 
     def _skip_remaining_steps(self) -> None:
+        """Skip the steps without an end, if any: their reason is the same."""
         if self._is_interrupted:
             reason = "The apply was interrupted before it."
         elif self._problem:
@@ -443,10 +444,10 @@ class _PlanExecution:
             self._recorder.flush()
         except BackendProblem as problem:
             self._problem = str(problem)
-        for call_news in self._unacknowledged:
+        for progress in self._unacknowledged:
             if self._problem:
-                self._unrecorded_steps.add(call_news.task.step.id)
-            call_news.acknowledgement.put(ProviderProblem(self._problem) if self._problem else None)
+                self._unrecorded_steps.add(progress.task.step.id)
+            progress.acknowledgement.put(ProviderProblem(self._problem) if self._problem else None)
         self._unacknowledged.clear()
         return not self._problem
 

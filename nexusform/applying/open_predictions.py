@@ -80,8 +80,8 @@ def read_open_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
 def _read_pool_predictions(text: str) -> Iterator[PredictedVm]:
     """Yield the predictions of a pool from its line of JSON. Raises DecodeError or ValueError if it is invalid."""
     rows = msgspec.json.decode(text, type=list[_RackVms])
-    # The first row has the ties of the pool.
-    is_tie_certain, folded_names = (rows[0].ties if rows else None) or (False, [])
+    ties = rows[0].ties if rows else None  # of the whole pool
+    is_tie_certain, folded_names = ties or (False, [])
     tied_names: list[str] = []
     for folded in folded_names:
         tied_names.extend(_expand_folded_name(folded))

@@ -227,9 +227,9 @@ def _verify_pool_predictions(pool: str, predictions: Sequence[PredictedVm]) -> I
 
 def _verify_single_vm_predictions(observed: Sequence[tuple[PredictedVm, Placement]]) -> Iterator[VerifiedPrediction]:
     """Yield the verified predictions of single VMs. VMs of a pool are interchangeable, so a VM on a machine counts for
-    the prediction with the highest certainty there. Sampled results (unknown cells) were not predicted as certain.
+    the prediction with the highest certainty there. Only a machine predicted in every sample was certain.
     """
-    racks = Counter(placement.rack for _, placement in observed)
+    racks = Counter(placement.rack for _, placement in observed)  # VMs not yet counted for a prediction
     machines = Counter(placement.machine for _, placement in observed)
     for prediction, placement in sorted(
         observed, key=lambda pair: (-pair[0].certainty.machine, -pair[0].certainty.rack)

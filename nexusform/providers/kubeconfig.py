@@ -171,7 +171,7 @@ def _reject_files_in_work_tree(account: KubernetesAccount, confinement: Confinem
     entries = {**account.cluster, **account.user}
     named_files = [(name, str(entries[name])) for name in _PATHS if entries.get(name)]
     plug_in = entries.get("exec")
-    if isinstance(plug_in, Mapping) and confinement.root:  # a sandboxed run
+    if isinstance(plug_in, Mapping) and confinement.root:  # list files of the command only for a sandboxed run
         words = [str(plug_in.get("command")), *map(str, get_list(plug_in, "args"))]
         named_files += [("exec", path) for path in list_command_files(words, os.environ)]
     for name, path in named_files:
@@ -232,15 +232,17 @@ def _read_kubeconfig_file(path: Path, trust: KubeconfigTrust) -> Mapping[str, An
 def _iterate_entries(path: Path, document: Mapping[str, Any], section: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the names and entries of a section, with absolute paths of files. Raises KubeconfigProblem."""
     items = document.get(section) or []
+    if not isinstance(items, list):
+        items = [None]  # rejected below
     kind = section.removesuffix("s")
-    for number, item in enumerate(items if isinstance(items, list) else (None,)):  # (None,): rejected below
+    for number, item in enumerate(items):
         name, entry = get_value_at_path(item, "name"), get_value_at_path(item, kind) or {}
         if not name or not isinstance(entry, dict):
             raise KubeconfigProblem(f"{path} cannot be used: {section}[{number}] must have a name and a {kind}.")
         directory = path.absolute().parent
         absolute = {key: str(directory / entry[key]) for key in _PATHS if isinstance(entry.get(key), str)}
         plug_in = entry.get("exec")
-        if isinstance(plug_in, dict) and os.sep in str(plug_in.get("command")):  # no name in PATH
+        if isinstance(plug_in, dict) and os.sep in str(plug_in.get("command")):  # a path, not a name in PATH
             plug_in = {**plug_in, "command": str(directory / plug_in["command"])}
         yield str(name), {**entry, **absolute, **({"exec": plug_in} if plug_in else {})}
 

@@ -310,8 +310,8 @@ def build_hardware(sku: MachineSku, name: str | None) -> Hardware:
 
 
 def check_hardware(attributes: Mapping[str, Any], *, is_required: bool) -> list[Problem]:
-    """Return the problems of `machine` and `machine_sku`: both are set, neither is set (with `is_required`), a figure of
-    the block is invalid, or the catalogue has no such SKU.
+    """Return the problems of `machine` and `machine_sku`: both are set, neither is set (with `is_required`), invalid
+    figures of the block, or a SKU missing in the catalogue.
     """
     block, sku = attributes.get("machine"), attributes.get("machine_sku")
     if block is not None and sku is not None:

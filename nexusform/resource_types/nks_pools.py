@@ -271,14 +271,13 @@ def list_unplaced_nodes(attributes: Mapping[str, Any]) -> UnplacedVms:
 def add_node_labels(
     nodes: Mapping[str, Mapping[str, Any]], pools: Mapping[str, Mapping[str, Any]], cluster: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return nodes as read by expressions. `pools` are the arguments of the pools by name, `cluster` those of
-    the cluster (empty for a separate pool: it does not know them).
+    """Return nodes as read by expressions, with `labels` ({} without a machine). `pools` are the arguments of the pools
+    by name, `cluster` those of the cluster (empty for a separate pool: it does not know them).
     """
-    displayed_nodes: dict[str, Any] = {name: {**node, "labels": {}} for name, node in nodes.items()}
+    labelled_nodes: dict[str, Any] = {name: {**node, "labels": {}} for name, node in nodes.items()}
     for vm in list_existing_vms({"nodes": nodes}):
-        marks = build_node_properties(vm, pools, cluster)
-        displayed_nodes[vm.name] = {**nodes[vm.name], "labels": dict(marks.labels)}
-    return displayed_nodes
+        labelled_nodes[vm.name]["labels"] = dict(build_node_properties(vm, pools, cluster).labels)
+    return labelled_nodes
 
 
 def build_node_reader(

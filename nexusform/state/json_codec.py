@@ -369,7 +369,7 @@ class _JsonScanner:
         self.offsets: dict[Path, int] = {}  # of the values found, by path
 
     def scan_value(self, offset: int, path: Path, tree: _PathTree) -> int:
-        """Record the offsets of the value at `offset` and of its parts in `tree`; return the end of the value."""
+        """Record the offsets of the value at `offset`, and of its parts in `tree` ({}: of none); return its end."""
         text = self._text
         self.offsets[path] = offset
         if not tree or text[offset] not in "{[":
@@ -378,7 +378,7 @@ class _JsonScanner:
         index = 0
         offset = _skip_blanks(text, offset + 1)
         while text[offset] != closing:
-            step: str | int = index
+            step: str | int = index  # of a list; the key in an object
             if closing == "}":
                 key, offset = self._decode_value(text, offset)
                 step, offset = str(key), _skip_blanks(text, _skip_blanks(text, offset) + 1)  # past the colon

@@ -80,7 +80,7 @@ def _compute_moved_address(address: Address, source: AddressPattern, target: Add
 
 
 def _rename_module_steps(actual: ModulePath, source: ModulePath, target: ModulePath) -> ModulePath:
-    """Return `target`; if it is as long as `source`, each step without a key in both keeps the actual key."""
+    """Return the steps of `target` for `actual` steps in `source`; a step without a key in both keeps the key."""
     if len(source) != len(target):
         return target
     return tuple(

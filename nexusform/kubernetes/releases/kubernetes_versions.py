@@ -244,19 +244,19 @@ class VersionAvailabilityEnd(Struct, frozen=True):
 def find_availability_end(
     version: KubernetesVersion, today: str, versions: Sequence[str] | None, dates: Mapping[str, str]
 ) -> VersionAvailabilityEnd | None:
-    """Find the end of extended availability of a running version; None if unknown. `today` is RFC 3339;
-    `versions` and `dates` are the site's catalogue.
+    """Find the end of extended availability of a running version: in the site's catalogue (`versions`, and `dates` by
+    version), or else as published; None if unknown. `today` is RFC 3339.
     """
     offered = select_available_versions(version, versions)
     known_dates = [dates[text] for text in offered or () if text in dates]
     if known_dates:
         return _build_availability_end(max(known_dates), today)
-    listed = [(parsed.major, parsed.minor) for _, parsed in _parse_versions(versions or ())]
-    if listed and (version.major, version.minor) < min(listed):
-        return VersionAvailabilityEnd("", days=-1)  # the catalogue has dropped the version: past
+    minor_versions = [(parsed.major, parsed.minor) for _, parsed in _parse_versions(versions or ())]
+    if minor_versions and (version.major, version.minor) < min(minor_versions):
+        return VersionAvailabilityEnd("", days=-1)  # the catalogue has dropped the version, so its end is past
     published_end = _END_OF_EXTENDED_AVAILABILITY.get(version.minor_version)
     if (version.major, version.minor) < _FIRST_LISTED:
-        published_end = min(_END_OF_EXTENDED_AVAILABILITY.values())  # earlier versions ended even before
+        published_end = min(_END_OF_EXTENDED_AVAILABILITY.values())  # an unlisted older version ended even before
     return _build_availability_end(published_end, today) if published_end else None
 
 

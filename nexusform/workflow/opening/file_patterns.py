@@ -73,7 +73,7 @@ def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -
 def _find_files(root: Path, segments: list[_Segment], directories: DirectoryReader) -> Iterator[str]:
     """Yield the files below `root` matching all segments, relative to it. `**` does not follow links to a parent."""
     visited: set[tuple[str, int]] = set()
-    pending = [("", 0)] if segments else []
+    pending = [("", 0)] if segments else []  # directories, each with the position of the segment for its names
     while pending:
         entry = pending.pop()
         if entry in visited:

@@ -70,7 +70,7 @@ def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]
 
 
 def _index_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:
-    """Return the handles of VMs removed while their pool was placed, by the number of VMs placed before."""
+    """Return the handles of VMs removed from pools, by pool and by the number of its VMs placed before the removal."""
     removed_vms: dict[_PoolKey, dict[int, list[int]]] = {}
     for site in sites:
         placed_counts: Counter[_PoolKey] = Counter()

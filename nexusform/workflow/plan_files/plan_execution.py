@@ -136,10 +136,9 @@ def apply_remaining_steps(
         recorder.add_record(
             ApplyStart(state.lineage, serial, state.nexusform_version, state.catalogue, providers=state.providers)
         )
-    # An interrupted run verified none of its predictions.
     remaining_ids = {step.id for step in remaining_steps.plan.steps}
-    unverified: list[Step] = []  # steps done by it
-    if remaining_steps.was_interrupted:
+    unverified: list[Step] = []
+    if remaining_steps.was_interrupted:  # the killed run verified no prediction of the steps it completed
         unverified = [step for step in remaining_steps.saved_plan.plan.steps if step.id not in remaining_ids]
     return _execute_plan(run, remaining_steps.plan, recorder, listener, options, unverified)
 

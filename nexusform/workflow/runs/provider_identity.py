@@ -69,9 +69,9 @@ def _check_and_record_provider_identity(
     entry = {"identity": dict(observed)}
     check.observed[name] = entry
     comparison = provider.compare_identity(recorded, observed)
-    if comparison.difference and accepted not in comparison.accepted_by:  # by -allow-other-hub
+    if comparison.difference and accepted not in comparison.accepted_by:  # another system, not accepted by flag
         check.diagnostics.append(_build_different_system_error(name, comparison.difference, comparison.accepted_by))
-    elif comparison.is_known or not objects:  # the same system, a new one or one accepted by flag
+    elif comparison.is_known or not objects:  # the same or an accepted system, or any system without objects
         check.confirmed[name] = entry if comparison.difference else {"identity": _merge_parts(recorded, observed)}
     else:  # perhaps another system, so objects missing there may still exist
         provider.keep_missing_objects()

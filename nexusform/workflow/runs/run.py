@@ -303,7 +303,7 @@ class Run(Struct):
             return add_site_capacity(result, self.project.registries)
 
     def rebuild_plan(self, saved_plan: Plan) -> Plan:
-        """Plan again with the recorded inputs of a saved plan, without reads. Sample only for sampled verdicts."""
+        """Plan again with the recorded inputs of a saved plan, without reads, and without samples if it needs none."""
         from nexusform.plans.saved.plan_comparison import has_sampled_verdicts
 
         options = get_plan_options(saved_plan)

@@ -131,7 +131,7 @@ def change_state(
     rescued: State | None = None,
 ) -> StateChangeResult:
     """Lock, read, change, write with the next serial, unlock. A state with unresolved steps of an interrupted apply
-    is rejected unless `force`. `rescued` is written unchanged if it is the state this apply could not save.
+    is rejected unless `force`. If `rescued` is the state this apply could not save, it is written unchanged.
     """
     backend, diagnostics, sources = find_backend(context)
     if backend is None:
@@ -143,7 +143,7 @@ def change_state(
     try:
         result = _change_locked_state(backend, change, force=force, rescued=rescued)
     finally:
-        release_problems = lock.release() if isinstance(lock, StateLock) else []
+        release_problems = lock.release() if lock is not None else []  # None: -lock=false
     return replace(result, diagnostics=(*diagnostics, *result.diagnostics, *release_problems), sources=sources)
 
 

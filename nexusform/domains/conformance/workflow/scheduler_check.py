@@ -195,7 +195,7 @@ class KubeSchedulerCheck:
         self._pods = {key: names for key, names in self._pods.items() if names}
 
     def _replace_spreading_service(self, service: Body | None) -> None:
-        """Replace the Service behind the default spreading of the last pod."""
+        """Replace the Service used for default spreading by that of the next pod (None: no Service)."""
         if service == self._service:
             return
         if self._service is not None:
@@ -235,7 +235,7 @@ class KubeSchedulerCheck:
         while answers[-1] not in expected and len(answers) < _REPETITIONS:
             self._delete_pod(spec.namespace, body["metadata"]["name"])
             if len(answers) == 1:
-                time.sleep(_SETTLE_SECONDS)
+                time.sleep(_SETTLE_SECONDS)  # the scheduler may have missed an event
             body["metadata"]["name"] = next(self._names)
             answers.append(self._decide(body))
         if answers[-1]:
@@ -245,7 +245,7 @@ class KubeSchedulerCheck:
         if answers[-1] not in expected and len(self.differences) < _MAX_DIFFERENCES:
             predicted = outcome.node if outcome.node in expected else min(expected)
             self.differences.append(DecisionDifference(address, outcome.name, predicted, answers[-1]))
-            self.cases.append(self._build_case(body, answers[1:]))  # the first may have missed an event
+            self.cases.append(self._build_case(body, answers[1:]))  # without the answer before the pause
 
     def _decide(self, body: Body) -> str:
         """Create a pod; return the node of the decision, "" for none. Raises ProgramProblem, CheckTimeExceeded."""

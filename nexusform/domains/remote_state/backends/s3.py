@@ -483,7 +483,7 @@ def open_s3(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE)
                 connect_timeout=10,
                 read_timeout=60,
                 retries={"mode": "standard", "max_attempts": 4},
-                request_checksum_calculation="when_required",
+                request_checksum_calculation="when_required",  # other servers than Amazon's may know no checksums
                 response_checksum_validation="when_required",
             ),
         )
@@ -492,6 +492,6 @@ def open_s3(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE)
     rejection = check_plain_credentials(client.meta.endpoint_url)  # why credentials must not be sent there, or ""
     if rejection:
         raise BackendProblem(f'The backend "s3" cannot be opened: {rejection}.')
-    client.meta.events.register("before-call.s3.HeadBucket", _disable_region_redirects)
+    client.meta.events.register("before-call.s3.HeadBucket", _disable_region_redirects)  # they may be endless
     prefix = settings.get("workspace_key_prefix") or "env:"
     return S3Backend(client, settings["bucket"], settings["key"], prefix=prefix, max_bytes=max_bytes)
