@@ -133,8 +133,8 @@ class ApplyRecorder:
             self.add_record(next_serial)
 
     def _find_or_create_deposed_key(self, call: ProviderCall) -> str:
-        """Return the key of the deposed object created or removed by a step, "" for none."""
-        if not call.keeps_old:  # no create before destroy
+        """Return the key of the object becoming deposed in a step, or of the deposed one removed by it; "" for none."""
+        if not call.keeps_old:  # no create before destroy: a deposed object may only be removed
             return call.deposed
         instance = self._draft.get_instance(call.change.address)
         if instance is None or instance.current is None:  # the old object is missing: none becomes deposed

@@ -102,11 +102,12 @@ def _resolve_redirect(request: WebRequest, address: str, location: str, status: 
 def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse, str]:
     """Send one request. Return its response, and the address of a redirect ("" without one). Raises WebError."""
     record_server_access(parse_origin(address))
-    rejection = check_plain_credentials(address) if "Authorization" in request.headers or "@" in address else ""
+    has_credentials = "Authorization" in request.headers or "@" in address  # a login in the address ends with @
+    rejection = check_plain_credentials(address) if has_credentials else ""
     if rejection:
         raise WebError(rejection, WebErrorKind.INVALID_REQUEST)
     try:
-        http_request = urllib.request.Request(  # noqa: S310 - `origin` checked its scheme
+        http_request = urllib.request.Request(  # noqa: S310 - parse_origin checked its scheme
             address, data=request.body, method=request.method, headers=dict(request.headers)
         )
         try:

@@ -203,8 +203,8 @@ def merge_observed_facts(arguments: Mapping[str, Any], observed: Mapping[str, An
     """
     if not observed:
         return arguments  # nothing is observed
-    is_own = observed.get("cordoned_by") == CordonOwner.NEXUSFORM and not observed.get(CORDONED_BY_ACTION)
-    return {**arguments, **observed, **({"cordon_status": None} if is_own else {})}
+    by_argument = observed.get("cordoned_by") == CordonOwner.NEXUSFORM and not observed.get(CORDONED_BY_ACTION)
+    return {**arguments, **observed, **({"cordon_status": None} if by_argument else {})}
 
 
 def build_machine_status(facts: Mapping[str, Any]) -> MachineStatus | None:

@@ -127,7 +127,7 @@ def _check_occupied_block(attributes: Mapping[str, Any], index: int, block: Mapp
     """Return the problems of an `occupied` block: figures and cells."""
     path = ("occupied", index)
     problems = check_whole_numbers(block, ("cpu_cores", "memory_gib", "disk_gib", "numa_cells"), path)
-    cells, numa_cells = block.get("cells"), block.get("numa_cells", 1)
+    cells, numa_cells = block.get("cells"), block.get("numa_cells", 1)  # a list of cells, or else their number
     hardware = read_hardware(attributes)
     if hardware is not None and not cells and isinstance(numa_cells, int) and numa_cells > hardware.cells:
         detail = f"It spans {numa_cells} cells, and the machine has {hardware.cells}. Compare with the real hardware."
@@ -237,8 +237,8 @@ def _check_slot_and_name_conflict(
     machine: Machine, rack: InventoryRack, address: str, inventory: PlanInventory
 ) -> Problem | None:
     """Return the problem of a used slot or name, None without one; names are unique on a site."""
-    other_address = inventory.addresses_by_name.get(("slot", rack.id, machine.slot), address)  # free: its own
-    if other_address != address:
+    other_address = inventory.addresses_by_name.get(("slot", rack.id, machine.slot), address)
+    if other_address != address:  # equal: the slot is free
         return Problem(
             ("slot",),
             "duplicate-slot",
@@ -247,7 +247,7 @@ def _check_slot_and_name_conflict(
         )
     other_address = inventory.addresses_by_name.get(("machine", rack.site_id, machine.name), address)
     if other_address == address:
-        return None  # no other object has the name
+        return None  # the name is free
     other_rack = inventory.racks.get(other_address)
     if other_rack is None:
         return build_duplicate_object_problem("duplicate-machine", "name", "machine", machine.name, other_address)

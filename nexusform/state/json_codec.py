@@ -246,14 +246,14 @@ class _JsonWriter:
     def render(self, value: Any) -> bytes:
         """Render the whole text. Raises TypeError for values other than plain data."""
         chunks: list[bytes] = []
-        stack = [_OpenContainer(iter([(b"", value)]), b"")]
+        stack = [_OpenContainer(iter([(b"", value)]), b"")]  # depth 0 has the whole value as its only part
         while stack:
             container = stack[-1]
             depth = len(stack) - 1
             part = next(container.parts, None)
             if part is None:
                 stack.pop()
-                chunks += (self._build_line_break(depth - 1), container.closing) if depth else ()  # 0: holds the value
+                chunks += (self._build_line_break(depth - 1), container.closing) if depth else ()
                 continue
             if depth:
                 chunks += (b"," if container.has_parts else b"", self._build_line_break(depth))

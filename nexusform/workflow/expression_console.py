@@ -169,7 +169,7 @@ class ExpressionConsole:
         """List the possible starts of an expression for completion."""
         root = self._request.configuration.root
         functions = build_state_evaluation(self._request).settings.functions()
-        resources = [".".join(parts).removeprefix("managed.") for parts in root.resources]  # by mode, type, name
+        resources = [".".join(key).removeprefix("managed.") for key in root.resources]  # a key is (mode, type, name)
         return sorted(
             [
                 *(f"{name}(" for name in (*functions, "type")),

@@ -204,11 +204,11 @@ def _check_saved_flags(settings: Settings, saved_choice: BackendChoice, context:
     block = settings.backend
     if block_choice is None or block is None:  # the caller reports an invalid block
         return []
-    saved, configured = saved_choice.settings, block_choice.settings  # a setting missing in the block is no conflict
-    names = [f'"{n}"' for n in saved_choice.from_flags if configured.get(n, saved.get(n)) != saved.get(n)]
-    if not names:
+    saved, in_block = saved_choice.settings, block_choice.settings
+    differing = [f'"{n}"' for n in saved_choice.from_flags if n in in_block and in_block[n] != saved.get(n)]
+    if not differing:
         return []
-    name_list = ", ".join(names)
+    name_list = ", ".join(differing)
     return [
         build_warning(
             "remembered-backend-config-counts",

@@ -249,8 +249,8 @@ def find_work_tree(directory: str) -> str:
 
 
 def find_cache_directory(environment: Mapping[str, str]) -> str | None:
-    """Return NF_CACHE_DIR or the user's directory for the parser cache; None in automation or without either. It is
-    never in the work tree, because cached files replace the reviewed text.
+    """Return NF_CACHE_DIR or the user's directory for the parser cache; None in automation or without either. Sandboxed
+    runs reject one in the work tree, because cached files replace the reviewed text.
     """
     if environment.get("NF_IN_AUTOMATION"):
         return None
@@ -297,7 +297,7 @@ def _read_constants(
         directory=context.directory,
         confinement=context.confinement,
     )
-    # `variables` are not all, so others are no error here.
+    # Values of variables other than constants are no error here.
     errors = [error for error in select_errors(problems) if error.id != "value-for-undeclared-variable"]
     return {name: value for name, (value, _) in values.items()}, errors
 

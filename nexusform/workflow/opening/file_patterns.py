@@ -175,9 +175,8 @@ def _parse_segment(name: str, pattern: str) -> _Segment:
 
 
 def _parse_character_class(signs: list[str], position: int, pattern: str) -> tuple[str, int]:
-    """Build the regular expression of a character class from `position`, after its `[`; also return the one after `]`.
-
-    A sign is a character, or a backslash with a character. Raises the error of the whole `pattern`.
+    """Return the regular expression of a character class, and the position after its `]`; `position` is after its `[`.
+    A sign is a character, or a backslash with a character. Raises an error about the whole `pattern`.
     """
     is_negated = signs[position : position + 1] == ["^"]
     position += is_negated  # 1 for the `^`

@@ -99,7 +99,7 @@ def _build_lint_pools(
             continue
         for pool in demand.pools:
             if pool.count_path:  # rules advise on its count
-                key = demand.site_id, demand.owner, pool.rule_pool or pool.pool
+                key = demand.site_id, demand.owner, pool.rule_pool or pool.pool  # "": the rule uses the same name
                 lint_pool = _build_lint_pool(address, vms, demand, pool, everything=everything)
                 yield replace(lint_pool, removals=removed_vms.get(key, {}))
 

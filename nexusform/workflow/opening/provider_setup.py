@@ -34,8 +34,8 @@ _NESTED_TYPES: Final = frozenset({"nexus_agent_pool"})
 def create_providers(
     request: PlanRequest, context: CommandContext, exit_stack: ExitStack
 ) -> tuple[dict[str, Provider], list[Diagnostic]]:
-    """Create every valid provider by the name used in resources (`name` or `name.alias`). `request` has the
-    configuration and referenced values. `exit_stack` closes them after the run. The default provider needs no block.
+    """Return the valid providers by the name used in resources (`name` or `name.alias`), and problems of their blocks.
+    `request` has the configuration and referenced values. `exit_stack` closes the providers after the run.
     """
     providers: dict[str, Provider] = {}
     problems = list(check_provider_names(request.configuration, PROVIDERS))

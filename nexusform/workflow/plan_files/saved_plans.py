@@ -152,13 +152,13 @@ def open_saved_plan(
     ephemeral, new_problems = read_ephemeral_variables(context, configuration, saved.plan)
     problems += [*check_variables_unchanged(context, configuration, saved.plan), *new_problems]
     try:
-        own_context, context = context, build_plan_context(context, saved.plan, is_verified=is_verified)
+        user_context, context = context, build_plan_context(context, saved.plan, is_verified=is_verified)
     except ValueError as problem:
         return OpenResult(None, (*problems, build_error("unreadable-plan", str(problem))), sources)
     if backend is None:
         # If the directory has the same configuration, the plan does not decide the use of credentials.
-        is_own = context.confinement_source is ConfinementSource.PLAN and _is_current_configuration(own_context, saved)
-        backend, new_problems = open_backend(own_context if is_own else context, configuration)
+        is_own = context.confinement_source is ConfinementSource.PLAN and _is_current_configuration(user_context, saved)
+        backend, new_problems = open_backend(user_context if is_own else context, configuration)
         problems += new_problems
     if backend is None or has_errors(problems):
         return OpenResult(project=None, diagnostics=tuple(problems), sources=sources)

@@ -134,7 +134,7 @@ class _NovaSiteReplay:
     def build_case(self, request: _NovaDriverRequest, hosts: list[str], version: str) -> Body:
         """Build the case of `nexusform conformance` for a decision of Nova among its equally good `hosts`."""
         servers, group = dict(request.servers), request.body["group"]
-        for host in group["members"] if group else ():  # each of these hosts needs a member
+        for host in group["members"] if group else ():  # make the newest server there without a group a member
             members = [name for name, server in servers.items() if server["host"] == host and "group" not in server]
             if members:
                 servers[members[-1]] = {**servers[members[-1]], "group": group["name"]}
@@ -159,7 +159,7 @@ class _NovaSiteReplay:
         return server
 
     def _build_flavor_and_image_properties(self, sku_name: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the properties of the flavor and of the image of a SKU; it is named after the flavor, or both."""
+        """Return the properties of the flavor and of the image of a SKU named after a flavor, or after both."""
         inventory: Body = self._attributes["inventory"]
         flavors, images = get_mapping(inventory, "flavors"), get_mapping(inventory, "images")
         if sku_name in flavors:
@@ -223,7 +223,7 @@ def _build_server_group(hint: Hint) -> Body:
     counts = Counter(dict(hint.vms_by_machine))
     strength = "" if hint.is_hard else "soft-"
     policy = "affinity" if hint.is_affinity else "anti-affinity"
-    # An anti-affinity hint names the hosts with the maximum number of members; without any, all have fewer.
+    # An anti-affinity hint excludes `machines`, the hosts with the maximum of members; without any, all have fewer.
     maximum = min((counts[name] for name in hint.machines), default=max(counts.values()) + 1)
     members = list(counts.elements())
     return {"name": hint.target, "policy": f"{strength}{policy}", "max": maximum, "members": members}

@@ -85,13 +85,13 @@ class S3Backend(LineJournalBackend):
         self.check_lease()
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document, and empty the journal except `keep`; a mark in it prevents duplicates after a crash."""
+        """Write the document, then empty the journal but for `keep`. Readers skip lines before the document's mark."""
         with self._convert_errors("write to the journal"):
             has_lines = bool(keep) or self._journal.has_lines()
             if has_lines:
                 self._journal.add_lines([journal_lines.build_compaction_mark(document), *keep])
         self.write(document)
-        if has_lines:  # the mark covers its newer objects, too
+        if has_lines:  # newer objects before the mark may stay: readers skip them
             with self._convert_errors("empty the journal"):
                 self._journal.delete_old_objects(_JOURNAL_KEEP_LEASES * read_lease_seconds())
 
