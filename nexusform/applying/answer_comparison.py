@@ -53,11 +53,12 @@ def compare_answer(
     different_paths = tuple(_find_different_paths(planned, answer, path=()))
     for path in different_paths:
         attribute = _find_attribute(schema, path)
-        if attribute is None or not (attribute.observed or attribute.predicted):
+        if attribute is None or not (attribute.observed or attribute.predicted):  # it has to be as planned
             unexpected_paths.append(path)
         elif not attribute.observed:  # observed attributes are not predicted
             predicted_paths.append(path)
     observed_predictions = [path for path in observed if _is_predicted_attribute(schema, path)]
+    # Paths of the VMs, or else values, with a prediction.
     entries = _find_objects_with_provenance(answer, [*observed_predictions, *predicted_paths])
     counts = _PredictionCounter()
     for entry in entries:

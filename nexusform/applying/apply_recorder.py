@@ -106,8 +106,8 @@ class ApplyRecorder:
         self.add_record(InstanceOutcome(call.change.address, call.key.creation, instance, error, number))
 
     def flush(self) -> None:
-        """Make all records durable. Raises BackendProblem; the records are kept then. The order is kept, too:
-        a journal cut off by a crash contains a prefix of the events.
+        """Write all pending records in order, so a journal cut off by a crash has a prefix of the events; then write a
+        checkpoint if it is time. Raises BackendProblem; the records stay pending then.
         """
         if not self._lines:
             return  # nothing is pending
@@ -119,7 +119,7 @@ class ApplyRecorder:
         self._lines = []
         self.has_written = True
         if isinstance(self._backend, CheckpointBackend) and self._backend.needs_checkpoint():
-            # The next document needs another serial: some servers reject two documents with the same.
+            # Some servers reject two documents with one serial: the next document after this one gets the next serial.
             state = self.get_state()
             remaining = self._draft.build_unfinished_apply()
             kept_records = self.list_open_intents()

@@ -280,7 +280,7 @@ class _PlanExecution:
     def _collect_startable_calls(self) -> list[ProviderCall]:
         """Return the calls to start, with recorded intents. Gates, forgets and steps without provider end here."""
         calls: list[ProviderCall] = []
-        idle_count = 0  # calls only waiting for the platform: they occupy no slot
+        idle_count = 0  # calls only waiting for the platform: up to a limit they occupy no slot
         if self._may_start_more():
             idle_count = min(self._workers.idle_count, MAXIMUM_IDLE * self._options.parallelism)
         free_slots = self._depth + idle_count - self._workers.running_count

@@ -114,22 +114,21 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
         suffixes = [machine[len(prefix) :] for machine in machines]
         certainties = [item.certainty for item in members]
         measured = [item.measured for item in certainties if item.measured is not None]  # of all VMs of a row, or none
+        shares = [_collapse_equal_values([item[part] for item in measured]) for part in range(3 if measured else 0)]
         yield _RackVms(
-            rack,
-            certain,
-            count_share,
-            count_tied,
-            [item.number for item in members],
-            prefix,
-            suffixes if any("," in end for end in suffixes) else ",".join(suffixes),
-            _collapse_equal_values([item.rack for item in certainties]),
-            _collapse_equal_values([item.machine for item in certainties]),
-            _collapse_equal_values([item.tied[0] for item in certainties]),
-            _collapse_equal_values([item.tied[1] for item in certainties]),
-            _convert_to_triple([_collapse_equal_values([item[part] for item in measured]) for part in range(3)])
-            if measured
-            else None,
-            ties,
+            rack=rack,
+            certain=certain,
+            count_share=count_share,
+            count_tied=count_tied,
+            numbers=[item.number for item in members],
+            prefix=prefix,
+            machines=suffixes if any("," in end for end in suffixes) else ",".join(suffixes),
+            rack_share=_collapse_equal_values([item.rack for item in certainties]),
+            machine_share=_collapse_equal_values([item.machine for item in certainties]),
+            rack_tied=_collapse_equal_values([item.tied[0] for item in certainties]),
+            machine_tied=_collapse_equal_values([item.tied[1] for item in certainties]),
+            measured=_convert_to_triple(shares) if shares else None,
+            ties=ties,
         )
         ties = None  # only in the first row
 

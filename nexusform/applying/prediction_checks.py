@@ -73,10 +73,10 @@ def verify_object_predictions(
 ) -> PredictionResults:
     """Verify the open predictions of observed objects, and `new` ones, which replace those of the same pools."""
     verified: dict[str, list[VerifiedPrediction]] = {}
-    unverified: dict[Address, OpenPredictions] = {}  # changed ones, to replace those in the note
+    unverified: dict[Address, OpenPredictions] = {}  # to replace other open ones in the note
     for address, observed in objects.items():
-        before, new_predictions = read_open_predictions(observed.private), new.get(address, {})
-        if not before and not new_predictions:  # nothing to verify
+        recorded, new_predictions = read_open_predictions(observed.private), new.get(address, {})
+        if not recorded and not new_predictions:  # nothing to verify
             continue
         owner_id = str(observed.attributes.get("id"))
         kind = types.get(address.type)
@@ -84,10 +84,10 @@ def verify_object_predictions(
         if kind is not None and kind.vms is not None:
             existing_vms = kind.vms.list_existing_vms(observed.attributes)
         vms = {(vm.pool, vm.number): vm for vm in existing_vms}
-        earlier = {pool: predicted for pool, predicted in before.items() if pool not in new_predictions}
+        earlier = {pool: predicted for pool, predicted in recorded.items() if pool not in new_predictions}
         newly_verified, remaining = verify_open_predictions({**earlier, **new_predictions}, vms, owner_id)
-        verified.setdefault(owner_id.partition("/")[0], []).extend(newly_verified)
-        if remaining != before:
+        verified.setdefault(owner_id.partition("/")[0], []).extend(newly_verified)  # by site
+        if remaining != recorded:
             unverified[address] = remaining
     return PredictionResults({site_id: checked for site_id, checked in verified.items() if checked}, unverified)
 
@@ -207,7 +207,7 @@ def _verify_pool_predictions(pool: str, predictions: Sequence[PredictedVm]) -> I
     if len(observed) == len(predictions):
         counts = Counter(placement.rack for _, placement in observed)
         predicted_counts = Counter(prediction.rack for prediction in predictions)
-        last_by_rack = {prediction.rack: prediction for prediction in predictions}  # all of a rack have its certainty
+        last_by_rack = {prediction.rack: prediction for prediction in predictions}  # all of a rack have one rack_count
         for rack, number in predicted_counts.items():
             prediction, observed_count = last_by_rack[rack], counts.get(rack, 0)
             certainty = prediction.certainty
@@ -264,7 +264,7 @@ def _decrement_matching_vm_count(counts: Counter[str], name: str) -> bool:
 
 
 def build_journal_records(results: PredictionResults, state: State) -> Iterator[InstanceOutcome]:
-    """Yield the journal records of notes: of sites with verified predictions, and of objects with open ones."""
+    """Yield journal records to add verified predictions to the notes of sites, and open ones to those of objects."""
     for address, current in state.list_current_objects():
         private = current.private
         if address in results.unverified:

@@ -303,7 +303,7 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
         return ApiClient(
             account.server,
             get_text(account.cluster, "tls-server-name"),
-            # The certificates of the system take 20 ms to load.
+            # Not without need: the certificates of the system take 20 ms to load.
             verify=needs_tls and verify_cluster(cluster, user, lambda path: path),
             auth=build_token_auth(_build_plugin(account).fetch_token) if account.user.get("exec") else user_auth(user),
             proxy=account.cluster.get("proxy-url") or None,

@@ -111,7 +111,7 @@ class Reality:
                 batch, self._pending = self._pending, []
                 try:
                     is_small = len(self._get_objects()) <= REWRITE_LIMIT and self._log is None
-                    # The log of an earlier run must be merged before new lines are appended.
+                    # A small file is simply written again; the log of an earlier run must be merged first.
                     needs_rewrite = is_small or self._has_leftover_log
                     if needs_rewrite:
                         self._rewrite_file()

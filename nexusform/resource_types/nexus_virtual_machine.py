@@ -160,13 +160,12 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     placement = Placement(
         machine, attributes["rack"], attributes.get("availability_zone") or "", tuple(attributes.get("cells") or ())
     )
-    sku = f"{attributes.get('cpu_cores')} vCPU / {attributes.get('memory_gib')} GiB"
     return (
         PlacedVm(
             pool=_POOL,
             number=0,
             name=str(attributes["name"]),
-            sku_name=sku,
+            sku_name=f"{attributes.get('cpu_cores')} vCPU / {attributes.get('memory_gib')} GiB",
             placement=placement,
             provenance=attributes.get("provenance") or "predicted",
         ),

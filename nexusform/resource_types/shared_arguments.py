@@ -107,8 +107,8 @@ def check_memory(values: Mapping[str, Any], path: Path = ()) -> list[Problem]:
 def build_reference_problem(
     kind: str, argument: str, noun: str, object_id: str, known: Iterable[str], example: str
 ) -> Problem:
-    """Build the problem of an id without an object in the configuration. `noun` names the kind ("site"),
-    `example` is an example of a correct reference.
+    """Build the problem with id `kind` about an `object_id` without an object in the configuration. `noun` names the
+    sort of object ("site"), `known` are its ids, and `example` is a correct reference.
     """
     ids = sorted(known)
     known_text = f" Known {noun}s: {', '.join(ids[:8])}{', ...' if len(ids) > 8 else ''}." if ids else ""

@@ -151,7 +151,7 @@ def _build_primitive_check(primitive_type: PrimitiveType) -> _Check:
 
 
 def _build_map_check(element: _Check, *, rejects_null: bool = True) -> _Check:
-    """Build the check of a map; with `rejects_null` a null element is given to `element`, otherwise it is allowed."""
+    """Build the check of a map; `element` also checks (and rejects) null elements, unless `rejects_null` is false."""
 
     def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not dict:

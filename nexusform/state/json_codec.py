@@ -278,7 +278,7 @@ class _JsonWriter:
         plain_value = self._convert_value(value)
         holds_parts = isinstance(plain_value, (Mapping, list, tuple)) or is_dataclass(plain_value)
         if holds_parts and plain_value and depth > _ORJSON_DEPTH:
-            return None  # a failed attempt at every level would take quadratic time
+            return None  # a value in it may fail below: an attempt at every level would take quadratic time
         try:
             text = orjson.dumps(plain_value, default=self._reject_fraction, option=self._option)
         except TypeError:

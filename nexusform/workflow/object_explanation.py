@@ -168,7 +168,7 @@ class _ExplanationQuery(Struct, frozen=True):
         errors = tuple(select_errors(planned.diagnostics))
         if not names:  # no VM at the address
             return Explanations(diagnostics=(*errors, self._build_nothing_to_explain_error(planned)))
-        # Not a VM: the name of a pool, or "" to list all pools. A single VM needs no name.
+        # A name of no VM is that of a pool; "" lists all pools, unless there is a single VM.
         if self.name not in {*names, *names_by_platform_name} and (self.name or len(names) > 1):
             pools = explain_pools(planned, self.request.state, self.pattern, self.name)
             if pools or not self.name:

@@ -177,11 +177,12 @@ def list_upgrade_hops(
     """List the versions from `start` (exclusive) to `end`; no minor version is skipped. The versions between are the
     newest offered ones of their minor version, if known.
     """
-    minors = [KubernetesVersion(start.major, minor) for minor in range(start.minor + 1, end.minor)]
-    between = [
-        _select_newest(minor, offers.find_hop_choices(is_next=not position)) if offers is not None else minor
-        for position, minor in enumerate(minors)
-    ]
+    between = [KubernetesVersion(start.major, minor) for minor in range(start.minor + 1, end.minor)]
+    if offers is not None:
+        between = [
+            _select_newest(version, offers.find_hop_choices(is_next=position == 0))
+            for position, version in enumerate(between)
+        ]
     return (*between, end)
 
 

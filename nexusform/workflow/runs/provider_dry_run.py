@@ -117,8 +117,8 @@ def _build_request(change: Change, flaw: str, write_only: WriteOnlyValues) -> Ch
 def create_validation_check(
     result: PlanResult, configuration: Configuration, other_errors: Iterable[Diagnostic]
 ) -> FlawCheck:
-    """Create a function to explain why a change cannot be validated ("": it can). Reasons are an error in its block,
-    in a dependency, or anywhere with unknown consequences.
+    """Create a function to explain why a change cannot be validated ("": it can). Reasons are an error in its block or
+    in a dependency, or one outside of resources, except in blocks read as unknown.
     """
     errors = select_errors((*result.plan.diagnostics, *other_errors))
     if not errors:
@@ -136,7 +136,7 @@ def create_validation_check(
         except AddressProblem:  # the address of a module
             address = ""
         addresses = blocks_at_location | ({address} & known_addresses)
-        if not addresses and error.block.split(" ")[0] not in _UNKNOWN_BLOCKS:  # of no resource: it may affect all
+        if not addresses and error.block.split(" ")[0] not in _UNKNOWN_BLOCKS:  # it may affect every change
             reason = f"the plan has an error ({error.summary})"
             return lambda _change: reason
         blocks_with_errors |= addresses

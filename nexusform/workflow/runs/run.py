@@ -228,11 +228,12 @@ class Run(Struct):
         """
         if options.refresh or not options.dry_run_skip_reason or self.unreachable:  # compared before, or not expected
             return []
-        diagnostics = self.check_identities() if is_connected else []
-        if self.unreachable or not is_connected:
+        if is_connected:
+            diagnostics = self.check_identities()
+            if not self.unreachable:
+                return diagnostics
             self.unreachable = ""  # no error here: -refresh=false needs no server
-            return self.check_identities(connects=False)
-        return diagnostics
+        return self.check_identities(connects=False)
 
     def _plan_from_state(self, options: PlanOptions) -> PlanResult:
         """Plan from the state alone, since a system is unreachable. Add a warning; nothing is validated."""

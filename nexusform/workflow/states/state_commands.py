@@ -196,8 +196,8 @@ def _write_state(
 
 
 def _is_result_of_journal(backend: StateBackend, stored: StoredState, rescued: State) -> bool:
-    """Return whether a state is the result of the apply of the truncated journal here: its serial is in no
-    document yet, and it contains all changes of the journal.
+    """Return whether the rescued state is the result of the apply in the journal, perhaps cut off: no document has its
+    serial yet, and it contains all changes of the journal.
     """
     state = stored.state
     if not stored.has_journal or (rescued.lineage, rescued.serial) != (state.lineage, state.serial):

@@ -54,7 +54,7 @@ _NODE_INFO: Final = dict.fromkeys(
 
 
 def build_pod_manifest(spec: PodSpec, name: str, node: str = "", only_node: str = "") -> Body:
-    """Build a pod on `node`, or to be scheduled; a DaemonSet's only on `only_node`. Raises UnsupportedPodError."""
+    """Build a pod on `node`; without it, one to be scheduled (on `only_node` if set). Raises UnsupportedPodError."""
     body: Body = {
         "containers": _build_containers(spec),
         "priority": spec.priority,
