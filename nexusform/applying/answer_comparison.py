@@ -53,11 +53,12 @@ def compare_answer(
     different_paths = tuple(_find_different_paths(planned, answer, path=()))
     for path in different_paths:
         attribute = _find_attribute(schema, path)
-        if attribute is None or not (attribute.observed or attribute.predicted):
+        if attribute is None or not (attribute.observed or attribute.predicted):  # it has to be as planned
             unexpected_paths.append(path)
         elif not attribute.observed:  # observed attributes are not predicted
             predicted_paths.append(path)
     observed_predictions = [path for path in observed if _is_predicted_attribute(schema, path)]
+    # Paths of the VMs, or else values, with a prediction.
     entries = _find_objects_with_provenance(answer, [*observed_predictions, *predicted_paths])
     counts = _PredictionCounter()
     for entry in entries:
@@ -79,10 +80,10 @@ class _PredictionCounter(Struct):
         planned: Mapping[str, Any],
         answer: Mapping[str, Any],
     ) -> None:
-        """Count the prediction of one object (at `entry`): a hit, or the first of its different values as wrong."""
+        """Count the prediction of the object at `entry`: a hit, or the first wrong value. It has `different_paths`."""
         prediction = get_part(planned, entry)
         if prediction is None or prediction is UNKNOWN or get_part(prediction, (PROVENANCE,)) == "observed":
-            return  # it was not predicted, or known before
+            return  # not predicted, or already known from the provider
         wrong_paths = [path for path in different_paths if _is_wrong_prediction(path, planned, answer)]
         if not wrong_paths:
             self.hits += 1
@@ -107,12 +108,12 @@ def _find_different_paths(planned: Any, answer: Any, path: Path) -> Iterator[Pat
     """Yield the paths of known planned values with another value in the answer; an absent part counts as null."""
     if planned is UNKNOWN:
         return
-    if planned == answer and isinstance(planned, bool) == isinstance(answer, bool):
+    if planned == answer and isinstance(planned, bool) == isinstance(answer, bool):  # True equals 1 in Python
         return
     if isinstance(planned, Mapping) and isinstance(answer, Mapping):
         for name in planned:
             yield from _find_different_paths(planned[name], answer.get(name), (*path, name))
-        if path:  # a computed map must not have new keys, while a whole object may have more attributes
+        if path:  # the map of an attribute must not have new keys; the object itself may have more attributes
             yield from ((*path, name) for name in answer if name not in planned)
         return
     if isinstance(planned, list) and isinstance(answer, list) and len(planned) == len(answer):

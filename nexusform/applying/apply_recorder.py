@@ -106,8 +106,8 @@ class ApplyRecorder:
         self.add_record(InstanceOutcome(call.change.address, call.key.creation, instance, error, number))
 
     def flush(self) -> None:
-        """Make all records durable. Raises BackendProblem; the records are kept then. The order is kept, too:
-        a journal cut off by a crash contains a prefix of the events.
+        """Write all pending records in order, so a journal cut off by a crash has a prefix of the events; then write a
+        checkpoint if it is time. Raises BackendProblem; the records stay pending then.
         """
         if not self._lines:
             return  # nothing is pending
@@ -119,7 +119,7 @@ class ApplyRecorder:
         self._lines = []
         self.has_written = True
         if isinstance(self._backend, CheckpointBackend) and self._backend.needs_checkpoint():
-            # The next document needs another serial: some servers reject two documents with the same.
+            # Some servers reject two documents with one serial: the next document after this one gets the next serial.
             state = self.get_state()
             remaining = self._draft.build_unfinished_apply()
             kept_records = self.list_open_intents()
@@ -133,8 +133,8 @@ class ApplyRecorder:
             self.add_record(next_serial)
 
     def _find_or_create_deposed_key(self, call: ProviderCall) -> str:
-        """Return the key of the deposed object created or removed by a step, "" for none."""
-        if not call.keeps_old:  # no create before destroy
+        """Return the key of the object becoming deposed in a step, or of the deposed one removed by it; "" for none."""
+        if not call.keeps_old:  # no create before destroy: a deposed object may only be removed
             return call.deposed
         instance = self._draft.get_instance(call.change.address)
         if instance is None or instance.current is None:  # the old object is missing: none becomes deposed
@@ -158,7 +158,7 @@ def build_opening_records(plan: Plan, state: State, lineage: str, plan_digest: s
         providers=state.providers,
     )
     records: list[Record] = [start]
-    pairs = dict.fromkeys(plan.address_moves)  # old and new address
+    pairs = dict.fromkeys(plan.address_moves)  # (old, new address), each once and in order; values are unused
     for change in plan.changes:
         if change.previous_address:
             pairs[change.previous_address, change.address] = None
@@ -166,10 +166,9 @@ def build_opening_records(plan: Plan, state: State, lineage: str, plan_digest: s
     if moves:
         records.append(InstanceMoves(moves))
         draft.apply_record(records[-1])
-    # Under their new addresses: the old ones are empty.
-    renamed = dict(moves)
-    for observed, current in plan.refreshed_objects.items():
-        address = renamed.get(observed, observed)
+    new_addresses = dict(moves)
+    for observed_address, current in plan.refreshed_objects.items():
+        address = new_addresses.get(observed_address, observed_address)
         instance = draft.get_instance(address)
         if current != get_current_object(instance):
             creation = current.creation if current else _get_creation_number(instance)  # None: gone
@@ -188,16 +187,16 @@ def _get_creation_number(instance: InstanceState | None) -> int:
 
 
 def _apply_metadata_change(change: Change, instance: InstanceState | None) -> InstanceState | None:
-    """Return the instance after a change that needs no provider, or None if nothing changes."""
-    if change.deposed:  # its delete needs the provider
+    """Return the instance after the part of a change without a provider call; None if this part changes nothing."""
+    if change.deposed:  # only the provider deletes it
         return None
     current = get_current_object(instance)
     has_other_provider = current is not None and current.provider != get_provider_name(change)
     if change.importing and change.before is not None and (current is None or has_other_provider):
-        # An object to replace at once is imported first.
+        # The import comes first, even if the plan replaces the imported object.
         imported = replace(build_object_state(change, change.before), creation=change.prior_creation)
         return replace_current_object(instance, imported)
-    if current is None or change.action is not Action.NO_OP:  # its steps record the rest
+    if current is None or change.action is not Action.NO_OP:  # the steps of an action record everything
         return None
     updated = replace(
         current,

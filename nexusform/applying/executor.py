@@ -231,7 +231,7 @@ class _PlanExecution:
         self._predictions: list[VerifiedPrediction] = []
         self._has_failed = False
         self._is_interrupted = False
-        self._problem = ""
+        self._problem = ""  # of writing the journal
         self._unrecorded_steps: set[int] = set()  # with progress that could not be recorded
 
     def run(self) -> ApplyResult:
@@ -280,7 +280,7 @@ class _PlanExecution:
     def _collect_startable_calls(self) -> list[ProviderCall]:
         """Return the calls to start, with recorded intents. Gates, forgets and steps without provider end here."""
         calls: list[ProviderCall] = []
-        idle_count = 0  # calls only waiting for the platform: they occupy no slot
+        idle_count = 0  # calls only waiting for the platform: up to a limit they occupy no slot
         if self._may_start_more():
             idle_count = min(self._workers.idle_count, MAXIMUM_IDLE * self._options.parallelism)
         free_slots = self._depth + idle_count - self._workers.running_count
@@ -344,13 +344,13 @@ class _PlanExecution:
 
     # --- processing results ---------------------------------------------------------------------
 
-    def _handle_provider_call_progress(self, call_news: ProviderCallProgress[ProviderCall, StepProgress]) -> None:
-        """Record and report the progress of a call; the provider continues after the next flush of the journal."""
-        self._unacknowledged.append(call_news)
-        if call_news.news.operation is not None:
-            self._recorder.record_operation(call_news.task, call_news.news.operation)
-        if call_news.news.message:
-            event = replace(self._build_step_event(call_news.task.step), message=call_news.news.message)
+    def _handle_provider_call_progress(self, progress: ProviderCallProgress[ProviderCall, StepProgress]) -> None:
+        """Record and report the progress of a call; its provider waits for the next flush of the journal."""
+        self._unacknowledged.append(progress)
+        if progress.news.operation is not None:
+            self._recorder.record_operation(progress.task, progress.news.operation)
+        if progress.news.message:
+            event = replace(self._build_step_event(progress.task.step), message=progress.news.message)
             self._listener.report_step_progress(event)
 
     def _process_completed_call(self, completed_call: CompletedCall[ProviderCall, ChangeResult | None]) -> None:
@@ -359,7 +359,7 @@ class _PlanExecution:
         problem = completed_call.problem
         is_pending = isinstance(problem, StepPending)
         if problem is not None and (is_pending or problem.is_partial or call.step.id in self._unrecorded_steps):
-            # Its intent (the recorded start) keeps no outcome: the next run reads the object, as after a crash.
+            # Without a recorded outcome, the next run resumes the step or reads its object, as after a crash.
             self._record_end(call.step, StepOutcome.WAITING if is_pending else StepOutcome.FAILED, str(problem))
             return
         schema = self._types[call.key.type].schema if call.key.type in self._types else None
@@ -371,9 +371,9 @@ class _PlanExecution:
         else:
             result = build_failure_result(call, problem, before)
         if not result.error:
-            machine = build_machine_outcome(call, completed_call.answer, self._recorder.get_state())
-            if machine is not None:
-                self._recorder.add_record(machine)
+            machine_outcome = build_machine_outcome(call, completed_call.answer, self._recorder.get_state())
+            if machine_outcome is not None:
+                self._recorder.add_record(machine_outcome)
         self._recorder.record_outcome(call, result.instance, result.error)
         self._hits += result.hits
         self._wrong_predictions.extend(result.wrong_predictions)
@@ -397,7 +397,7 @@ class _PlanExecution:
         *,
         is_delegated: bool = False,
     ) -> None:
-        """Record the end of a step for the report after the next flush. A step not done skips its dependents."""
+        """Record the end of a step, reported after the next flush. Unless it is done, its dependents are skipped."""
         event = replace(self._build_step_event(step, outcome, error), is_delegated=is_delegated)
         if answer is not None:
             event = replace(event, message=answer.remark, not_verified=answer.not_verified)
@@ -407,8 +407,8 @@ class _PlanExecution:
         self._unreported.append(event)
         if outcome is StepOutcome.DONE:
             self._counts.add_step_to_totals(step)
-            self._graph.complete_step(step.id)
-            self._graph.release_followers(step.id)
+            self._graph.complete_step(step.id)  # its dependents waited for its success
+            self._graph.release_followers(step.id)  # these waited only for its end
             return
         self._has_failed = self._has_failed or outcome is StepOutcome.FAILED
         verb = "waits" if outcome is StepOutcome.WAITING else "failed"
@@ -416,7 +416,7 @@ class _PlanExecution:
         for dependent in self._graph.list_dependents(step.id):
             self._skip_step(self._steps[dependent], reason)
             self._graph.release_followers(dependent)
-        self._graph.release_followers(step.id)  # they wait only for its end
+        self._graph.release_followers(step.id)
 
     def _skip_step(self, step: Step, reason: str) -> None:
         """Record a step as skipped, unless it ended already; gates have no events."""
@@ -426,6 +426,7 @@ class _PlanExecution:
             self._unreported.append(event)
 
     def _skip_remaining_steps(self) -> None:
+        """Skip the steps without an end, if any: their reason is the same."""
         if self._is_interrupted:
             reason = "The apply was interrupted before it."
         elif self._problem:
@@ -438,15 +439,15 @@ class _PlanExecution:
     # --- the journal, time and events ----------------------------------------------------------
 
     def _flush_journal(self) -> bool:
-        """Write the journal and let the providers continue. False if the write failed: then they get the problem."""
+        """Write the journal. Return False after a failed write (now or before): waiting providers get its problem."""
         try:
             self._recorder.flush()
         except BackendProblem as problem:
             self._problem = str(problem)
-        for call_news in self._unacknowledged:
+        for progress in self._unacknowledged:
             if self._problem:
-                self._unrecorded_steps.add(call_news.task.step.id)
-            call_news.acknowledgement.put(ProviderProblem(self._problem) if self._problem else None)
+                self._unrecorded_steps.add(progress.task.step.id)
+            progress.acknowledgement.put(ProviderProblem(self._problem) if self._problem else None)
         self._unacknowledged.clear()
         return not self._problem
 
@@ -478,26 +479,24 @@ _MACHINE: Final = "nexus_bare_metal_machine"
 
 
 def build_machine_outcome(call: ProviderCall, answer: ChangeResult | None, state: State) -> InstanceOutcome | None:
-    """Return the resource of a machine action's machine with the facts after the action, or the machine's rack if
-    the machine has no resource of its own. None for other steps, and without such a resource. The facts of a real
-    site are read after the step, except the owner of a cordon: only this function records it.
+    """Record the facts of a machine after a machine action: at the machine's resource, or else at its rack. Return None
+    for other steps, and without both resources. The facts of a real site are read after a disruptive step instead.
     """
     if call.key.type != MACHINE_ACTION_TYPE or answer is None:
         return None
     action, finish_time = str(answer.attributes.get("action")), str(answer.attributes.get("finished"))
-    if call.provider.sends_changes and ACTION_KINDS[action].is_disruptive:  # a real site: its facts are read
+    if call.provider.sends_changes and ACTION_KINDS[action].is_disruptive:  # its facts are read
         return None
     machine_id = str(answer.attributes.get("machine_id"))
     rack_id, _, machine_name = machine_id.rpartition("/")
-    owner = _find_object(state, _MACHINE, machine_id) or _find_object(state, _RACK, rack_id)
-    if owner is None:
+    resource = _find_object(state, _MACHINE, machine_id) or _find_object(state, _RACK, rack_id)
+    if resource is None:
         return None
-    address, current = owner
+    address, current = resource
     recorded: Mapping[str, Any] = get_mapping(current.private, OBSERVED_KEY)
     if address.type == _MACHINE:
         facts = compute_facts_after(action, {**current.attributes, **recorded}, finish_time)
-    else:
-        # A rack has the facts of its machines by name.
+    else:  # a rack has the facts of its machines by name
         machine_facts = compute_facts_after(action, get_mapping(recorded, machine_name), finish_time)
         facts = {**recorded, machine_name: machine_facts}
     instance = replace_current_object(state.instances[address], merge_note(current, {OBSERVED_KEY: facts}))

@@ -32,15 +32,14 @@ def recover_step_outcomes(
     providers: Mapping[str, Provider],
     operations: Mapping[int, str] = MappingProxyType({}),
 ) -> list[InstanceOutcome | RunningOperation]:
-    """Return an outcome for every open intent, in order. `providers` are by the name in objects. `operations` are those
-    reported by providers before the run ended. A step that must be repeated or continues is recorded as started, with
-    its operation. Raises ProviderProblem if a provider cannot be read: then nothing may be planned.
+    """Return the outcome of every open intent, in order, as read now. The outcome of an unfinished step is followed by
+    its running operation, as reported earlier (in `operations` by step). Raises ProviderProblem if a provider cannot be
+    read: then nothing may be planned.
     """
     answers: dict[int, ReadResult] = {}  # by position in `intents`
     positions_by_provider: dict[str, list[int]] = {}
     for position, open_intent in enumerate(intents):
-        # A delete plans nothing; the object to delete has its provider.
-        target = open_intent.intent.planned or _get_target_object(open_intent)
+        target = open_intent.intent.planned or _get_target_object(open_intent)  # a delete plans no object
         positions_by_provider.setdefault(target.provider if target else DEFAULT_PROVIDER, []).append(position)
     for name, positions in positions_by_provider.items():
         provider = providers.get(name)
@@ -83,11 +82,11 @@ def _get_target_object(open_intent: OpenStepIntent) -> ObjectState | None:
 def _build_read_request(open_intent: OpenStepIntent) -> ReadRequest:
     """Build the read request for the object of the step, by its key at the provider."""
     intent = open_intent.intent
-    # A new object is not recorded yet. The object at its address is another one (with the same id under
-    # create_before_destroy): a provider that only echoes its input would find that one and report the create as done.
     target = _get_target_object(open_intent)
     planned = intent.planned.attributes if intent.planned else None
     attributes: Mapping[str, Any] = {}
+    # A create's object is not recorded yet. The recorded one is its predecessor: a provider with only the state as its
+    # source would return the predecessor, and the create would count as done.
     if target is not None and intent.kind != StepKind.CREATE:
         attributes = target.attributes
     return ReadRequest(
@@ -105,9 +104,9 @@ def _merge_provider_note(instance: InstanceState | None, intent: Intent, answer:
     current = get_current_object(instance)
     if current is None:  # the object does not exist
         return instance
-    unfinished = answer.note.get(UNFINISHED_KEY) or {"in_progress": True}  # without a note it may still run
-    # A create neither settled nor in progress has failed.
-    if intent.kind == StepKind.CREATE and not answer.is_settled and not unfinished.get("in_progress"):
+    unfinished_change = answer.note.get(UNFINISHED_KEY)
+    is_running = not unfinished_change or unfinished_change.get("in_progress")  # without a note it may still run
+    if intent.kind == StepKind.CREATE and not answer.is_settled and not is_running:  # the create failed
         return replace_current_object(instance, replace(current, tainted=True))
     return replace_current_object(instance, merge_note(current, answer.note))
 
@@ -135,7 +134,6 @@ def _compute_after_create(intent: Intent, before: InstanceState | None, attribut
     """
     planned = intent.planned or ObjectState(attributes={}, creation=intent.creation)
     new_object = replace(planned, attributes=attributes)
-    # With create_before_destroy the old object still exists; it is kept until its own delete is recorded.
-    if intent.deposed:
+    if intent.deposed:  # create_before_destroy: the old object is kept until its own delete is recorded
         return add_new_current_object(before, new_object, intent.key_type)
     return replace_current_object(before, new_object)

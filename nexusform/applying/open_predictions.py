@@ -80,8 +80,8 @@ def read_open_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
 def _read_pool_predictions(text: str) -> Iterator[PredictedVm]:
     """Yield the predictions of a pool from its line of JSON. Raises DecodeError or ValueError if it is invalid."""
     rows = msgspec.json.decode(text, type=list[_RackVms])
-    # The first row has the ties of the pool.
-    is_tie_certain, folded_names = (rows[0].ties if rows else None) or (False, [])
+    ties = rows[0].ties if rows else None  # of the whole pool
+    is_tie_certain, folded_names = ties or (False, [])
     tied_names: list[str] = []
     for folded in folded_names:
         tied_names.extend(_expand_folded_name(folded))
@@ -114,22 +114,21 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
         suffixes = [machine[len(prefix) :] for machine in machines]
         certainties = [item.certainty for item in members]
         measured = [item.measured for item in certainties if item.measured is not None]  # of all VMs of a row, or none
+        shares = [_collapse_equal_values([item[part] for item in measured]) for part in range(3 if measured else 0)]
         yield _RackVms(
-            rack,
-            certain,
-            count_share,
-            count_tied,
-            [item.number for item in members],
-            prefix,
-            suffixes if any("," in end for end in suffixes) else ",".join(suffixes),
-            _collapse_equal_values([item.rack for item in certainties]),
-            _collapse_equal_values([item.machine for item in certainties]),
-            _collapse_equal_values([item.tied[0] for item in certainties]),
-            _collapse_equal_values([item.tied[1] for item in certainties]),
-            _convert_to_triple([_collapse_equal_values([item[part] for item in measured]) for part in range(3)])
-            if measured
-            else None,
-            ties,
+            rack=rack,
+            certain=certain,
+            count_share=count_share,
+            count_tied=count_tied,
+            numbers=[item.number for item in members],
+            prefix=prefix,
+            machines=suffixes if any("," in end for end in suffixes) else ",".join(suffixes),
+            rack_share=_collapse_equal_values([item.rack for item in certainties]),
+            machine_share=_collapse_equal_values([item.machine for item in certainties]),
+            rack_tied=_collapse_equal_values([item.tied[0] for item in certainties]),
+            machine_tied=_collapse_equal_values([item.tied[1] for item in certainties]),
+            measured=_convert_to_triple(shares) if shares else None,
+            ties=ties,
         )
         ties = None  # only in the first row
 
@@ -191,25 +190,25 @@ def _expand_column(column: list[_T] | _T, length: int) -> list[_T]:
 
 
 def _build_predictions(row: _RackVms, tied_machines: tuple[str, ...], is_tie_certain: bool) -> Iterator[PredictedVm]:
-    """Yield the predictions of a row: its columns have a value per VM, or one for all of them."""
+    """Yield the predictions of a row. Each of its columns has a value per VM, or one for all of them."""
     length = len(row.numbers)
-    suffixes = row.machines.split(",") if isinstance(row.machines, str) else row.machines
-    machines: list[str] = _expand_column(suffixes, length)
-    stated = zip(_expand_column(row.rack_share, length), _expand_column(row.machine_share, length), strict=True)
-    tied = zip(_expand_column(row.rack_tied, length), _expand_column(row.machine_tied, length), strict=True)
+    machines = row.machines.split(",") if isinstance(row.machines, str) else row.machines
+    suffixes: list[str] = _expand_column(machines, length)
+    shares = zip(_expand_column(row.rack_share, length), _expand_column(row.machine_share, length), strict=True)
+    tie_counts = zip(_expand_column(row.rack_tied, length), _expand_column(row.machine_tied, length), strict=True)
     measured_columns = [_expand_column(column, length) for column in row.measured or ()]
-    columns = zip(row.numbers, machines, stated, tied, strict=True)
-    for index, (number, machine, (rack_share, machine_share), (racks, machine_ties)) in enumerate(columns):
+    columns = zip(row.numbers, suffixes, shares, tie_counts, strict=True)
+    for index, (number, suffix, (rack_share, machine_share), (rack_ties, machine_ties)) in enumerate(columns):
         measured = _convert_to_triple([column[index] for column in measured_columns]) if measured_columns else None
         certainty = PlacementCertainty(
-            rack_share, machine_share, row.count_share, (racks, machine_ties, row.count_tied), measured
+            rack_share, machine_share, row.count_share, (rack_ties, machine_ties, row.count_tied), measured
         )
         yield PredictedVm(
             number,
             row.rack,
-            row.prefix + machine,
+            row.prefix + suffix,
             certainty,
-            *row.certain,
+            *row.certain,  # of the machine and of the count on the rack
             tied_machines=tied_machines,
             is_tie_certain=is_tie_certain,
         )

@@ -73,10 +73,10 @@ def verify_object_predictions(
 ) -> PredictionResults:
     """Verify the open predictions of observed objects, and `new` ones, which replace those of the same pools."""
     verified: dict[str, list[VerifiedPrediction]] = {}
-    unverified: dict[Address, OpenPredictions] = {}  # changed ones, to replace those in the note
+    unverified: dict[Address, OpenPredictions] = {}  # to replace other open ones in the note
     for address, observed in objects.items():
-        before, new_predictions = read_open_predictions(observed.private), new.get(address, {})
-        if not before and not new_predictions:  # nothing to verify
+        recorded, new_predictions = read_open_predictions(observed.private), new.get(address, {})
+        if not recorded and not new_predictions:  # nothing to verify
             continue
         owner_id = str(observed.attributes.get("id"))
         kind = types.get(address.type)
@@ -84,10 +84,10 @@ def verify_object_predictions(
         if kind is not None and kind.vms is not None:
             existing_vms = kind.vms.list_existing_vms(observed.attributes)
         vms = {(vm.pool, vm.number): vm for vm in existing_vms}
-        earlier = {pool: predicted for pool, predicted in before.items() if pool not in new_predictions}
+        earlier = {pool: predicted for pool, predicted in recorded.items() if pool not in new_predictions}
         newly_verified, remaining = verify_open_predictions({**earlier, **new_predictions}, vms, owner_id)
-        verified.setdefault(owner_id.partition("/")[0], []).extend(newly_verified)
-        if remaining != before:
+        verified.setdefault(owner_id.partition("/")[0], []).extend(newly_verified)  # by site
+        if remaining != recorded:
             unverified[address] = remaining
     return PredictionResults({site_id: checked for site_id, checked in verified.items() if checked}, unverified)
 
@@ -119,10 +119,10 @@ def _add_observed_placement(prediction: PredictedVm, vm: PlacedVm | None) -> Pre
 
 
 def _collect_predictions(plan: Plan, completed: Collection[str]) -> dict[Address, dict[str, tuple[PredictedVm, ...]]]:
-    """Return the plan's predictions for the VMs of completed objects, by address and pool. They are not certain on a
-    site with incomplete objects: the plan assumed all of their VMs.
+    """Return the plan's predictions for the VMs of completed objects, by address and pool. No prediction is certain on
+    a site with incomplete objects, because the plan was certain only for the case with all of their VMs.
     """
-    tables = _index_tables(plan)
+    tables = _index_tables(plan)  # the certainty of pools
     completed_rows: list[PlacementChange] = []
     incomplete_sites: set[str] = set()
     for row in plan.placements:
@@ -207,7 +207,7 @@ def _verify_pool_predictions(pool: str, predictions: Sequence[PredictedVm]) -> I
     if len(observed) == len(predictions):
         counts = Counter(placement.rack for _, placement in observed)
         predicted_counts = Counter(prediction.rack for prediction in predictions)
-        last_by_rack = {prediction.rack: prediction for prediction in predictions}  # all of a rack have its certainty
+        last_by_rack = {prediction.rack: prediction for prediction in predictions}  # all of a rack have one rack_count
         for rack, number in predicted_counts.items():
             prediction, observed_count = last_by_rack[rack], counts.get(rack, 0)
             certainty = prediction.certainty
@@ -227,9 +227,9 @@ def _verify_pool_predictions(pool: str, predictions: Sequence[PredictedVm]) -> I
 
 def _verify_single_vm_predictions(observed: Sequence[tuple[PredictedVm, Placement]]) -> Iterator[VerifiedPrediction]:
     """Yield the verified predictions of single VMs. VMs of a pool are interchangeable, so a VM on a machine counts for
-    the prediction with the highest certainty there. Sampled results (unknown cells) were not predicted as certain.
+    the prediction with the highest certainty there. Only a machine predicted in every sample was certain.
     """
-    racks = Counter(placement.rack for _, placement in observed)
+    racks = Counter(placement.rack for _, placement in observed)  # VMs not yet counted for a prediction
     machines = Counter(placement.machine for _, placement in observed)
     for prediction, placement in sorted(
         observed, key=lambda pair: (-pair[0].certainty.machine, -pair[0].certainty.rack)
@@ -264,7 +264,7 @@ def _decrement_matching_vm_count(counts: Counter[str], name: str) -> bool:
 
 
 def build_journal_records(results: PredictionResults, state: State) -> Iterator[InstanceOutcome]:
-    """Yield the journal records of notes: of sites with verified predictions, and of objects with open ones."""
+    """Yield journal records to add verified predictions to the notes of sites, and open ones to those of objects."""
     for address, current in state.list_current_objects():
         private = current.private
         if address in results.unverified:

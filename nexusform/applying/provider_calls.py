@@ -28,8 +28,8 @@ def replace_current_object(instance: InstanceState | None, current: ObjectState 
 def add_new_current_object(instance: InstanceState | None, new: ObjectState, object_type: str) -> InstanceState:
     """Return the instance with a new current object; the previous one becomes deposed."""
     before = instance or EMPTY_INSTANCE
-    if before.current is None or before.current.creation == new.creation:
-        return InstanceState(new, before.deposed)  # the same object, read by an earlier run during its creation
+    if before.current is None or before.current.creation == new.creation:  # none, or `new` itself while being created
+        return InstanceState(new, before.deposed)
     old = before.current
     key = compute_deposed_key(ObjectKey(object_type, str(old.attributes.get("id", "")), old.creation))
     return InstanceState(new, {**before.deposed, key: old})

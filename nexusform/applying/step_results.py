@@ -76,7 +76,7 @@ class MachineLocations:
 
 def _index_locations(state: State) -> dict[tuple[str, str], tuple[str, str]]:
     """Return the names of the rack and zone of each machine in state, by the names of site and machine."""
-    racks: dict[str, tuple[str, str]] = {}  # by id: name and zone
+    racks: dict[str, tuple[str, str]] = {}  # name and zone by id, SITE/RACK
     locations: dict[tuple[str, str], tuple[str, str]] = {}
     machines: list[tuple[str, str]] = []  # rack id and name of those with their own resource
     for address, current in state.list_current_objects():
@@ -119,7 +119,7 @@ def build_answer_result(
 ) -> StepResult:
     """Return the result of an answer (None after a delete). Values other than planned are stored, with an error."""
     if answer is None:
-        return StepResult(remove_object(before, call.deposed))  # no other object at that address
+        return StepResult(remove_object(before, call.deposed))  # other objects at the address stay
     type_errors = validate_attributes(schema, answer.attributes) if schema is not None else []
     if type_errors:
         # Attributes of the wrong type cannot be written to state, but the object exists.
@@ -149,15 +149,15 @@ def build_answer_result(
 
 
 def build_failure_result(call: ProviderCall, problem: ProviderProblem, before: InstanceState | None) -> StepResult:
-    """Return the result of a failure. A create that failed after the object exists taints it, so that the
-    next plan replaces it. A failed update keeps the attributes reported by the provider, else the previous
-    ones; it is not tainted, because the next plan sees the difference and retries.
+    """Return the result of a failure. If a create fails after the object exists, the object is tainted, and the next
+    plan replaces it. A failed update or release keeps the attributes reported by the provider, else the previous ones,
+    without a taint: the next plan sees the difference and retries.
     """
     error = str(problem) or "The provider gave no reason."
     if call.step.kind is StepKind.CREATE and problem.object_exists:
         attributes = problem.attributes if problem.attributes is not None else call.step.attributes
         return StepResult(_build_instance(call, replace_unknown(attributes), before, is_tainted=True), error)
-    if call.step.kind not in (StepKind.UPDATE, StepKind.RELEASE):  # nothing was created or deleted
+    if call.step.kind not in (StepKind.UPDATE, StepKind.RELEASE):  # a create or delete: nothing was done
         return StepResult(before, error)
     instance = before
     if problem.attributes is not None:
@@ -175,7 +175,7 @@ def _build_instance(
     new_object = build_object_state(call.change, attributes, is_tainted=is_tainted)
     current = get_current_object(before)
     if current is not None and call.step.kind is StepKind.RELEASE:
-        # A release only frees capacity before the actual change: notes are added with that one.
+        # A release only frees capacity: the rest of the object, such as notes, changes in a later step.
         new_object = replace(current, attributes=attributes)
     if call.keeps_old:
         return add_new_current_object(before, new_object, call.key.type)

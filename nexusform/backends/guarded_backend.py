@@ -227,7 +227,7 @@ def _describe_state_document(document: bytes | None) -> str:
     if document is None:
         return "no state"
     try:
-        names = msgspec.json.decode(document, type=_StateIdentity)
+        identity = msgspec.json.decode(document, type=_StateIdentity)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return f"a document of {len(document)} bytes"
-    return f'the state with lineage "{names.lineage}", serial {names.serial}'
+    return f'the state with lineage "{identity.lineage}", serial {identity.serial}'

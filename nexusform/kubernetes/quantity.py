@@ -181,7 +181,7 @@ def _parse_suffix(text: str) -> tuple[QuantityFormat, int] | None:
 def _parse_small_quantity(number: _Number, quantity_format: QuantityFormat, exponent: int) -> tuple[int, int] | None:
     """Return (unscaled, scale) as in the text; None if possibly beyond 64 bits, finer than a nano, or `1.5Gi`."""
     if quantity_format is QuantityFormat.BINARY:
-        # 2**10 has about three decimal digits.
+        # The factor 2**exponent adds up to exponent * 3 // 10 + 1 decimal digits.
         spare_digits = _BINARY_DIGITS - len(number.integer_digits) - exponent * 3 // 10 - 1
         if number.fraction or spare_digits < 0:
             return None

@@ -22,8 +22,8 @@ _MAX_TOKEN_BYTES: Final = 1 << 20  # bytes
 
 def create_configured_identity(settings: Mapping[str, Any]) -> Any | None:
     """Return the identity of the settings or else of the ARM_* variables; None if neither configures one. Raises
-    BackendProblem for missing settings, and ImportError without azure-identity. Its get_token raises AzureError, caused
-    by a BackendProblem without an OIDC token.
+    BackendProblem for missing settings, and ImportError without azure-identity. Its get_token raises AzureError; if the
+    OIDC token is missing, the cause of this error is a BackendProblem.
     """
     from azure.core.exceptions import ClientAuthenticationError
     from azure.identity import (

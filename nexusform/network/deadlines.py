@@ -107,10 +107,12 @@ class DeadlineRunner:
 
     def run(self, description: str, work: Callable[[], _Result], size: int = 0) -> _Result:
         """Run an operation in its own thread and return its result, or raise its exception. `description` is a phrase
-        like "read the state"; `size` in bytes extends the limit. Raises OperationAbandoned if it is not done in time.
+        like "read the state"; `size` in bytes extends the limit. Raises OperationAbandoned after it or a lost lock.
         """
         seconds = read_deadline()
-        operation = _Operation(min(seconds, _REPEAT_SECONDS) if self._has_been_silent else seconds)
+        if self._has_been_silent:  # for the whole limit of an earlier operation: this one gets less time
+            seconds = min(seconds, _REPEAT_SECONDS)
+        operation = _Operation(seconds)
         operation.extend(size)
         results: list[_Result] = []
         failures: list[BaseException] = []

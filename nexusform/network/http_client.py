@@ -103,11 +103,12 @@ def _resolve_redirect(request: WebRequest, address: str, location: str, status: 
 def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse, str]:
     """Send one request. Return its response, and the address of a redirect ("" without one). Raises WebError."""
     record_server_access(parse_origin(address))
-    rejection = check_plain_credentials(address) if "Authorization" in request.headers or "@" in address else ""
+    has_credentials = "Authorization" in request.headers or "@" in address  # a login in the address ends with @
+    rejection = check_plain_credentials(address) if has_credentials else ""
     if rejection:
         raise WebError(rejection, WebErrorKind.INVALID_REQUEST)
     try:
-        http_request = urllib.request.Request(  # noqa: S310 - `origin` checked its scheme
+        http_request = urllib.request.Request(  # noqa: S310 - parse_origin checked its scheme
             address, data=request.body, method=request.method, headers=dict(request.headers)
         )
         try:
@@ -157,7 +158,7 @@ def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
         raise WebError(f"the answer was cut off: {len(content)} of {length} bytes received")
     if request.method == "GET" and is_success and not content and length is None:
         raise WebError("the answer is empty")  # an empty document would have a length or the status 204
-    return WebResponse(status, content, is_empty=length == 0)
+    return WebResponse(status, content, is_empty=length == 0)  # declared as empty
 
 
 def _read_declared_length(answer: Any) -> int | None:
@@ -184,7 +185,7 @@ def _format_connection_error(problem: object) -> str:
 
 
 def build_limited_session(endpoint: str) -> Any:
-    """Build a session of `requests` for one server, with limited answers. Its errors are those of `requests`."""
+    """Build a session of `requests` for one server only, with a limited answer size. It raises RequestException."""
     from requests import Session
     from requests.exceptions import InvalidURL, RequestException
 
@@ -196,10 +197,10 @@ def build_limited_session(endpoint: str) -> Any:
         def send(self, request: Any, **options: Any) -> Any:
             """Send a request to the endpoint only."""
             try:
-                is_own = parse_origin(request.url) == origin
+                is_to_endpoint = parse_origin(request.url) == origin
             except WebError:
-                is_own = False
-            if not is_own:
+                is_to_endpoint = False
+            if not is_to_endpoint:
                 raise InvalidURL(f"an answer of {origin} links to another server, and credentials are not sent there")
             record_server_access(origin)
             is_stream = options.get("stream")
@@ -213,7 +214,7 @@ def build_limited_session(endpoint: str) -> Any:
                             limit.count(len(part))
                             parts.append(part)
                     response._content = b"".join(parts)  # noqa: SLF001 - as Response.content does
-            except RequestException:
+            except RequestException:  # also a ValueError or OSError in some cases, so first
                 raise
             except FileTooLarge as problem:
                 raise RequestException(f"the answer is unusable: {problem.strerror}") from None

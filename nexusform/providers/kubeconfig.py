@@ -135,7 +135,9 @@ TRUSTED: Final = KubeconfigTrust()
 
 
 def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrust = TRUSTED) -> KubernetesAccount:
-    """Read one context ("": the current one) of files; the first entry of a name counts. Raises KubeconfigProblem."""
+    """Read one context ("": the current one) of the files; if several entries of a section have the same name, the
+    first one counts. Raises KubeconfigProblem.
+    """
     _require_lightkube()
     source = format_list(list(map(str, paths)))
     entries: dict[str, dict[str, Mapping[str, Any]]] = {section: {} for section in _SECTIONS}  # by section and name
@@ -159,7 +161,7 @@ def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrus
     untrusted_paths = [path for path in paths if is_untrusted_path(path, trust.confinement)]
     if untrusted_paths:  # in the work tree of a sandboxed run
         _check_untrusted_account(untrusted_paths, account, trust)
-    else:
+    else:  # only files of the operator
         _reject_files_in_work_tree(account, trust.confinement)
     return account
 
@@ -169,7 +171,7 @@ def _reject_files_in_work_tree(account: KubernetesAccount, confinement: Confinem
     entries = {**account.cluster, **account.user}
     named_files = [(name, str(entries[name])) for name in _PATHS if entries.get(name)]
     plug_in = entries.get("exec")
-    if isinstance(plug_in, Mapping) and confinement.root:  # a sandboxed run
+    if isinstance(plug_in, Mapping) and confinement.root:  # list files of the command only for a sandboxed run
         words = [str(plug_in.get("command")), *map(str, get_list(plug_in, "args"))]
         named_files += [("exec", path) for path in list_command_files(words, os.environ)]
     for name, path in named_files:
@@ -230,8 +232,10 @@ def _read_kubeconfig_file(path: Path, trust: KubeconfigTrust) -> Mapping[str, An
 def _iterate_entries(path: Path, document: Mapping[str, Any], section: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the names and entries of a section, with absolute paths of files. Raises KubeconfigProblem."""
     items = document.get(section) or []
+    if not isinstance(items, list):
+        items = [None]  # rejected below
     kind = section.removesuffix("s")
-    for number, item in enumerate(items if isinstance(items, list) else (None,)):  # (None,): rejected below
+    for number, item in enumerate(items):
         name, entry = get_value_at_path(item, "name"), get_value_at_path(item, kind) or {}
         if not name or not isinstance(entry, dict):
             raise KubeconfigProblem(f"{path} cannot be used: {section}[{number}] must have a name and a {kind}.")
@@ -242,7 +246,7 @@ def _iterate_entries(path: Path, document: Mapping[str, Any], section: str) -> I
             if not isinstance(value, str):
                 raise KubeconfigProblem(f"{path} cannot be used: {section}[{number}]: {key} must be a text.")
         changed: dict[str, Any] = {key: str(directory / value) for key, value in paths.items()}
-        if os.sep in command:  # no name in PATH
+        if os.sep in command:  # a path, not a name in PATH
             changed["exec"] = {**plug_in, "command": str(directory / command)}
         yield str(name), {**entry, **changed}
 
@@ -303,7 +307,7 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
         return ApiClient(
             account.server,
             get_text(account.cluster, "tls-server-name"),
-            # The certificates of the system take 20 ms to load.
+            # Not without need: the certificates of the system take 20 ms to load.
             verify=needs_tls and verify_cluster(cluster, user, lambda path: path),
             auth=build_token_auth(_build_plugin(account).fetch_token) if account.user.get("exec") else user_auth(user),
             proxy=account.cluster.get("proxy-url") or None,

@@ -61,7 +61,7 @@ class Faults(Struct):
     _lock: Lock = field(default_factory=Lock)
 
     def trigger(self, operation: str, address: str) -> list[Fault]:
-        """Return the faults for a call in configured order; each counts as used once more, `times` 0 is no limit."""
+        """Return the faults for a call in configured order, and count their use (`times` 0: there is no limit)."""
         triggered: list[Fault] = []
         for number, fault in enumerate(self.faults):
             if fault.operation != operation or not fault.pattern.fullmatch(address):
@@ -253,7 +253,7 @@ class SimulatedProvider:
         return _build_answer(planned, result, faults)
 
     def update(self, request: ChangeRequest) -> ChangeResult:
-        """Change the values changed by the plan in the object. Raises ProviderProblem."""
+        """Change those values of the object changed by the plan. Raises ProviderProblem."""
         planned = replace_unknown(request.planned_attributes)
         faults = self._trigger_faults_before_effect("update", request)
         result: Mapping[str, Any] = planned
@@ -292,7 +292,7 @@ class SimulatedProvider:
         return faults
 
     def _apply_delays_and_failures(self, faults: Sequence[Fault], *, after_effect: bool) -> None:
-        """Wait, and fail by the first fault with an error before the effect, or with `after_effect` by any one."""
+        """Wait, then fail by the first error injected before the effect, or with `after_effect` at any time."""
         for fault in faults:
             if fault.delay:
                 self._sleep(fault.delay)

@@ -95,23 +95,23 @@ class Reality:
                 return
             _set_object(objects, key, attributes)
             self._last_number += 1
-            ticket = self._last_number
+            number = self._last_number
             line = json_codec.render_json([key.type, key.id, key.creation, attributes]) + b"\n"
-            self._pending.append(_PendingChange(ticket, key, before, line))
-        self._wait_until_durable(ticket)
+            self._pending.append(_PendingChange(number, key, before, line))
+        self._wait_until_durable(number)
 
-    def _wait_until_durable(self, ticket: int) -> None:
-        """Wait until the change with the number `ticket` is on disk; the first caller writes the changes of all."""
+    def _wait_until_durable(self, number: int) -> None:
+        """Wait until the change with the number `number` is on disk; the first caller writes the changes of all."""
         with self._flushing:
-            if ticket in self._failures:
-                raise self._failures.pop(ticket)
-            if self._last_durable >= ticket:  # written by another caller
+            if number in self._failures:
+                raise self._failures.pop(number)
+            if self._last_durable >= number:  # written by another caller
                 return
             with self._lock:
                 batch, self._pending = self._pending, []
                 try:
                     is_small = len(self._get_objects()) <= REWRITE_LIMIT and self._log is None
-                    # The log of an earlier run must be merged before new lines are appended.
+                    # A small file is simply written again; the log of an earlier run must be merged first.
                     needs_rewrite = is_small or self._has_leftover_log
                     if needs_rewrite:
                         self._rewrite_file()
@@ -126,8 +126,8 @@ class Reality:
                         self._undo_changes([*batch, *self._pending], problem)
                         self._pending = []
             self._last_durable = max(batch[-1].number, self._last_durable)
-        if ticket in self._failures:
-            raise self._failures.pop(ticket)
+        if number in self._failures:
+            raise self._failures.pop(number)
 
     def _undo_changes(self, batch: Sequence[_PendingChange], problem: ProviderProblem) -> None:
         """Undo unwritable changes in memory, so that no later write makes them durable."""
@@ -193,9 +193,9 @@ class Reality:
         return _read_file_identity(self._path), _read_file_identity(self._log_path)
 
     def _get_objects(self) -> dict[ObjectKey, Attributes]:
-        """Return the objects, read once: the file, then changes of an interrupted run in the log."""
+        """Return the objects by key. The first call reads the file, then changes of an interrupted run in the log."""
         if self._objects is None:
-            self._known_marks = self._read_file_identities()
+            self._known_marks = self._read_file_identities()  # to notice later writes of other processes
             objects = _parse_objects(_read_reality_file(self._path), self._path)
             log = _read_reality_file(self._log_path, follow=False)
             for line in log.split(b"\n")[:-1]:  # an incomplete last line was never confirmed

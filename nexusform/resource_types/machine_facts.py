@@ -203,16 +203,16 @@ def merge_observed_facts(arguments: Mapping[str, Any], observed: Mapping[str, An
     """
     if not observed:
         return arguments  # nothing is observed
-    is_own = observed.get("cordoned_by") == CordonOwner.NEXUSFORM and not observed.get(CORDONED_BY_ACTION)
-    return {**arguments, **observed, **({"cordon_status": None} if is_own else {})}
+    by_argument = observed.get("cordoned_by") == CordonOwner.NEXUSFORM and not observed.get(CORDONED_BY_ACTION)
+    return {**arguments, **observed, **({"cordon_status": None} if by_argument else {})}
 
 
 def build_machine_status(facts: Mapping[str, Any]) -> MachineStatus | None:
-    """Build the status of a machine out of service; None if it is in service, only evacuated, or no compute machine."""
+    """Build the status of a machine out of service; None for no compute machine, one in service or only evacuated."""
     values = _complete_facts(facts)
     if _explain_wrong_roles(values["roles"]) or not find_unschedulable_reasons({**values, "evacuate": False}):
         return None
-    is_cordoned = CORDONED_STATUS in (values["cordon_status"], compute_cordon_status(values))
+    is_cordoned = CORDONED_STATUS in (values["cordon_status"], compute_cordon_status(values))  # observed or configured
     return MachineStatus(
         power_state=values["power_state"],
         ready_state=values["ready_state"].capitalize(),
@@ -285,19 +285,17 @@ def list_machine_sku_names() -> tuple[str, ...]:
 
 
 def read_hardware(attributes: Mapping[str, Any]) -> Hardware | None:
-    """Return the hardware described by `machine` or `machine_sku`; None for neither, an incomplete or unknown one."""
+    """Return the hardware of the block `machine` (None if incomplete), or without it of `machine_sku` (or None)."""
     block = attributes.get("machine")
     if isinstance(block, Mapping):
-        figures = [block[name] for name in _FIGURES if isinstance(block.get(name), int)]
+        figures = [block[name] for name in _FIGURES if isinstance(block.get(name), int)]  # from cells to disk_gib
         if len(figures) < len(_FIGURES):
             return None
         vfs = block.get("vfs_per_cell")
         return Hardware(None, *figures)._replace(vfs_per_cell=vfs if isinstance(vfs, int) else VFS_PER_CELL)
     name = attributes.get("machine_sku")
     sku = CATALOGUES[NEWEST].machine_skus.get(name) if isinstance(name, str) else None
-    if sku is None:
-        return None
-    return build_hardware(sku, sku.name)
+    return None if sku is None else build_hardware(sku, sku.name)
 
 
 def build_hardware(sku: MachineSku, name: str | None) -> Hardware:
@@ -312,8 +310,8 @@ def build_hardware(sku: MachineSku, name: str | None) -> Hardware:
 
 
 def check_hardware(attributes: Mapping[str, Any], *, is_required: bool) -> list[Problem]:
-    """Return the problems of `machine_sku` and `machine`: both set, neither set although one is
-    `is_required`, or a SKU missing in the catalogue.
+    """Return the problems of `machine` and `machine_sku`: both are set, neither is set (with `is_required`), invalid
+    figures of the block, or a SKU missing in the catalogue.
     """
     block, sku = attributes.get("machine"), attributes.get("machine_sku")
     if block is not None and sku is not None:

@@ -74,7 +74,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 def compute_demand(
     attributes: Mapping[str, Any], context: ResourceContext, _address: Address
 ) -> tuple[VmDemand | None, list[Problem]]:
-    """Return the pool's VMs, counted as the cluster's; None with the problems of its cluster, name or SKU."""
+    """Return the demand for the pool's VMs, as VMs of its cluster; None with problems of its cluster, name or SKU."""
     cluster_id, name = str(attributes["kubernetes_cluster_id"]), str(attributes["name"])
     cluster = context.find_cluster(cluster_id)
     if cluster is None:
@@ -91,14 +91,13 @@ def compute_demand(
     )
     if pool is None:
         return None, problems
-    version = cluster.get("kubernetes_version")
     return (
         VmDemand(
             site_id=str(cluster["site_id"]),
             owner=build_vm_owner(cluster),
             cluster=str(cluster["name"]),
             pools=(pool,),
-            version=version,
+            version=cluster.get("kubernetes_version"),
             parent_id=cluster_id,
         ),
         [],

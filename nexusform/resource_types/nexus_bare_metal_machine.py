@@ -127,7 +127,7 @@ def _check_occupied_block(attributes: Mapping[str, Any], index: int, block: Mapp
     """Return the problems of an `occupied` block: figures and cells."""
     path = ("occupied", index)
     problems = check_whole_numbers(block, ("cpu_cores", "memory_gib", "disk_gib", "numa_cells"), path)
-    cells, numa_cells = block.get("cells"), block.get("numa_cells", 1)
+    cells, numa_cells = block.get("cells"), block.get("numa_cells", 1)  # a list of cells, or else their number
     hardware = read_hardware(attributes)
     if hardware is not None and not cells and isinstance(numa_cells, int) and numa_cells > hardware.cells:
         detail = f"It spans {numa_cells} cells, and the machine has {hardware.cells}. Compare with the real hardware."
@@ -191,11 +191,11 @@ def build_rack_machine(attributes: Mapping[str, Any], rack: InventoryRack) -> Ma
 
 
 def build_occupied(attributes: Mapping[str, Any]) -> tuple[OccupiedCapacity, ...]:
-    """Return the occupied blocks, in order of name."""
+    """Return the capacity used by VMs outside nexusform, as stated by the `occupied` blocks, in order of name."""
     machine = str(attributes["name"])
     occupied = []
     for _, block in _iterate_occupied_blocks(attributes):
-        numbers = tuple(sorted(int(cell) for cell in block.get("cells") or ()))
+        cell_numbers = tuple(sorted(int(cell) for cell in block.get("cells") or ()))  # () if only their count is known
         occupied.append(
             OccupiedCapacity(
                 machine=machine,
@@ -203,8 +203,8 @@ def build_occupied(attributes: Mapping[str, Any]) -> tuple[OccupiedCapacity, ...
                 cpu_cores=int(block["cpu_cores"]),
                 memory_gib=int(block["memory_gib"]),
                 disk_gib=int(block.get("disk_gib") or 0),
-                cells=len(numbers) or int(block.get("numa_cells") or 1),
-                cell_numbers=numbers,
+                cells=len(cell_numbers) or int(block.get("numa_cells") or 1),
+                cell_numbers=cell_numbers,
             )
         )
     return tuple(sorted(occupied, key=lambda entry: entry.name))
@@ -237,8 +237,8 @@ def _check_slot_and_name_conflict(
     machine: Machine, rack: InventoryRack, address: str, inventory: PlanInventory
 ) -> Problem | None:
     """Return the problem of a used slot or name, None without one; names are unique on a site."""
-    other_address = inventory.addresses_by_name.get(("slot", rack.id, machine.slot), address)  # free: its own
-    if other_address != address:
+    other_address = inventory.addresses_by_name.get(("slot", rack.id, machine.slot), address)
+    if other_address != address:  # equal: the slot is free
         return Problem(
             ("slot",),
             "duplicate-slot",
@@ -247,7 +247,7 @@ def _check_slot_and_name_conflict(
         )
     other_address = inventory.addresses_by_name.get(("machine", rack.site_id, machine.name), address)
     if other_address == address:
-        return None  # no other object has the name
+        return None  # the name is free
     other_rack = inventory.racks.get(other_address)
     if other_rack is None:
         return build_duplicate_object_problem("duplicate-machine", "name", "machine", machine.name, other_address)

@@ -181,13 +181,12 @@ def compute_demand(
             demands.append(pool)
     if problems:
         return None, problems
-    version = attributes.get("kubernetes_version")
     return VmDemand(
         site_id=str(attributes["site_id"]),
         owner=build_vm_owner(attributes),
         cluster=cluster,
         pools=tuple(demands),
-        version=version,
+        version=attributes.get("kubernetes_version"),
     ), []
 
 

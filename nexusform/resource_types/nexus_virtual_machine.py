@@ -139,12 +139,11 @@ def _build_hints(attributes: Mapping[str, Any], context: ResourceContext) -> tup
         is_affinity = hint["hint_type"] == "Affinity"
         if is_affinity and not machines:
             continue  # the target has no location to be near to
-        scope = HintScope(hint["scope"])
         hints.append(
             Hint(
                 is_affinity=is_affinity,
                 is_hard=hint["scheduling_execution"] == "Hard",
-                scope=scope,
+                scope=HintScope(hint["scope"]),
                 machines=machines,
                 racks=racks,
                 target=target,
@@ -161,13 +160,12 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     placement = Placement(
         machine, attributes["rack"], attributes.get("availability_zone") or "", tuple(attributes.get("cells") or ())
     )
-    sku = f"{attributes.get('cpu_cores')} vCPU / {attributes.get('memory_gib')} GiB"
     return (
         PlacedVm(
             pool=_POOL,
             number=0,
             name=str(attributes["name"]),
-            sku_name=sku,
+            sku_name=f"{attributes.get('cpu_cores')} vCPU / {attributes.get('memory_gib')} GiB",
             placement=placement,
             provenance=attributes.get("provenance") or "predicted",
         ),

@@ -39,14 +39,14 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     """Read the state of another configuration: its outputs, and its current objects of known types."""
     workspace = attributes.get("workspace") or "default"
-    query = RemoteStateQuery("", attributes["backend"], attributes.get("config") or {}, workspace)  # reader: set later
+    query = RemoteStateQuery(
+        "", attributes["backend"], attributes.get("config") or {}, workspace
+    )  # the caller sets the reader
     state, problems = context.read_state(query)
     if state is None:
         return DataResult(attributes={}, problems=problems)
-    # The current objects of known types by address, in order of creation.
-    current = [(str(a), recorded) for a, recorded in state.list_current_objects() if a.type in context.types]
-    current.sort(key=lambda pair: (pair[1].creation, pair[0]))
-    objects = dict(current)
+    known_objects = [(str(a), recorded) for a, recorded in state.list_current_objects() if a.type in context.types]
+    objects = dict(sorted(known_objects, key=lambda pair: (pair[1].creation, pair[0])))  # by address, as created
     types = {address: context.types[parse_address(address).type] for address in objects}
     values = {
         "id": state.lineage,

@@ -214,7 +214,7 @@ def _build_recreation_triggers(values: Mapping[str, Any]) -> tuple[tuple[str, An
 def build_nodes(
     vms: Iterable[PlacedVm], unplaced: UnplacedVms, sku_names: Mapping[str, str]
 ) -> dict[str, dict[str, Any]]:
-    """Return the nodes by name, those without a machine last; `sku_names` are those of the pools."""
+    """Return the nodes by name: placed VMs, then the recorded nodes without a machine. `sku_names` are by pool."""
     nodes = {vm.name: _build_node(vm, sku_names[vm.pool]) for vm in vms}
     for record in unplaced.values():
         nodes[record["name"]] = {key: value for key, value in record.items() if key != "name"}
@@ -271,14 +271,13 @@ def list_unplaced_nodes(attributes: Mapping[str, Any]) -> UnplacedVms:
 def add_node_labels(
     nodes: Mapping[str, Mapping[str, Any]], pools: Mapping[str, Mapping[str, Any]], cluster: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return nodes as read by expressions. `pools` are the arguments of the pools by name, `cluster` those of
-    the cluster (empty for a separate pool: it does not know them).
+    """Return nodes as read by expressions, with `labels` ({} without a machine). `pools` are the arguments of the pools
+    by name, `cluster` those of the cluster (empty for a separate pool: it does not know them).
     """
-    displayed_nodes: dict[str, Any] = {name: {**node, "labels": {}} for name, node in nodes.items()}
+    labelled_nodes: dict[str, Any] = {name: {**node, "labels": {}} for name, node in nodes.items()}
     for vm in list_existing_vms({"nodes": nodes}):
-        marks = build_node_properties(vm, pools, cluster)
-        displayed_nodes[vm.name] = {**nodes[vm.name], "labels": dict(marks.labels)}
-    return displayed_nodes
+        labelled_nodes[vm.name]["labels"] = dict(build_node_properties(vm, pools, cluster).labels)
+    return labelled_nodes
 
 
 def build_node_reader(

@@ -107,8 +107,8 @@ def check_memory(values: Mapping[str, Any], path: Path = ()) -> list[Problem]:
 def build_reference_problem(
     kind: str, argument: str, noun: str, object_id: str, known: Iterable[str], example: str
 ) -> Problem:
-    """Build the problem of an id without an object in the configuration. `noun` names the kind ("site"),
-    `example` is an example of a correct reference.
+    """Build the problem with id `kind` about an `object_id` without an object in the configuration. `noun` names the
+    sort of object ("site"), `known` are its ids, and `example` is a correct reference.
     """
     ids = sorted(known)
     known_text = f" Known {noun}s: {', '.join(ids[:8])}{', ...' if len(ids) > 8 else ''}." if ids else ""
@@ -170,8 +170,8 @@ POOL_AZURE_BLOCK: Final = NestedBlock(  # a pool is in the resource group of its
 
 
 def check_azure_block(values: Mapping[str, Any], argument_properties: Collection[str], path: Path) -> Iterator[Problem]:
-    """Yield the problems of the azure block among the arguments of a resource or pool at `path`.
-    `argument_properties` are the properties of the body set by arguments.
+    """Yield the problems of the `azure` block among `values`, the arguments of a resource or pool at `path`. Its body
+    must not repeat `argument_properties`: other arguments set them.
     """
     body = get_value_at_path(values, "azure", "body")
     if not is_set_and_known(body):
@@ -183,9 +183,9 @@ def check_azure_block(values: Mapping[str, Any], argument_properties: Collection
         yield Problem(body_path, "invalid-azure-body", detail)
         return
     known_properties = get_known_blocks(body, "properties")
-    names: list[Path] = [(name,) for name in _BLOCK_PROPERTIES if name in body]
-    names += [("properties", name) for name in sorted(argument_properties) if name in known_properties]
-    for property_path in names:
+    misplaced: list[Path] = [(name,) for name in _BLOCK_PROPERTIES if name in body]
+    misplaced += [("properties", name) for name in sorted(argument_properties) if name in known_properties]
+    for property_path in misplaced:
         detail = f"{'.'.join(map(str, property_path))} follows from the arguments of the block: omit it from the body."
         yield Problem((*body_path, *property_path), "invalid-azure-body", detail)
 

@@ -143,7 +143,7 @@ class AddressProblem(ValueError):
 
 def parse_pattern(text: str) -> AddressPattern:
     """Parse an address typed by a user. Raises AddressProblem."""
-    parts = _split_address_into_parts(text)
+    parts = _split_address_into_parts(text)  # ("name", NAME) and ("key", KEY), in order
     module: list[ModulePathStep] = []
     position = 0
     while position < len(parts) and parts[position] == ("name", "module"):

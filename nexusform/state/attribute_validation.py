@@ -151,7 +151,7 @@ def _build_primitive_check(primitive_type: PrimitiveType) -> _Check:
 
 
 def _build_map_check(element: _Check, *, rejects_null: bool = True) -> _Check:
-    """Build the check of a map; with `rejects_null` a null element is given to `element`, otherwise it is allowed."""
+    """Build the check of a map; `element` also checks (and rejects) null elements, unless `rejects_null` is false."""
 
     def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not dict:
@@ -219,7 +219,7 @@ def is_certainly_valid(schema: BlockSchema, attributes: Mapping[str, Any]) -> bo
 
 @lru_cache(maxsize=1024)
 def _build_body_annotation(schema: BlockSchema) -> _Annotation:
-    """Build the type of a body for msgspec. Like those of its parts, it accepts nothing rejected by the full check."""
+    """Build the type of a body for msgspec, for a fast check: it accepts no value rejected by the full check."""
     annotations: dict[str, _Annotation] = {}
     for name, attribute in schema.attributes.items():
         annotation = _build_attribute_annotation(attribute)
@@ -257,7 +257,7 @@ def _build_type_annotation(value_type: Type) -> _Annotation:
         return _PRIMITIVES[value_type.name]
     if isinstance(value_type, ObjectType):
         annotations = {name: _build_member_annotation(name, part) | None for name, part in value_type.attributes}
-        # Attributes are required with a machine: only a null one is accepted here.
+        # With a machine, other attributes are required: this type rejects it, and the full validation decides.
         return _build_typed_dict({**annotations, "machine": None} if has_machine_fields(value_type) else annotations)
     if isinstance(value_type, MapType):
         element = _build_type_annotation(value_type.element)

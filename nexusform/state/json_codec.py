@@ -60,8 +60,9 @@ def parse_json(data: bytes) -> Any:
     import orjson
 
     data = data.removeprefix(_BYTE_ORDER_MARK)
+    # The fast search finds most documents to be without long numbers.
     if _has_long_digit_runs(data) and any(map(_is_changed_by_orjson, _LONG_NUMBER.findall(data))):
-        return _parse_exact_numbers(data)  # orjson rounds these
+        return _parse_exact_numbers(data)  # orjson would round a number
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as problem:
@@ -245,14 +246,14 @@ class _JsonWriter:
     def render(self, value: Any) -> bytes:
         """Render the whole text. Raises TypeError for values other than plain data."""
         chunks: list[bytes] = []
-        stack = [_OpenContainer(iter([(b"", value)]), b"")]
+        stack = [_OpenContainer(iter([(b"", value)]), b"")]  # depth 0 has the whole value as its only part
         while stack:
             container = stack[-1]
             depth = len(stack) - 1
             part = next(container.parts, None)
             if part is None:
                 stack.pop()
-                chunks += (self._build_line_break(depth - 1), container.closing) if depth else ()  # 0: holds the value
+                chunks += (self._build_line_break(depth - 1), container.closing) if depth else ()
                 continue
             if depth:
                 chunks += (b"," if container.has_parts else b"", self._build_line_break(depth))
@@ -277,7 +278,7 @@ class _JsonWriter:
         plain_value = self._convert_value(value)
         holds_parts = isinstance(plain_value, (Mapping, list, tuple)) or is_dataclass(plain_value)
         if holds_parts and plain_value and depth > _ORJSON_DEPTH:
-            return None  # a failed attempt at every level would take quadratic time
+            return None  # a value in it may fail below: an attempt at every level would take quadratic time
         try:
             text = orjson.dumps(plain_value, default=self._reject_fraction, option=self._option)
         except TypeError:
@@ -368,7 +369,7 @@ class _JsonScanner:
         self.offsets: dict[Path, int] = {}  # of the values found, by path
 
     def scan_value(self, offset: int, path: Path, tree: _PathTree) -> int:
-        """Record the offsets of the value at `offset` and of its parts in `tree`; return the end of the value."""
+        """Record the offsets of the value at `offset`, and of its parts in `tree` ({}: of none); return its end."""
         text = self._text
         self.offsets[path] = offset
         if not tree or text[offset] not in "{[":
@@ -377,7 +378,7 @@ class _JsonScanner:
         index = 0
         offset = _skip_blanks(text, offset + 1)
         while text[offset] != closing:
-            step: str | int = index
+            step: str | int = index  # of a list; the key in an object
             if closing == "}":
                 key, offset = self._decode_value(text, offset)
                 step, offset = str(key), _skip_blanks(text, _skip_blanks(text, offset) + 1)  # past the colon

@@ -112,7 +112,7 @@ def _build_document(state: State, build_object: ObjectBuilder) -> dict[str, Any]
     for address in state.instances:
         groups.setdefault((address.module, address.mode, address.type, address.name), []).append(address)
     resources = []
-
+    # All addresses of a group have the same order without the last part, the key.
     for addresses in sorted(groups.values(), key=lambda addresses: compute_address_order(addresses[0])[:-1]):
         first = addresses[0]
         entry: dict[str, Any] = {"module": format_module(first.module)} if first.module else {}

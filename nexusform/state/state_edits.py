@@ -14,10 +14,7 @@ from nexusform.state.objects import InstanceState, ObjectState, State
 
 
 def select_instances(state: State, patterns: Sequence[AddressPattern], object_id: str = "") -> list[Address]:
-    """Return the instances that match any of the patterns (no patterns: all), in order of address.
-
-    With `object_id` only those with that object id.
-    """
+    """Return the instances with the object id (if given) and one of the patterns (if any), in order of address."""
     addresses = list(state.instances)
     if object_id:
         addresses = [a for a, current in state.list_current_objects() if current.attributes.get("id") == object_id]
@@ -83,7 +80,7 @@ def _compute_moved_address(address: Address, source: AddressPattern, target: Add
 
 
 def _rename_module_steps(actual: ModulePath, source: ModulePath, target: ModulePath) -> ModulePath:
-    """Return `target`; if it is as long as `source`, each step without a key in both keeps the actual key."""
+    """Return the steps of `target` for `actual` steps in `source`; a step without a key in both keeps the key."""
     if len(source) != len(target):
         return target
     return tuple(
@@ -106,10 +103,10 @@ def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> N
         )
     moved_addresses = {old for old, _ in pairs}
     occupied_addresses = sorted((targets & state.instances.keys()) - moved_addresses, key=compute_address_order)
-    # Pairs (resource, has a key) of instances in the way. A resource is either one instance without a key or several
-    # with keys, never both; a whole resource moves only to a free address.
+    # Instances are in the way by (resource, has a key). A resource is either one instance without a key or several
+    # with keys, so a target without a key excludes instances with keys, and the other way round.
     conflicts = {(new.resource, new.key is None) for new in targets}
-    if target.type and target.key is None:  # a whole resource instead of an instance or module
+    if target.type and target.key is None:  # a whole resource moves: no instance may be there at all
         conflicts |= {(new.resource, new.key is not None) for new in targets}
     for address in state.instances:
         if (address.resource, address.key is not None) in conflicts and address not in moved_addresses:
@@ -131,7 +128,7 @@ def move_instances(state: State, pairs: Pairs) -> State:
             new_blocks[str(old.config_address)].add(str(new.config_address))
     for address in state.instances:
         name = str(address.config_address)
-        if name in moved_blocks and address in instances:  # the block still has an instance
+        if name in moved_blocks and address in instances:  # some instances of the block stay
             new_blocks[name].add(name)
     return replace(state, instances=_rename_dependencies(instances, new_blocks))
 

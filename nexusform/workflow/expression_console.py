@@ -140,13 +140,13 @@ class ExpressionConsole:
         return (None if has_errors(problems) else render_type(value.type)), problems
 
     def _evaluate_value(self, expression: Expression) -> tuple[Value, list[Diagnostic]]:
-        """Return the value of an expression with its problems; unknown after errors."""
+        """Return the value of an expression (unknown after errors) and all problems."""
         problems = self._check_references(expression)
         if has_errors(problems):  # evaluation would report invalid references again
             return DYNAMIC_UNKNOWN, problems
         evaluation = self._create_evaluation()
         value = evaluation.evaluate_expression(expression, evaluation.build_scope(evaluation.root))
-        return value if value is not None else DYNAMIC_UNKNOWN, evaluation.diagnostics
+        return DYNAMIC_UNKNOWN if value is None else value, evaluation.diagnostics  # None: it has errors
 
     def _check_references(self, expression: Expression) -> list[Diagnostic]:
         schemas = self._request.registries.schemas
@@ -170,7 +170,7 @@ class ExpressionConsole:
         """List the possible starts of an expression for completion."""
         root = self._request.configuration.root
         functions = build_state_evaluation(self._request).settings.functions()
-        resources = [".".join(parts).removeprefix("managed.") for parts in root.resources]  # by mode, type, name
+        resources = [".".join(key).removeprefix("managed.") for key in root.resources]  # a key is (mode, type, name)
         return sorted(
             [
                 *(f"{name}(" for name in (*functions, "type")),

@@ -98,7 +98,7 @@ def _prepare_backend(
     if backend is None:
         return [], problems
     lines: list[str] = []
-    old_choice = saved_choice or _find_default_backend(context, settings, choice, backend)
+    old_choice = saved_choice or _find_default_choice(context, settings, choice, backend)
     if old_choice is not None and old_choice != choice and not options.reconfigure:
         if options.migrate:  # -migrate-state
             migration_lines, new_problems = _migrate_workspaces(context, settings, old_choice, backend, options)
@@ -138,10 +138,10 @@ def _open_backend(
     return wrapped_backend, [*problems, *new_problems]
 
 
-def _find_default_backend(
+def _find_default_choice(
     context: CommandContext, settings: Settings, choice: BackendChoice, chosen: StateBackend
 ) -> BackendChoice | None:
-    """Return the default backend if it has a state and is not the chosen one; used if init never ran here."""
+    """Return the default choice if its backend has a state at another place than the chosen one, else None."""
     if choice == DEFAULT_CHOICE:
         return None
     backend, _ = _open_backend(DEFAULT_CHOICE, context, settings)
@@ -150,7 +150,7 @@ def _find_default_backend(
     try:
         return DEFAULT_CHOICE if backend.read() is not None else None
     except BackendProblem:
-        return None  # an unreadable default is ignored: nobody chose it
+        return None  # nobody chose the default, so it may be unreadable
 
 
 def _has_any_state(choice: BackendChoice, context: CommandContext, settings: Settings) -> bool:
@@ -191,8 +191,8 @@ def _describe_configuration(configuration: Configuration) -> list[str]:
     files = format_count(len(configuration.files), "file")
     lines = [f"Configuration: {files}, {format_count(resources, 'resource or data block')}."]
     if len(modules) > 1:  # the first is the root module
-        sources = sorted({module.directory for module in modules[1:]})
-        lines.append(f"Modules: {', '.join(sources)}.")
+        directories = sorted({module.directory for module in modules[1:]})
+        lines.append(f"Modules: {', '.join(directories)}.")
     provider_names = sorted({block.name for block in configuration.root.providers.values()} | {DEFAULT_PROVIDER})
     lines.append(f"Providers: {', '.join(provider_names)} (built in; nothing is downloaded).")
     return lines
@@ -204,11 +204,11 @@ def _check_saved_flags(settings: Settings, saved_choice: BackendChoice, context:
     block = settings.backend
     if block_choice is None or block is None:  # the caller reports an invalid block
         return []
-    saved, configured = saved_choice.settings, block_choice.settings  # a setting missing in the block is no conflict
-    names = [f'"{n}"' for n in saved_choice.from_flags if configured.get(n, saved.get(n)) != saved.get(n)]
-    if not names:
+    saved, in_block = saved_choice.settings, block_choice.settings
+    differing = [f'"{n}"' for n in saved_choice.from_flags if n in in_block and in_block[n] != saved.get(n)]
+    if not differing:
         return []
-    name_list = ", ".join(names)
+    name_list = ", ".join(differing)
     return [
         build_warning(
             "remembered-backend-config-counts",

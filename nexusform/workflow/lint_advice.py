@@ -36,7 +36,7 @@ class LintAdvice(Struct, frozen=True):
 
 
 def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
-    """Evaluate all rules on a saved plan, or on existing and configured objects. Return planning errors as well."""
+    """Return the findings in a saved plan, or of all rules for existing and configured objects; and planning errors."""
     if plan_path:
         saved, problems = read_plan(plan_path, context)
         if saved is None:

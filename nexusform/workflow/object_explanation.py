@@ -84,7 +84,7 @@ class Explanations(Struct, frozen=True):
 
 
 def explain_object(context: CommandContext, address: str, name: str, plan_path: str = "") -> Explanations:
-    """Explain the placement of `name` at a resource address. A lone object name as `address` finds its resource."""
+    """Explain the placement of `name` at a resource address; with "", `address` may be an object's name instead."""
     try:
         pattern = parse_pattern(address)
     except AddressProblem as problem:
@@ -168,7 +168,7 @@ class _ExplanationQuery(Struct, frozen=True):
         errors = tuple(select_errors(planned.diagnostics))
         if not names:  # no VM at the address
             return Explanations(diagnostics=(*errors, self._build_nothing_to_explain_error(planned)))
-        # Not a VM: the name of a pool, or "" to list all pools. A single VM needs no name.
+        # A name of no VM is that of a pool; "" lists all pools, unless there is a single VM.
         if self.name not in {*names, *names_by_platform_name} and (self.name or len(names) > 1):
             pools = explain_pools(planned, self.request.state, self.pattern, self.name)
             if pools or not self.name:
@@ -230,7 +230,7 @@ class _ExplanationQuery(Struct, frozen=True):
     def _explain_vm(self, planned: PlanResult, name: str) -> list[VmExplanation]:
         """Return a VM's explanations with alternatives and remedies; none if the plan did not place it."""
         rows = {(row.address, row.object): row for row in planned.plan.placements}
-        if not planned.explanations:  # only those of this name at the pattern were requested
+        if not planned.explanations:  # requested only for this VM, by _plan_with_explanation
             return []
         objects = list_planned_objects(planned.plan, self.request.state)
         snapshot = build_snapshot(objects, self.request.registries, planned.plan.catalogue)
@@ -332,9 +332,10 @@ def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, na
     rows = {(row.address, row.object): row for row in planned.plan.placements if row.kind == VM}
     placements: list[PoolPlacement] = []
     for table in planned.plan.placement_tables:
-        is_requested = pattern.is_match(table.address) and name in ("", table.pool)
-        pool = _find_pool_of_table_row(planned, table) if is_requested else None
-        if pool is None:  # another pool, or one of an earlier configuration
+        if not pattern.is_match(table.address) or name not in ("", table.pool):
+            continue
+        pool = _find_pool_of_table_row(planned, table)
+        if pool is None:  # a pool of an earlier configuration
             continue
         zones = None if pool.zones is None else tuple(sorted(pool.zones))
         origins = _collect_placement_origins(table.address, pool, rows, state)

@@ -102,10 +102,10 @@ def determine_upgrade_kind(start: KubernetesVersion, end: KubernetesVersion) -> 
         return VersionStep.SKIPPING
     if end.minor > start.minor:
         return VersionStep.UPGRADE
-    if -1 in (start.patch, end.patch) or start.patch == end.patch:  # -1: unknown or left out
-        is_same = end.patch in (-1, start.patch) and end.bundle in ("", start.bundle)
-        return VersionStep.NONE if is_same else VersionStep.UPGRADE
-    return VersionStep.DOWNGRADE if end.patch < start.patch else VersionStep.UPGRADE
+    if -1 < end.patch < start.patch:  # -1: left out, or unknown in `start`
+        return VersionStep.DOWNGRADE
+    is_same = end.patch in (-1, start.patch) and end.bundle in ("", start.bundle)
+    return VersionStep.NONE if is_same else VersionStep.UPGRADE
 
 
 class OfferedVersions(Struct, frozen=True):
@@ -161,13 +161,13 @@ def find_upgrade_hops(
 
 def explain_skipped_versions(current: str, target: str, hops: Sequence[KubernetesVersion]) -> str:
     """Explain a change with several hops. A plan makes one hop."""
-    names = [f"v{hop}" for hop in hops]
-    dots = ["..."] if len(names) - 1 > _MAX_NAMES else []
-    chain = " -> ".join([current, *names[:-1][:_MAX_NAMES], *dots, target])
-    skipped = [f"v{hop.minor_version}" for hop in hops[:-1]]
+    skipped = hops[:-1]  # the last hop ends at `target`
+    dots = ["..."] if len(skipped) > _MAX_NAMES else []
+    chain = " -> ".join([current, *[f"v{hop}" for hop in skipped[:_MAX_NAMES]], *dots, target])
+    minor_versions = [f"v{hop.minor_version}" for hop in skipped]
     return (
-        f"{current} -> {target} skips {format_first_items(skipped, _MAX_NAMES)}. "
-        f"Upgrade one minor version at a time: set {names[0]} next. All hops: {chain}."
+        f"{current} -> {target} skips {format_first_items(minor_versions, _MAX_NAMES)}. "
+        f"Upgrade one minor version at a time: set v{hops[0]} next. All hops: {chain}."
     )
 
 
@@ -177,11 +177,12 @@ def list_upgrade_hops(
     """List the versions from `start` (exclusive) to `end`; no minor version is skipped. The versions between are the
     newest offered ones of their minor version, if known.
     """
-    minors = [KubernetesVersion(start.major, minor) for minor in range(start.minor + 1, end.minor)]
-    between = [
-        _select_newest(minor, offers.find_hop_choices(is_next=not position)) if offers is not None else minor
-        for position, minor in enumerate(minors)
-    ]
+    between = [KubernetesVersion(start.major, minor) for minor in range(start.minor + 1, end.minor)]
+    if offers is not None:
+        between = [
+            _select_newest(version, offers.find_hop_choices(is_next=position == 0))
+            for position, version in enumerate(between)
+        ]
     return (*between, end)
 
 
@@ -200,9 +201,10 @@ def _explain_missing_offer(current: str, hops: Sequence[KubernetesVersion], offe
     """Explain the first hop to a version without an offer; "" if all are offered or nothing is known."""
     before = current
     for position, hop in enumerate(hops):
-        choices = offers.find_hop_choices(is_next=not position)  # None: unknown
+        is_next = position == 0  # only the next upgrades of the cluster may be known
+        choices = offers.find_hop_choices(is_next=is_next)  # None: unknown
         if choices is not None and not select_available_versions(hop, choices):
-            owner = "this cluster" if not position and offers.upgrades else "this site"
+            owner = "this cluster" if is_next and offers.upgrades else "this site"
             offered = f"Azure offers {format_first_items(choices, _MAX_NAMES)} for {owner}"
             return f"{before} -> {hop}: {offered}. Set one of the offered versions."
         before = str(hop)
@@ -243,19 +245,19 @@ class VersionAvailabilityEnd(Struct, frozen=True):
 def find_availability_end(
     version: KubernetesVersion, today: str, versions: Sequence[str] | None, dates: Mapping[str, str]
 ) -> VersionAvailabilityEnd | None:
-    """Find the end of extended availability of a running version; None if unknown. `today` is RFC 3339;
-    `versions` and `dates` are the site's catalogue.
+    """Find the end of extended availability of a running version: in the site's catalogue (`versions`, and `dates` by
+    version), or else as published; None if unknown. `today` is RFC 3339.
     """
     offered = select_available_versions(version, versions)
     known_dates = [dates[text] for text in offered or () if text in dates]
     if known_dates:
         return _build_availability_end(max(known_dates), today)
-    listed = [(parsed.major, parsed.minor) for _, parsed in _parse_versions(versions or ())]
-    if listed and (version.major, version.minor) < min(listed):
-        return VersionAvailabilityEnd("", days=-1)  # the catalogue has dropped the version: past
+    minor_versions = [(parsed.major, parsed.minor) for _, parsed in _parse_versions(versions or ())]
+    if minor_versions and (version.major, version.minor) < min(minor_versions):
+        return VersionAvailabilityEnd("", days=-1)  # the catalogue has dropped the version, so its end is past
     published_end = _END_OF_EXTENDED_AVAILABILITY.get(version.minor_version)
     if (version.major, version.minor) < _FIRST_LISTED:
-        published_end = min(_END_OF_EXTENDED_AVAILABILITY.values())  # earlier versions ended even before
+        published_end = min(_END_OF_EXTENDED_AVAILABILITY.values())  # an unlisted older version ended even before
     return _build_availability_end(published_end, today) if published_end else None
 
 

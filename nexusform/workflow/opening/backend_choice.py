@@ -58,14 +58,14 @@ DEFAULT_CHOICE: Final = BackendChoice("local", settings={}, from_flags={})  # wi
 
 
 def choose_backend(settings: Settings, context: CommandContext) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Open the backend for the default workspace. Settings other than those recorded by `init` are an error, because
-    the state would seem to be missing; -backend-config overrides this. -state applies to the local backend only.
+    """Open the backend for the default workspace. Without -backend-config, settings other than those recorded by `init`
+    are an error, because the state would seem to be missing. -state applies to the local backend only.
     """
     from_flags, problems = parse_backend_flags(context, settings.backend_type)
     if has_errors(problems):
         return None, problems
     saved_choice = None if context.backend_config else load_backend_choice(context)  # recorded by `init`
-    # Check these first: a block of another kind may still lack settings.
+    # Report another kind before missing settings of a block: `init` comes first then.
     rejection = _check_interrupted_migration(context) or _check_backend_kind(saved_choice, settings)
     if rejection is not None:
         return None, [*problems, rejection]
@@ -84,10 +84,8 @@ def choose_backend(settings: Settings, context: CommandContext) -> tuple[StateBa
         return None, [*problems, rejection]
     if context.state_path:
         if choice.kind != "local":
-            return None, [
-                *problems,
-                build_error("unsupported-state-flag", f'The state is in the backend "{choice.kind}". Remove -state.'),
-            ]
+            detail = f'The state is in the backend "{choice.kind}". Remove -state.'
+            return None, [*problems, build_error("unsupported-state-flag", detail)]
         path = {"path": context.state_path}
         choice = BackendChoice("local", {**choice.settings, **path}, {**choice.from_flags, **path})
     backend, new_problems = open_chosen_backend(choice, settings, context)
@@ -160,11 +158,11 @@ def _get_block_span(settings: Settings) -> Span | None:
 
 
 def _has_objects(document: bytes | None) -> bool:
-    """Return whether a state document (None: no state) has objects; True if it cannot be parsed or is encrypted."""
+    """Return whether a state document (None: no state) has objects; True if it is encrypted or cannot be parsed."""
     if document is None:
         return False
     try:
-        return bool(json.loads(document).get("resources", True))
+        return bool(json.loads(document).get("resources", True))  # an encrypted document has no such member
     except (ValueError, AttributeError, RecursionError):
         return True
 
@@ -275,9 +273,8 @@ def open_chosen_backend(
     """Open the backend of a choice, with a warning about an unverified server; None with an error."""
     path = choice.from_flags.get("path")
     try:
-        # A path set by the operator is unrestricted, unless it is in the work tree.
         confinement = context.confinement
-        if path is not None:
+        if path is not None:  # set by the operator: unrestricted, unless it is in the work tree
             confinement = confinement.get_operator_confinement(Path(context.directory, path))
         max_bytes = context.get_max_file_size(settings.limits)
         directories = Directories(context.directory, context.data_directory, confinement, max_bytes)
@@ -287,16 +284,16 @@ def open_chosen_backend(
         warnings = [build_warning("unverified-server", warning, span)] if warning else []
         return definition.open_backend(choice.settings, directories), warnings
     except BackendProblem as problem:
-        is_rejected = isinstance(problem.__context__, OutsideConfinement) and "path" in choice.settings and path is None
-        remedy = " Set it with -backend-config=path=PATH." if is_rejected else ""
+        is_path_of_block = path is None and "path" in choice.settings
+        is_outside = is_path_of_block and isinstance(problem.__context__, OutsideConfinement)
+        remedy = " Set it with -backend-config=path=PATH." if is_outside else ""
         return None, [build_error("backend-open-failed", f"{problem}{remedy}")]
 
 
 def parse_backend_flags(context: CommandContext, kind: str) -> tuple[dict[str, str], list[Diagnostic]]:
-    """Parse -backend-config for a kind of backend: settings `K=V` and files. Later ones win.
-
-    A value with `=` is a setting, even if a file has that name. In a sandboxed run a file of the work tree may
-    name where the state is in a backend, but neither the backend nor credentials.
+    """Parse -backend-config for a kind of backend: settings `K=V`, and names of files without `=`. Later ones win. In a
+    sandboxed run, a file of the work tree may set the location of the state in its backend, but neither the backend nor
+    credentials.
     """
     values: dict[str, str] = {}
     problems: list[Diagnostic] = []
@@ -304,8 +301,8 @@ def parse_backend_flags(context: CommandContext, kind: str) -> tuple[dict[str, s
         name, equals, value = flag.partition("=")
         if equals:
             values[name.strip()] = value
-            continue  # the others are files of settings
-        try:
+            continue
+        try:  # the flag is the path of a file with settings
             text = ConfinedFileAccess().read(context.confinement.resolve_path_of_operator(flag)).decode()
         except (FileProblem, OSError, UnicodeDecodeError) as problem:
             problems.append(build_error("invalid-backend-config", f"{problem}"))

@@ -230,7 +230,8 @@ def create_editor_context(
     if allow_remote and confinement.root:
         from nexusform.files.external_files import find_untrusted_files
 
-        allow_remote = () if find_untrusted_files(environment, confinement) else allow_remote
+        if find_untrusted_files(environment, confinement):  # commands stop then; an editor only allows no server
+            allow_remote = ()
     return CommandContext(
         environment=environment,
         directory=directory,
@@ -248,8 +249,8 @@ def find_work_tree(directory: str) -> str:
 
 
 def find_cache_directory(environment: Mapping[str, str]) -> str | None:
-    """Return NF_CACHE_DIR or the user's directory for the parser cache; None in automation or without either. It is
-    never in the work tree, because cached files replace the reviewed text.
+    """Return NF_CACHE_DIR or the user's directory for the parser cache; None in automation or without either. Sandboxed
+    runs reject one in the work tree, because cached files replace the reviewed text.
     """
     if environment.get("NF_IN_AUTOMATION"):
         return None
@@ -296,7 +297,7 @@ def _read_constants(
         directory=context.directory,
         confinement=context.confinement,
     )
-    # `variables` are not all, so others are no error here.
+    # Values of variables other than constants are no error here.
     errors = [error for error in select_errors(problems) if error.id != "value-for-undeclared-variable"]
     return {name: value for name, (value, _) in values.items()}, errors
 

@@ -50,7 +50,7 @@ def validate_directory(
     sources = dict(configuration.files)
     if test_directory is not None:
         for check in _CHECKS.values():
-            problems += check(context, test_directory, sources)
+            problems += check(context, test_directory, sources)  # adds test files to the sources
     if portable and not has_errors(problems):
         native_sources = (source for name, source in sources.items() if name.endswith(".hcl"))
         problems += filter(None, map(check_with_hcl2, native_sources))
@@ -60,7 +60,7 @@ def validate_directory(
 def find_planning_problems(
     context: CommandContext, configuration: Configuration, known_problems: Sequence[Diagnostic]
 ) -> list[Diagnostic]:
-    """Return problems of planning with any state, and lint findings without errors; `known_problems` are omitted."""
+    """Return the problems of planning with any state, without `known_problems`; also lint findings if all is valid."""
     from nexusform.planning.modules.configuration_validation import validate_configuration
 
     request = PlanRequest(
@@ -78,13 +78,12 @@ def find_planning_problems(
     new_problems = _select_new_diagnostics(candidates, known_problems)
     problems = [locate_line_in_text(problem, configuration.files) for problem in new_problems]
     if not has_errors([*known_problems, *problems]):
-        # Lint a plan without state. Its variables must have values.
         from nexusform.planning.planner import make_plan
         from nexusform.workflow.opening.linting import lint_configuration
 
         if all(variable.default is not None for variable in configuration.root.variables.values()):
             plain_request = replace(request, samples=0, includes_remedies=False, lint=False)
-            problems += lint_configuration(make_plan(plain_request), configuration)
+            problems += lint_configuration(make_plan(plain_request), configuration)  # a plan needs all variables
     return problems
 
 

@@ -48,16 +48,16 @@ def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -
     expanded: list[str] = []
     pending = [pattern]
     while pending:
-        parts = _expand_first_braces(pending[-1], pattern)
-        candidate = pending.pop()  # the pattern expanded above
-        if parts is None:
+        candidate = pending.pop()
+        alternatives = _expand_first_braces(candidate, pattern)
+        if alternatives is None:  # no braces are left
             expanded.append(candidate)
         else:
-            pending += parts
+            pending += alternatives
         if len(expanded) + len(pending) > _ALTERNATIVES_CAP:
             raise FileProblem(f'The braces of "{pattern}" expand to more than {_ALTERNATIVES_CAP} patterns.')
-    for alternative in expanded:
-        names = posixpath.normpath(alternative.lstrip("/") or ".").split("/")
+    for plain_pattern in expanded:
+        names = posixpath.normpath(plain_pattern.lstrip("/") or ".").split("/")
         parent_count = names.count("..")  # they are at the start
         root = Path(os.path.normpath(Path(base, *names[:parent_count])))
         if not directories.is_start_directory(root):
@@ -73,7 +73,7 @@ def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -
 def _find_files(root: Path, segments: list[_Segment], directories: DirectoryReader) -> Iterator[str]:
     """Yield the files below `root` matching all segments, relative to it. `**` does not follow links to a parent."""
     visited: set[tuple[str, int]] = set()
-    pending = [("", 0)] if segments else []
+    pending = [("", 0)] if segments else []  # directories, each with the position of the segment for its names
     while pending:
         entry = pending.pop()
         if entry in visited:
@@ -114,9 +114,9 @@ def _is_cyclic_link(root: Path, path: str) -> bool:
     link = root / path
     if not link.is_symlink():
         return False
-    real = link.resolve()
-    parents = [root, *[root / directory for directory in Path(path).parents]]
-    return any(directory.resolve().is_relative_to(real) for directory in parents)
+    target = link.resolve()
+    parents = (root / directory for directory in Path(path).parents)  # the last one is `root`
+    return any(parent.resolve().is_relative_to(target) for parent in parents)
 
 
 def _create_pattern_error(pattern: str) -> FileProblem:
@@ -175,9 +175,8 @@ def _parse_segment(name: str, pattern: str) -> _Segment:
 
 
 def _parse_character_class(signs: list[str], position: int, pattern: str) -> tuple[str, int]:
-    """Build the regular expression of a character class from `position`, after its `[`; also return the one after `]`.
-
-    A sign is a character, or a backslash with a character. Raises the error of the whole `pattern`.
+    """Return the regular expression of a character class, and the position after its `]`; `position` is after its `[`.
+    A sign is a character, or a backslash with a character. Raises an error about the whole `pattern`.
     """
     is_negated = signs[position : position + 1] == ["^"]
     position += is_negated  # 1 for the `^`

@@ -23,7 +23,7 @@ def replay_journal(
         return None, [], problems
     draft = build_draft(state, records)
     problems += _validate_replayed_attributes(draft.build_state(), types, f"The {name}")
-    # The others only preserve an unfinished apply.
+    # A plan and the progress of its steps belong to an unfinished apply: they do not change the state.
     changing: list[Record] = [record for record in records if not isinstance(record, PlanPart | ApplyProgress)]
     return (None if has_errors(problems) else draft), changing, problems
 

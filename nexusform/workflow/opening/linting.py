@@ -36,12 +36,12 @@ def lint_plan(
     result: PlanResult, configuration: Configuration, *, everything: bool = False, literal_only: bool = False
 ) -> list[Diagnostic]:
     """Return the findings of the rules for a plan. With `everything`, rules evaluate all objects as if newly created
-    (existing ones in creation order, then new ones), and include advice without effect today. With `literal_only`,
+    (existing ones in creation order, then new ones), and include advice without a gain today. With `literal_only`,
     only rules about arguments run, and nothing is simulated.
     """
     catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
     skus = tuple(catalogue.vm_skus.values())
-    removed_vms = {} if everything else _index_removed_vms(result.sites.values())  # rules then start after the plan
+    removed_vms = {} if everything else _index_removed_vms(result.sites.values())  # all are removed already
     pools = tuple(_build_lint_pools(result.objects, removed_vms, everything=everything))
     evaluated_pools = {(pool.owner, pool.pool) for pool in pools} if everything else set()
     sites = {site_id: _build_lint_site(site, evaluated_pools) for site_id, site in result.sites.items()}
@@ -70,7 +70,7 @@ def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]
 
 
 def _index_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:
-    """Return the handles of VMs removed while their pool was placed, by the number of VMs placed before."""
+    """Return the handles of VMs removed from pools, by pool and by the number of its VMs placed before the removal."""
     removed_vms: dict[_PoolKey, dict[int, list[int]]] = {}
     for site in sites:
         placed_counts: Counter[_PoolKey] = Counter()
@@ -99,7 +99,7 @@ def _build_lint_pools(
             continue
         for pool in demand.pools:
             if pool.count_path:  # rules advise on its count
-                key = demand.site_id, demand.owner, pool.rule_pool or pool.pool
+                key = demand.site_id, demand.owner, pool.rule_pool or pool.pool  # "": the rule uses the same name
                 lint_pool = _build_lint_pool(address, vms, demand, pool, everything=everything)
                 yield replace(lint_pool, removals=removed_vms.get(key, {}))
 
@@ -115,10 +115,11 @@ def _build_age_sort_key(vms: VmObject) -> tuple[bool, int]:
 def _build_lint_pool(
     address: Address, vms: VmObject, demand: VmDemand, pool: PoolDemand, *, everything: bool
 ) -> LintPool:
-    """Build the facts about a pool. Its new numbers are those of VMs placed by this plan, or all with `everything`."""
-    keys = {number: (pool.pool, number) for number in pool.numbers}
-    new_numbers = tuple(number for number, key in keys.items() if everything or key in vms.placements.tokens)
+    """Build the facts about a pool. VMs placed by this plan have new numbers; with `everything`, all its VMs do."""
     instance = vms.instance
+    vm_keys = {number: (pool.pool, number) for number in pool.numbers}
+    newly_placed = vms.placements.tokens.keys()  # keys of the VMs placed by this plan
+    new_numbers = tuple(number for number, key in vm_keys.items() if everything or key in newly_placed)
     is_configured = instance.prepared is not None
     return LintPool(
         address=str(address),
@@ -130,10 +131,10 @@ def _build_lint_pool(
         numbers=pool.numbers,
         new_numbers=new_numbers,
         constraints=pool.constraints,
-        vms={number: vms.placements.vms[key] for number, key in keys.items() if key in vms.placements.vms},
+        vms={number: vms.placements.vms[key] for number, key in vm_keys.items() if key in vms.placements.vms},
         surge=pool.surge_size,
         span=instance.locate(pool.path) if is_configured else None,
         zones_span=instance.locate((*pool.path, "availability_zones")) if is_configured and pool.zones else None,
         block=instance.block.header if instance.block is not None else "",
-        is_existing=everything and bool(keys) and vms.placements.tokens.keys().isdisjoint(keys.values()),
+        is_existing=everything and bool(vm_keys) and newly_placed.isdisjoint(vm_keys.values()),
     )

@@ -34,8 +34,8 @@ _NESTED_TYPES: Final = frozenset({"nexus_agent_pool"})
 def create_providers(
     request: PlanRequest, context: CommandContext, exit_stack: ExitStack
 ) -> tuple[dict[str, Provider], list[Diagnostic]]:
-    """Create every valid provider by the name used in resources (`name` or `name.alias`). `request` has the
-    configuration and referenced values. `exit_stack` closes them after the run. The default provider needs no block.
+    """Return the valid providers by the name used in resources (`name` or `name.alias`), and problems of their blocks.
+    `request` has the configuration and referenced values. `exit_stack` closes the providers after the run.
     """
     providers: dict[str, Provider] = {}
     problems = list(check_provider_names(request.configuration, PROVIDERS))
@@ -109,7 +109,8 @@ def check_provider_blocks(request: PlanRequest) -> list[Diagnostic]:
 
     configuration = request.configuration
     problems = list(check_provider_names(configuration, PROVIDERS))
-    settings = build_evaluation_settings(request, PreparedBodyCache({"managed": {}, "data": {}}), request.state)
+    no_resources = PreparedBodyCache({"managed": {}, "data": {}})  # without schemas it checks no resource blocks
+    settings = build_evaluation_settings(request, no_resources, request.state)
     evaluation = Evaluation(mark_unset_variables_unknown(settings, configuration, request.variables))
     for block in configuration.root.providers.values():
         kind = PROVIDERS.get(block.name)
@@ -120,7 +121,8 @@ def check_provider_blocks(request: PlanRequest) -> list[Diagnostic]:
             scope = evaluation.build_scope(evaluation.root)
             _, _, evaluation_problems = body.evaluate(scope, allows_ephemeral=True)
             new_problems += evaluation_problems
-        problems += [d if d.block else replace(d, block=_format_block_header(block)) for d in new_problems]
+        header = _format_block_header(block)
+        problems += [problem if problem.block else replace(problem, block=header) for problem in new_problems]
     return [*problems, *evaluation.diagnostics]
 
 

@@ -254,8 +254,8 @@ def explain_unwritable_file(path: str) -> str:
 
 
 def is_stream_or_directory(path: Path) -> bool:
-    """Return whether a path is to be opened as it is: a pipe, a device, a directory or a system link such as
-    /dev/stdout, possibly to a file. False for files, other links and missing paths; /dev/shm has regular files.
+    """Return whether a path must not be replaced: a pipe, a device, a directory or a system link such as /dev/stdout
+    (possibly to a file). False for files (also in /dev/shm), other links and missing paths.
     """
     if _SYSTEM_STREAM.fullmatch(str(path.absolute())):
         return True

@@ -52,7 +52,7 @@ def save_failed_plan(
 ) -> list[Diagnostic]:
     """Write the plan of a failed run, encrypted if configured; an encryption error leaves `path` as it is."""
     document = plan_file.write_plan_file(plan, {name: source.text for name, source in sources.items()})
-    if sources:
+    if sources:  # else the plan has no configuration, only options and errors
         configuration, _ = load_project_configuration(context)
         document, problems = encrypt_plan(document, configuration, context)
         if has_errors(problems):
@@ -68,7 +68,7 @@ def save_failed_plan(
 
 
 def prepare_plan_file(path: str, context: CommandContext, options: PlanOptions) -> list[Diagnostic]:
-    """Replace an older plan with a failed one at the start of a run; return errors for unsuitable paths."""
+    """Replace an older plan with a failed one at the start of a run. Return errors if no plan may be written there."""
     if reason := explain_unwritable_file(path):
         return [build_error("plan-save-failed", reason)]
     if is_stream_or_directory(Path(path)) or not os.path.lexists(path):  # there is no older plan

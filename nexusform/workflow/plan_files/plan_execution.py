@@ -136,10 +136,9 @@ def apply_remaining_steps(
         recorder.add_record(
             ApplyStart(state.lineage, serial, state.nexusform_version, state.catalogue, providers=state.providers)
         )
-    # An interrupted run verified none of its predictions.
     remaining_ids = {step.id for step in remaining_steps.plan.steps}
-    unverified: list[Step] = []  # steps done by it
-    if remaining_steps.was_interrupted:
+    unverified: list[Step] = []
+    if remaining_steps.was_interrupted:  # the killed run verified no prediction of the steps it completed
         unverified = [step for step in remaining_steps.saved_plan.plan.steps if step.id not in remaining_ids]
     return _execute_plan(run, remaining_steps.plan, recorder, listener, options, unverified)
 
@@ -248,13 +247,15 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
     """Build a diagnostic about steps not done; [] if all were. Steps left to people are only a warning."""
     counts = Counter(end.outcome for end in applied.end_events)
     manual_count = sum(end.is_delegated for end in applied.end_events)
-    if manual_count and manual_count == counts[StepOutcome.WAITING] and not counts[StepOutcome.FAILED]:  # only these
+    if (
+        manual_count and manual_count == counts[StepOutcome.WAITING] and not counts[StepOutcome.FAILED]
+    ):  # all else is done
         return [_build_manual_diagnostic(manual_count, counts[StepOutcome.SKIPPED])]
     if counts[StepOutcome.WAITING]:
         return [_build_waiting_steps_error(counts)]
     failed, skipped = counts[StepOutcome.FAILED], counts[StepOutcome.SKIPPED]
-    if applied.problem or not (failed or skipped):
-        return []  # a journal error has its own diagnostic
+    if applied.problem or not (failed or skipped):  # a journal error has its own diagnostic, or all steps are done
+        return []
     cause = f"{format_count(failed, 'step')} failed" if failed else "It was interrupted"
     return [
         build_error(
@@ -299,7 +300,9 @@ def _build_manual_diagnostic(count: int, skipped: int) -> Diagnostic:
 
 
 def _compute_final_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalResults:
-    """Compute outputs and check results to record. After a failure keep them, since objects may be unfinished."""
+    """Compute the outputs and check results to record. After a failure, objects may be unfinished: return the earlier
+    outputs, and the check results of the plan.
+    """
     if not applied.is_complete:
         return FinalResults(run.stored.state.outputs, plan.checks)
     request = build_base_request(run.project, StoredState(applied.state))

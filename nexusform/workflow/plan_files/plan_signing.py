@@ -74,7 +74,7 @@ def check_plan_signable(saved: SavedPlan, path: str, *, is_unconfined_accepted: 
 def sign_plan(
     path: str, key_file: str, context: CommandContext, *, is_unconfined_accepted: bool = False
 ) -> tuple[SavedPlan | None, list[Diagnostic]]:
-    """Sign the plan in a file, and write its statement; an encrypted file stays encrypted. Success has no errors."""
+    """Sign the plan in a file, and write its statement. An encrypted file stays encrypted. Errors mean a failure."""
     signer, problems = create_signer(key_file, context.confinement)
     if signer is None:
         return None, problems

@@ -45,7 +45,9 @@ class RemainingSteps(Struct, frozen=True):
 def find_remaining_steps(
     stored: StoredState, context: CommandContext
 ) -> tuple[RemainingSteps | None, list[Diagnostic]]:
-    """Return the remaining steps of the last apply, with an error if outdated; None without any or with errors."""
+    """Return the remaining steps of the last apply, with an error if outdated; None if there are none, or with errors
+    of an unreadable plan.
+    """
     remaining = stored.remaining
     if remaining is None:
         return None, []
@@ -56,13 +58,11 @@ def find_remaining_steps(
     if saved is None:
         return None, problems
     steps = tuple(step for step in saved.plan.steps if step.id not in remaining.completed_steps)
-    remaining_steps = RemainingSteps(
-        saved, replace(saved.plan, steps=steps), not remaining.has_ended, remaining.plan_digest
-    )
+    plan = replace(saved.plan, steps=steps)
+    remaining_steps = RemainingSteps(saved, plan, not remaining.has_ended, remaining.plan_digest)
     state = stored.state
-    # After a checkpoint the remaining steps already have the serial of the next record.
-    expected_serials = (remaining.serial - 1, remaining.serial)
-    if state.lineage != remaining.lineage or state.serial not in expected_serials:  # the state was changed since
+    # A checkpoint states the serial of the next record; a state with another serial was changed since.
+    if state.lineage != remaining.lineage or state.serial not in (remaining.serial - 1, remaining.serial):
         state_changed_error = build_error(
             "state-changed-since-apply",
             f"An earlier apply is unfinished. {remaining_steps.summary}. It left the state at serial "
@@ -74,14 +74,13 @@ def find_remaining_steps(
 
 
 def check_interrupted_apply(stored: StoredState, context: CommandContext) -> list[Diagnostic]:
-    """Return a warning for a new plan about an unfinished apply; errors if its plan is unreadable, else []."""
+    """Return a warning for a new plan about an unfinished apply, or the errors of its unreadable plan, or else []."""
     remaining_steps, problems = find_remaining_steps(stored, context)
     if remaining_steps is None:
         return problems
     if remaining_steps.was_interrupted:
         return [_build_interrupted_warning(remaining_steps)]
-    # An apply with an end and no remaining steps needs no warning.
-    return [_build_remaining_warning(remaining_steps)] if remaining_steps.step_count else []
+    return [_build_remaining_warning(remaining_steps)] if remaining_steps.step_count else []  # 0: it is complete
 
 
 def _build_remaining_warning(remaining_steps: RemainingSteps) -> Diagnostic:

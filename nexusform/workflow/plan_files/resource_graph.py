@@ -60,7 +60,7 @@ def _build_plan_graph(plan: Plan) -> Graph:
 
 
 def _build_configuration_graph(context: CommandContext) -> Graph:
-    """Build the graph of the blocks and dependencies between them; drawable unless errors leave no block."""
+    """Build the graph of the blocks and dependencies between them; drawable unless problems leave no block."""
     configuration, problems = load_project_configuration(context)
     order, new_problems = compute_planning_order(configuration, build_registries().resource_types)
     problems += new_problems

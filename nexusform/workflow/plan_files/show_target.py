@@ -50,6 +50,7 @@ def find_show_target(context: CommandContext, target: str) -> ShownContent:
             pattern = parse_pattern(target)
         except AddressProblem as problem:
             return ShownContent((_build_missing_file_error(target, f"Nor is it an address: {problem}"),))
+    # In the root module an unknown type is a misspelled file; an address of a module may have none.
     if pattern is not None and pattern.type not in build_registries().resource_types and not pattern.module:
         return ShownContent((_build_missing_file_error(target, f'Nor is "{pattern.type}" a resource type.'),))
     backend, problems, sources = find_backend(context)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from hashlib import sha256
 
 from msgspec.structs import replace
@@ -20,20 +19,21 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
     """Return the plan with a record of its evaluation by this process: files, servers, programs and variables."""
     context, accesses = project.context, get_recorded_accesses()
     root = context.confinement.root or find_work_tree(context.directory)
-    # List the files of the configuration, variables and settings, and those read by functions and data sources.
-    texts = {name: source.text for name, source in project.configuration.files.items()}
-    configuration = {name: sha256(text.encode()).hexdigest() for name, text in texts.items()}
-    tree, directory = Confinement(root), os.path.abspath(context.directory)  # noqa: PTH100
-    settings = {
-        _format_relative(path, directory) if tree.is_inside(path) else path: digest
+    # Digests by path of the files with settings and values of variables, of the configuration, and of those read by
+    # functions and data sources.
+    work_tree, directory = Confinement(root), os.path.abspath(context.directory)  # noqa: PTH100
+    digests = {
+        _format_relative(path, directory) if work_tree.is_inside(path) else path: digest
         for path, digest in accesses.files.items()
     }
-    digests: Mapping[str, str] = {**settings, **configuration, **plan.basis.files, **plan.basis.data_files}
+    for name, source in project.configuration.files.items():
+        digests[name] = sha256(source.text.encode()).hexdigest()
+    digests |= {**plan.basis.files, **plan.basis.data_files}
     files = (
-        EvaluatedFile(os.path.normpath(path).replace(os.sep, "/"), digest, tree.is_inside(os.path.realpath(path)))
+        EvaluatedFile(os.path.normpath(path).replace(os.sep, "/"), digest, work_tree.is_inside(os.path.realpath(path)))
         for path, digest in digests.items()
     )
-    # List the variables of the environment with values of input variables, and the workspace.
+    # Variables of the environment used without a record: values of input variables, the workspace, encryption.
     names = [f"NF_VAR_{name}" for name in project.configuration.root.variables]
     names += ["NF_WORKSPACE", "TF_WORKSPACE", "NF_ENCRYPTION"]
     evaluation = EvaluationEnvironment(

@@ -124,9 +124,9 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
         result.objects[target.address] = ImportedObject(target.id, found_object, target.span)
         if target.block is None:
             schema = request.registries.resource_types[target.address.type].schema
-            is_observed = found_object.provider != DEFAULT_PROVIDER
-            facts = [name for name, attribute in schema.attributes.items() if attribute.observed and is_observed]
-            attributes = {**found_object.attributes, **dict.fromkeys(facts)}  # None is not rendered
+            attributes = dict(found_object.attributes)
+            if found_object.provider != DEFAULT_PROVIDER:  # a real provider reads these facts; None is not rendered
+                attributes |= {name: None for name, attribute in schema.attributes.items() if attribute.observed}
             blocks.append(render_resource_block(target.address, schema, attributes))
     attributes_by_address = {address: imported.object.attributes for address, imported in result.objects.items()}
     for address, attributes in add_computed_attributes(attributes_by_address, request.registries).items():
@@ -314,8 +314,8 @@ def _list_blocks(
         return [("", value)]
     if nesting is Nesting.LIST:
         return [("", part) for part in value]
-    order = attributes.get(get_order_attribute(name)) or list(value)
-    return [(label, value[label]) for label in order if label in value]
+    labels = attributes.get(get_order_attribute(name)) or list(value)  # of a map, in source order if it is known
+    return [(label, value[label]) for label in labels if label in value]
 
 
 def _is_argument_relevant(attribute: AttributeSchema, value: Any) -> bool:

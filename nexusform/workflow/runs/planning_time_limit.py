@@ -76,7 +76,7 @@ def _limit_by_thread(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
             wait = _REPEAT_SECONDS
             if remaining_waits and not _is_own_code(sys._current_frames().get(planning_thread)):  # noqa: SLF001 - there is no other
                 remaining_waits -= 1
-                continue
+                continue  # a finaliser would swallow the exception
             with raise_lock:
                 if not end_event.is_set():
                     was_raised = True
@@ -91,7 +91,7 @@ def _limit_by_thread(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
                 end_event.set()
         with raise_lock:
             if was_raised:
-                with suppress(_PlaceholderError):  # it replaces an exception still pending
+                with suppress(_PlaceholderError):  # it replaces a TimeLimitExceeded still pending after the block
                     _raise_in_thread(planning_thread, _PlaceholderError)
                     while True:
                         pass  # until it is raised

@@ -38,19 +38,19 @@ FlawCheck = Callable[[Change], str]
 def validate_changes_at_providers(
     result: PlanResult, providers: Mapping[str, Provider], request: PlanRequest, errors: Iterable[Diagnostic]
 ) -> list[Diagnostic]:
-    """Return the errors predicted by providers and servers for changes. `errors` are those outside of the plan."""
-    find_flaw = create_validation_check(result, request.configuration, errors)
+    """Return the errors predicted by providers and servers for changes. `errors` are errors missing in the plan."""
+    explain_flaw = create_validation_check(result, request.configuration, errors)  # "": the change can be validated
     write_only, diagnostics = evaluate_write_only(result.plan, request)
     for name, provider in providers.items():
         if not isinstance(provider, ChangeValidatingProvider):
             continue
-        if isinstance(provider, DryRunProvider):  # it reports flawed changes as skipped
+        if isinstance(provider, DryRunProvider):  # it also checks deletions, and reports flawed changes as skipped
             changes = _select_changes(result, name, {*_SENT_ACTIONS, Action.DELETE})
         else:
-            changes = [candidate for candidate in _select_changes(result, name) if not find_flaw(candidate)]
+            changes = [change for change in _select_changes(result, name) if not explain_flaw(change)]
         try:
             problems = provider.validate_changes(
-                [_build_request(change, find_flaw(change), write_only) for change in changes]
+                [_build_request(change, explain_flaw(change), write_only) for change in changes]
             )
         except ProviderProblem as problem:
             diagnostics.append(build_error("refresh-failed", str(problem)))
@@ -95,7 +95,7 @@ def collect_verdicts(providers: Mapping[str, Provider]) -> tuple[str, ...]:
 def _build_request(change: Change, flaw: str, write_only: WriteOnlyValues) -> ChangeRequest:
     """Build the request of a change for its provider; `flaw` is the reason to skip it, "" if it is valid."""
     key = ObjectKey(change.address.type, change.id, change.creation)
-    prior = change.before if change.action in (Action.UPDATE, Action.DELETE) else None  # the others create
+    prior = change.before if change.action in (Action.UPDATE, Action.DELETE) else None  # a new object
     private_note = change.private or {}
     write_only_values = write_only.get(str(change.address), {})
     return ChangeRequest(
@@ -117,8 +117,8 @@ def _build_request(change: Change, flaw: str, write_only: WriteOnlyValues) -> Ch
 def create_validation_check(
     result: PlanResult, configuration: Configuration, other_errors: Iterable[Diagnostic]
 ) -> FlawCheck:
-    """Create a function to explain why a change cannot be validated ("": it can). Reasons are an error in its block,
-    in a dependency, or anywhere with unknown consequences.
+    """Create a function to explain why a change cannot be validated ("": it can). Reasons are an error in its block or
+    in a dependency, or one outside of resources, except in blocks read as unknown.
     """
     errors = select_errors((*result.plan.diagnostics, *other_errors))
     if not errors:
@@ -136,7 +136,7 @@ def create_validation_check(
         except AddressProblem:  # the address of a module
             address = ""
         addresses = blocks_at_location | ({address} & known_addresses)
-        if not addresses and error.block.split(" ")[0] not in _UNKNOWN_BLOCKS:  # of no resource: it may affect all
+        if not addresses and error.block.split(" ")[0] not in _UNKNOWN_BLOCKS:  # it may affect every change
             reason = f"the plan has an error ({error.summary})"
             return lambda _change: reason
         blocks_with_errors |= addresses

@@ -69,9 +69,9 @@ def _check_and_record_provider_identity(
     entry = {"identity": dict(observed)}
     check.observed[name] = entry
     comparison = provider.compare_identity(recorded, observed)
-    if comparison.difference and accepted not in comparison.accepted_by:  # by -allow-other-hub
+    if comparison.difference and accepted not in comparison.accepted_by:  # another system, not accepted by flag
         check.diagnostics.append(_build_different_system_error(name, comparison.difference, comparison.accepted_by))
-    elif comparison.is_known or not objects:  # the same system, a new one or one accepted by flag
+    elif comparison.is_known or not objects:  # the same or an accepted system, or any system without objects
         check.confirmed[name] = entry if comparison.difference else {"identity": _merge_parts(recorded, observed)}
     else:  # perhaps another system, so objects missing there may still exist
         provider.keep_missing_objects()
@@ -121,7 +121,7 @@ def add_new_identities(providers: Mapping[str, Provider], check: IdentityCheck, 
     for name, entry in check.confirmed.items():
         provider, identity = providers[name], entry["identity"]
         if not isinstance(provider, IdentifiedProvider) or provider.compare_identity(identity, identity).is_known:
-            continue
+            continue  # the identity is complete: it can be compared, even with itself
         objects = [current.attributes for _, current in list_objects(state, name)]
         try:
             entries[name] = {"identity": dict(provider.read_identity(identity, objects))}

@@ -156,7 +156,7 @@ class Run(Struct):
             )
 
     def _record_confirmed_identities(self) -> None:
-        """Record the identity of unconfirmed systems if all recorded objects were found there by the refresh."""
+        """Record the observed identity of each system not confirmed by comparison, if the refresh missed no object."""
         check = self.identities
         if check is None:
             return
@@ -229,11 +229,12 @@ class Run(Struct):
         """
         if options.refresh or not options.dry_run_skip_reason or self.unreachable:  # compared before, or not expected
             return []
-        diagnostics = self.check_identities() if is_connected else []
-        if self.unreachable or not is_connected:
+        if is_connected:
+            diagnostics = self.check_identities()
+            if not self.unreachable:
+                return diagnostics
             self.unreachable = ""  # no error here: -refresh=false needs no server
-            return self.check_identities(connects=False)
-        return diagnostics
+        return self.check_identities(connects=False)
 
     def _plan_from_state(self, options: PlanOptions) -> PlanResult:
         """Plan from the state alone, since a system is unreachable. Add a warning; nothing is validated."""
@@ -251,7 +252,7 @@ class Run(Struct):
     def _add_dry_run_results(
         self, result: PlanResult, options: PlanOptions, request: PlanRequest
     ) -> tuple[PlanResult, list[Diagnostic]]:
-        """Return the plan with the verdicts of the server-side dry run, and its errors (or those of skipping it)."""
+        """Return the plan with the verdicts of the server-side dry run, and its errors, or warnings of skipping it."""
         has_validator = any(isinstance(provider, ChangeValidatingProvider) for provider in self.providers.values())
         if not options.refresh:
             if not has_validator or not options.dry_run_skip_reason:
@@ -304,7 +305,7 @@ class Run(Struct):
             return add_site_capacity(result, self.project.registries)
 
     def rebuild_plan(self, saved_plan: Plan) -> Plan:
-        """Plan again with the recorded inputs of a saved plan, without reads. Sample only for sampled verdicts."""
+        """Plan again with the recorded inputs of a saved plan, without reads, and without samples if it needs none."""
         from nexusform.plans.saved.plan_comparison import has_sampled_verdicts
 
         options = get_plan_options(saved_plan)
@@ -545,7 +546,7 @@ def _prepare_run(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> 
 
 
 def _check_local_state(backend: StateBackend) -> list[Diagnostic]:
-    """Return a warning for a new local state in automation: it is lost with the machine. [] for shared backends."""
+    """Return a warning in automation if a new state is local: it is lost with the machine. [] for a shared backend."""
     inner_backend = backend.inner if isinstance(backend, EncryptingBackend) else backend
     if not is_local_state(inner_backend):
         return []

@@ -42,10 +42,9 @@ class CheckedPlan(Struct, frozen=True):
 
 
 def check_saved_plan(run: Run, saved: SavedPlan, *, replan: bool = False, is_verified: bool = False) -> CheckedPlan:
-    """Check whether a saved plan may be applied to the current state; otherwise reject it with an error. Re-planning
-    must give the same plan. If inputs of the plan changed, or with `replan`, providers are read again and the visible
-    changes must be equal; else the same inputs are used and every part must match. `is_verified`: its signature was
-    verified, so it need not be reproducible here.
+    """Check whether a saved plan may be applied to the current state; otherwise reject it with an error. A new plan has
+    to be the same: if inputs changed, or with `replan`, it reads the providers again and needs equal changes; else it
+    uses the recorded inputs, and every part has to match. A plan with a verified signature may be irreproducible here.
     """
     rejection = _check_plan_applicable(run, saved) or _check_confinement(run, saved.plan)
     if rejection is not None:
@@ -87,7 +86,7 @@ def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool
 
 
 def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> CheckedPlan:
-    """Accept the plan if planning with its recorded inputs gives the same; if impossible, a verified one."""
+    """Accept the plan if planning with its recorded inputs gives the same. An irreproducible one must be verified."""
     plan, reason = saved.plan, _explain_not_reproducible(run, saved)
     if not reason:
         new_plan = run.rebuild_plan(plan)
@@ -253,9 +252,10 @@ def _list_changed_inputs(run: Run, saved: SavedPlan) -> list[str]:
     ]
     if plan.basis.states:
         current_states = _read_remote_states(run)
-        # An unreadable state counts as unchanged; _check_confinement reports it in a sandboxed run.
-        changed_states = [name for name, state in plan.basis.states.items() if current_states.get(name, state) != state]
-        changed_inputs += [f"the state that {name} reads" for name in changed_states]
+        for reader, planned_state in plan.basis.states.items():
+            # An unreadable state counts as unchanged; _check_confinement reports it in a sandboxed run.
+            if current_states.get(reader, planned_state) != planned_state:
+                changed_inputs.append(f"the state that {reader} reads")
     return changed_inputs
 
 
@@ -273,18 +273,19 @@ def _list_changed_files(digests: Mapping[str, str], files: Files) -> list[str]:
 
 
 def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
-    """Return a warning if the configuration of the directory differs from the plan's; [] without configuration."""
+    """Return a warning if files of the configuration, or read by its functions, differ from the plan's; else [] (also
+    for a directory without configuration).
+    """
     configuration, _ = load_project_configuration(run.project.context)
     if not configuration.files:
         return []
     current_texts = {name: file.text for name, file in configuration.files.items()}
-    names = [
-        name
-        for name in {**saved.configuration_files, **current_texts}
-        if saved.configuration_files.get(name) != current_texts.get(name)
+    planned_texts = saved.configuration_files
+    changed_files = [
+        name for name in {**planned_texts, **current_texts} if planned_texts.get(name) != current_texts.get(name)
     ]
-    names += _list_changed_files(saved.plan.basis.files, run.project.files)
-    if not names:
+    changed_files += _list_changed_files(saved.plan.basis.files, run.project.files)
+    if not changed_files:
         return []
     context = run.project.context
     commit = saved.plan.basis.commit
@@ -295,7 +296,7 @@ def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
     return [
         build_warning(
             "configuration-changed-since-plan",
-            f"{format_first_items(names, _MAX_NAMES)} changed since the plan.{commits} The plan is "
+            f"{format_first_items(changed_files, _MAX_NAMES)} changed since the plan.{commits} The plan is "
             "applied as reviewed. To use the current configuration, plan again.",
         )
     ]

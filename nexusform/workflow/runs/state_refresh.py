@@ -111,10 +111,10 @@ class ProviderChanges(Struct):
 
 
 def find_provider_changes(request: PlanRequest, providers: Mapping[str, Provider]) -> ProviderChanges:
-    """Find simulated objects with a real provider now: it has them (`imports`) or not. Raises ProviderProblem."""
+    """Find simulated objects now assigned to a real provider, with its answer about them. Raises ProviderProblem."""
     changes = ProviderChanges()
     for name, provider in sorted(providers.items()):
-        if not provider.observes_objects or not provider.sends_changes:  # no provider of a real site
+        if not provider.observes_objects or not provider.sends_changes:  # not the provider of a real site
             continue
         objects = sorted(_list_changed_objects(name, request), key=lambda entry: compute_address_order(entry[0]))
         requests = [

@@ -131,7 +131,7 @@ def change_state(
     rescued: State | None = None,
 ) -> StateChangeResult:
     """Lock, read, change, write with the next serial, unlock. A state with unresolved steps of an interrupted apply
-    is rejected unless `force`. `rescued` is written unchanged if it is the state this apply could not save.
+    is rejected unless `force`. If `rescued` is the state this apply could not save, it is written unchanged.
     """
     backend, diagnostics, sources = find_backend(context)
     if backend is None:
@@ -143,7 +143,7 @@ def change_state(
     try:
         result = _change_locked_state(backend, change, force=force, rescued=rescued)
     finally:
-        release_problems = lock.release() if isinstance(lock, StateLock) else []
+        release_problems = lock.release() if lock is not None else []  # None: -lock=false
     return replace(result, diagnostics=(*diagnostics, *result.diagnostics, *release_problems), sources=sources)
 
 
@@ -196,8 +196,8 @@ def _write_state(
 
 
 def _is_result_of_journal(backend: StateBackend, stored: StoredState, rescued: State) -> bool:
-    """Return whether a state is the result of the apply of the truncated journal here: its serial is in no
-    document yet, and it contains all changes of the journal.
+    """Return whether the rescued state is the result of the apply in the journal, perhaps cut off: no document has its
+    serial yet, and it contains all changes of the journal.
     """
     state = stored.state
     if not stored.has_journal or (rescued.lineage, rescued.serial) != (state.lineage, state.serial):
@@ -245,8 +245,8 @@ def create_move_change(
 def create_remove_change(
     patterns: Sequence[AddressPattern], removed_addresses: list[Address], vms: Sequence[tuple[AddressPattern, str]] = ()
 ) -> StateChange:
-    """Create the change of `state rm`; removed addresses are added to `removed_addresses`. Racks and machines
-    record the running VMs of removed objects; `vms` are such records to delete, because the VMs no longer exist.
+    """Create the change of `state rm`; it adds the addresses to `removed_addresses`. Racks and machines record the
+    running VMs of removed objects. `vms` (pattern of rack or machine, name) are records of VMs deleted since.
     """
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
@@ -254,8 +254,10 @@ def create_remove_change(
 
         if vms:
             state, problems = _drop_missing_vms(state, vms)
-            if problems or not patterns:  # an unknown VM, or only VMs were given
-                return None if problems else state, problems
+            if problems:  # a VM is not recorded
+                return None, problems
+            if not patterns:
+                return state, []
         addresses = state_edits.select_instances(state, patterns)
         if not addresses:
             return None, [

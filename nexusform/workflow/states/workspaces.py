@@ -115,9 +115,7 @@ def _run_locked(
     locking: LockOptions,
     action: Callable[[StateBackend], list[Diagnostic]],
 ) -> list[Diagnostic]:
-    """Run an action on the state of a workspace under its lock, and release the lock even after a failure. Return the
-    problems of lock, action and release.
-    """
+    """Run an action on a workspace under its lock. Return the problems of the lock, the action and the release."""
     problems: list[Diagnostic] = []
     with ExitStack() as exit_stack:
         try:

@@ -54,7 +54,7 @@ _NODE_INFO: Final = dict.fromkeys(
 
 
 def build_pod_manifest(spec: PodSpec, name: str, node: str = "", only_node: str = "") -> Body:
-    """Build a pod on `node`, or to be scheduled; a DaemonSet's only on `only_node`. Raises UnsupportedPodError."""
+    """Build a pod on `node`; without it, one to be scheduled (on `only_node` if set). Raises UnsupportedPodError."""
     body: Body = {
         "containers": _build_containers(spec),
         "priority": spec.priority,
@@ -141,18 +141,19 @@ def _build_toleration(item: Toleration) -> Body:
 
 def _build_affinity(spec: PodSpec, only_node: str) -> Body:
     """Build the affinity of a pod; `only_node` is the node of a DaemonSet's pod, "" for other pods."""
-    terms = spec.node_terms
-    if only_node:  # each term also requires the node (the DaemonSet controller requires only the node)
-        own = Requirement("metadata.name", "In", (only_node,))
-        terms = tuple(NodeSelectorTerm(term.labels, (*term.fields, own)) for term in terms or (NodeSelectorTerm(),))
-    node: Body = {}
+    terms = spec.node_terms  # a node has to match one of them; None: any node may be used
+    if only_node:  # add it to each term, or to an empty one (the DaemonSet controller drops the pod's own terms)
+        on_node = Requirement("metadata.name", "In", (only_node,))
+        terms = tuple(NodeSelectorTerm(term.labels, (*term.fields, on_node)) for term in terms or (NodeSelectorTerm(),))
+    node_affinity: Body = {}
     if terms is not None:
-        node["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [_build_term(t) for t in terms]}
-    node["preferredDuringSchedulingIgnoredDuringExecution"] = [
+        required = {"nodeSelectorTerms": [_build_term(term) for term in terms]}
+        node_affinity["requiredDuringSchedulingIgnoredDuringExecution"] = required
+    node_affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [
         {"weight": weight, "preference": _build_term(term)} for weight, term in spec.preferred_nodes
     ]
     return {
-        "nodeAffinity": node,
+        "nodeAffinity": node_affinity,
         "podAffinity": _build_pod_affinity(spec.affinity, spec.preferred_affinity),
         "podAntiAffinity": _build_pod_affinity(spec.anti_affinity, spec.preferred_anti_affinity),
     }

@@ -49,8 +49,9 @@ class _NovaDriverRequest(Struct):
 
 def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramCheckOutcome:
     """Compare the hosts planned for VMs of OpenStack sites with Nova's best ones. Raises ProgramCheckProblem."""
-    on_nova = [site for site in result.sites.values() if site.scheduler.profile.platform == _PLATFORM]
-    replays = [replay for site in on_nova if (replay := _NovaSiteReplay(result, site)).total]  # with decisions
+    nova_sites = [site for site in result.sites.values() if site.scheduler.profile.platform == _PLATFORM]
+    replays = [_NovaSiteReplay(result, site) for site in nova_sites]
+    replays = [replay for replay in replays if replay.total]  # only those with decisions
     program = shutil.which(python)
     if program is None:
         raise ProgramCheckProblem(f"{python} is no program.")
@@ -121,7 +122,7 @@ class _NovaSiteReplay:
             if isinstance(operation, ReleaseOperation):
                 released.append(_name_server(operation.handle))
                 del self._servers[released[-1]]
-            elif operation.token in self._placed:
+            elif operation.token in self._placed:  # a VM of the plan, still there at its end
                 self._add_request(operation, released)
                 released = []
 
@@ -133,7 +134,7 @@ class _NovaSiteReplay:
     def build_case(self, request: _NovaDriverRequest, hosts: list[str], version: str) -> Body:
         """Build the case of `nexusform conformance` for a decision of Nova among its equally good `hosts`."""
         servers, group = dict(request.servers), request.body["group"]
-        for host in group["members"] if group else ():  # each of these hosts needs a member
+        for host in group["members"] if group else ():  # make the newest server there without a group a member
             members = [name for name, server in servers.items() if server["host"] == host and "group" not in server]
             if members:
                 servers[members[-1]] = {**servers[members[-1]], "group": group["name"]}
@@ -150,16 +151,15 @@ class _NovaSiteReplay:
         """Build a server. The host already counts the NUMA cells and PCI devices of a server in the inventory."""
         server: Body = {"host": host, "vcpus": sku.vcpus, "memory_mib": sku.memory_mib, "disk_gib": sku.disk_gib}
         inventory: Body = self._attributes["inventory"]
-        if sku.record.startswith(SERVER_RECORD):
-            key = sku.record.removeprefix(SERVER_RECORD)
-            figures = ("dedicated_vcpus", "emulator_vcpus")
-            server |= {name: inventory["servers"][key].get(name) or 0 for name in figures}
-        elif sku.record:  # the name of a flavor, or of one with an image
+        if sku.record.startswith(SERVER_RECORD):  # a server in the inventory, by its key there
+            recorded_server = inventory["servers"][sku.record.removeprefix(SERVER_RECORD)]
+            server |= {name: recorded_server.get(name) or 0 for name in ("dedicated_vcpus", "emulator_vcpus")}
+        elif sku.record:  # the names of a flavor and perhaps an image
             server["properties"], server["image"] = self._build_flavor_and_image_properties(sku.record)
         return server
 
     def _build_flavor_and_image_properties(self, sku_name: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the properties of the flavor and of the image of a SKU; it is named after the flavor, or both."""
+        """Return the properties of the flavor and of the image of a SKU named after a flavor, or after both."""
         inventory: Body = self._attributes["inventory"]
         flavors, images = get_mapping(inventory, "flavors"), get_mapping(inventory, "images")
         if sku_name in flavors:
@@ -223,7 +223,7 @@ def _build_server_group(hint: Hint) -> Body:
     counts = Counter(dict(hint.vms_by_machine))
     strength = "" if hint.is_hard else "soft-"
     policy = "affinity" if hint.is_affinity else "anti-affinity"
-    # An anti-affinity hint names the hosts with the maximum number of members; without any, all have fewer.
+    # An anti-affinity hint excludes `machines`, the hosts with the maximum of members; without any, all have fewer.
     maximum = min((counts[name] for name in hint.machines), default=max(counts.values()) + 1)
     members = list(counts.elements())
     return {"name": hint.target, "policy": f"{strength}{policy}", "max": maximum, "members": members}

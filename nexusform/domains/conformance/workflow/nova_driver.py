@@ -130,12 +130,13 @@ class NovaSiteState:
         self.weighers = [weigher() for weigher in weights.all_weighers() if weigher.__name__ != "CrossCellWeigher"]
 
     def create_providers(self) -> None:
-        """Create the rows of the hosts in the tables of Placement: providers, inventories, traits, zones."""
+        """Create the rows of hosts in the tables of Placement: providers, inventories, traits, zones as aggregates."""
         hosts, insert = self.document["hosts"], self.placement.insert
         self.providers = {name: str(uuid.uuid4()) for name in hosts}
-        numbers = self.numbers = {name: row for row, name in enumerate(hosts, start=1)}  # row id by host
+        self.numbers = {name: row for row, name in enumerate(hosts, start=1)}
+        self.classes = self.placement.read_ids(models.ResourceClass)
+        numbers, classes = self.numbers, self.classes  # row ids
         zones = {zone: row for row, zone in enumerate(sorted({host["availability_zone"] for host in hosts.values()}))}
-        classes = self.classes = self.placement.read_ids(models.ResourceClass)
         trait_ids = self.placement.read_trait_ids(
             {trait for host in hosts.values() for trait in host.get("traits", ())}
         )

@@ -67,7 +67,7 @@ def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> P
             check = KubeSchedulerCheck(running, version, time.monotonic() + seconds)
             for inputs, pods in predictions:
                 check.check_prediction(inputs, pods)
-    except CheckTimeExceeded:
+    except CheckTimeExceeded:  # by check_prediction: its results so far count
         has_timed_out = True
     except ProgramProblem as problem:
         raise ProgramCheckProblem(str(problem)) from None
@@ -108,11 +108,11 @@ class KubeSchedulerCheck:
         self._pods: dict[tuple[PodSpec, str], list[str]] = {}  # names of running pods by spec and node
         self._namespaces: set[str] = set()
         self._service: Body | None = None  # behind the default spreading of the last pod
-        self._prediction = 0  # number of the current one
+        self._prediction_number = 0  # of the prediction being checked, from 1
 
     def check_prediction(self, inputs: PredictionInput, pods: dict[PodKey, tuple[str, PodOutcome]]) -> None:
         """Check the decisions of one prediction. Raises ProgramProblem, CheckTimeExceeded."""
-        self._prediction += 1
+        self._prediction_number += 1
         if inputs.cluster.nominated_pods:  # their nominations are not re-created
             return
         self._replace_cluster(inputs.cluster)
@@ -128,7 +128,7 @@ class KubeSchedulerCheck:
                 self._compare_decision(address, outcome, scheduler)
             except UnsupportedPodError:
                 return  # not counted as checked
-            self.checked.add((self._prediction, (workload, number)))
+            self.checked.add((self._prediction_number, (workload, number)))
 
         run_prediction(
             inputs.cluster,
@@ -140,11 +140,11 @@ class KubeSchedulerCheck:
         )
 
     def _replace_cluster(self, cluster: Cluster) -> None:
-        """Create the nodes and namespaces of a cluster in place of those of another."""
+        """Create the missing namespaces of a cluster, and replace the nodes of the previous cluster by its nodes."""
         for name, labels in cluster.namespaces.items():
             self._ensure_namespace(name, dict(labels))
         if self._cluster is not None and self._cluster.nodes == cluster.nodes:
-            return  # its pods are synchronized before each decision
+            return  # the nodes exist; pods are synchronized before each decision
         for (spec, _), names in self._pods.items():
             for name in names:
                 self._delete_pod(spec.namespace, name)
@@ -153,8 +153,8 @@ class KubeSchedulerCheck:
             self._running.call("DELETE", f"/api/v1/nodes/{node['metadata']['name']}")
         self._cluster = cluster
         kubelet_version = f"v{self._version}"
-        counts = Counter(name for node in cluster.nodes for name in node.images or ())  # nodes with each image
-        self._nodes = [build_node(node, kubelet_version, counts, len(cluster.nodes)) for node in cluster.nodes]
+        image_counts = Counter(name for node in cluster.nodes for name in node.images or ())  # nodes with each image
+        self._nodes = [build_node(node, kubelet_version, image_counts, len(cluster.nodes)) for node in cluster.nodes]
         for node in self._nodes:
             self._check_time_limit()
             self._running.call("POST", "/api/v1/nodes", {**node, "status": {}})
@@ -195,7 +195,7 @@ class KubeSchedulerCheck:
         self._pods = {key: names for key, names in self._pods.items() if names}
 
     def _replace_spreading_service(self, service: Body | None) -> None:
-        """Replace the Service behind the default spreading of the last pod."""
+        """Replace the Service used for default spreading by that of the next pod (None: no Service)."""
         if service == self._service:
             return
         if self._service is not None:
@@ -235,7 +235,7 @@ class KubeSchedulerCheck:
         while answers[-1] not in expected and len(answers) < _REPETITIONS:
             self._delete_pod(spec.namespace, body["metadata"]["name"])
             if len(answers) == 1:
-                time.sleep(_SETTLE_SECONDS)
+                time.sleep(_SETTLE_SECONDS)  # the scheduler may have missed an event
             body["metadata"]["name"] = next(self._names)
             answers.append(self._decide(body))
         if answers[-1]:
@@ -245,7 +245,7 @@ class KubeSchedulerCheck:
         if answers[-1] not in expected and len(self.differences) < _MAX_DIFFERENCES:
             predicted = outcome.node if outcome.node in expected else min(expected)
             self.differences.append(DecisionDifference(address, outcome.name, predicted, answers[-1]))
-            self.cases.append(self._build_case(body, answers[1:]))  # the first may have missed an event
+            self.cases.append(self._build_case(body, answers[1:]))  # without the answer before the pause
 
     def _decide(self, body: Body) -> str:
         """Create a pod; return the node of the decision, "" for none. Raises ProgramProblem, CheckTimeExceeded."""
@@ -268,7 +268,7 @@ class KubeSchedulerCheck:
         """Build the case of `nexusform conformance`: the last of `answers` (node, "" for none) is the decision."""
         pods = [build_pod_manifest(spec, name, node) for (spec, node), names in self._pods.items() for name in names]
         own_name = pod["metadata"]["name"]
-        # A list without any pod could be a list without its pods.
+        # A finished pod shows the snapshot includes pods, even if none is running.
         finished = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "finished", "namespace": "default"}}
         finished |= {"spec": {"containers": [{"name": "c", "image": "i"}]}, "status": {"phase": "Succeeded"}}
         objects: list[Any] = [*self._nodes, *(item for item in pods if item["metadata"]["name"] != own_name), finished]

@@ -82,7 +82,7 @@ class AzureBackend(LineJournalBackend):
                 self._blob.create_snapshot(**self._build_lease_argument())
             # Write under the lease, or only over the version read before.
             if self._lease_state is not None:
-                metadata = self._blob.get_blob_properties().metadata
+                metadata = self._blob.get_blob_properties().metadata  # with the holder of the lock; uploads replace it
                 self._blob.upload_blob(document, overwrite=True, metadata=metadata, **self._build_lease_argument())
             elif etag:
                 condition = MatchConditions.IfNotModified
@@ -91,12 +91,12 @@ class AzureBackend(LineJournalBackend):
                 self._blob.upload_blob(document, overwrite=False)
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document, and empty the journal except `keep`; a mark in it prevents duplicates after a crash."""
+        """Write the document, then empty the journal but for `keep`. Readers skip lines before the document's mark."""
         with self._convert_errors("write to the journal"):
             if keep or self._journal.has_lines():
                 self._journal.add_lines([journal_lines.build_compaction_mark(document), *keep])
         self.write(document)
-        self.check_lease()
+        self.check_lease()  # after a lost lock, the journal is another run's
         if keep:
             return  # the journal continues with these records
         with self._convert_errors("empty the journal"):
@@ -374,8 +374,8 @@ class _BlobJournal:
             self._position = properties.size
             self._blocks = properties.append_blob_committed_block_count or 0
             return
-        last = int(names[-1].removeprefix(self._prefix)) if names else self._number  # numbers are used once
-        self._number = last + 1
+        last_number = int(names[-1].removeprefix(self._prefix)) if names else self._number  # of the last deleted blob
+        self._number = last_number + 1
         self._blob = self._get_blob(f"{self._prefix}{self._number:08}")
         self._blob.create_append_blob(match_condition=MatchConditions.IfMissing)
         self._position = self._blocks = 0
@@ -464,5 +464,5 @@ def open_azurerm(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_
         max_single_get_size=_FIRST_READ_BYTES,
         permit_redirects=False,  # a redirect would send the state to any host in a response
     )
-    snapshots = settings.get("snapshot")
-    return AzureBackend(container, settings["key"], snapshots=snapshots is not False, max_bytes=max_bytes)  # None: on
+    takes_snapshots = settings.get("snapshot") is not False  # also if it is not set
+    return AzureBackend(container, settings["key"], snapshots=takes_snapshots, max_bytes=max_bytes)

@@ -36,7 +36,7 @@ _LOCKED_STATUSES: Final = frozenset({409, 423})
 _MISSING_STATUSES: Final = frozenset({204, 404})
 _RETRY_STATUSES: Final = frozenset({429, 500, 502, 503, 504})
 _CHECK_SECONDS: Final = 10.0  # between two checks of the held lock
-_RECENT_SECONDS: Final = 1.0
+_RECENT_SECONDS: Final = 1.0  # a check of the lock is not repeated sooner
 _CHECKPOINT_SECONDS: Final = 20.0  # between two documents while an apply runs
 
 
@@ -94,12 +94,10 @@ class HttpBackend:
         return self._read_document(self._workspace_service.address, "read the state")
 
     def write(self, document: bytes) -> None:
-        """Send the document with the lock's id. An equal document is not sent; its workspace is added to the
-        index if an aborted run did not do so.
-        """
+        """Send the document with the lock's id, unless the server has it already. Add the workspace to the index."""
         self._verify_lock_is_held(_RECENT_SECONDS)
         if self.read() == document:
-            self._add_to_workspace_index()
+            self._add_to_workspace_index()  # an aborted run may have sent the document only
             return
         address = self._workspace_service.address
         if self._lock_id:  # as Terraform sends it
@@ -232,7 +230,7 @@ class HttpBackend:
         self._send_request(self._workspace_service.unlock_method, address, "unlock the state", locks.format_lock(info))
 
     def _read_workspace_index(self) -> list[str]:
-        """Return the workspaces in the index by name; none if the addresses have no placeholder for them."""
+        """Return the sorted names of the workspaces in the index; none if the address has no placeholder for a name."""
         if _WORKSPACE_MARK not in self._service.address:
             return []  # only the default workspace exists
         index = self._service.expand_workspace(_INDEX)

@@ -116,21 +116,21 @@ class PostgresBackend:
                 connection.execute(self._database.format_sql(statement), (row, b"\n".join(keep)))
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock or raise StateLocked; a holder without a session is replaced, with a warning."""
+        """Acquire the lock and return warnings, or raise StateLocked. A holder with an ended session is replaced."""
         seconds = read_lease_seconds()
         sent_at = read_monotonic_clock()
         with self._translate_errors("lock the state"):
             connection = self._database.connect(idle_seconds=seconds)
             try:
                 row = self._get_or_create_row_id(connection)
-                key = (self._database.lock_space, row)  # of the advisory lock
-                if not _fetch_first_value(connection, "SELECT pg_try_advisory_lock(%s, %s)", key):
+                lock_key = (self._database.lock_space, row)
+                if not _fetch_first_value(connection, "SELECT pg_try_advisory_lock(%s, %s)", lock_key):
                     raise StateLocked(self.read_lock())  # noqa: TRY301 - the session is closed below either way
                 previous_holder, fencing = self._swap_holder(connection, row, info)
             except BaseException:
                 connection.close()
                 raise
-        guard = threading.Lock()
+        guard = threading.Lock()  # for the connection: unlocking also uses it
 
         def renew() -> None:
             with guard:
@@ -420,8 +420,8 @@ def _fetch_first_value(connection: Connection[Any], query: Any, parameters: Sequ
 
 
 def _fetch_limited(connection: Connection[Any], query: Any, parameters: Sequence[Any]) -> bytes | None:
-    """Return a value, None without one; the query also returns its size. Raises FileTooLarge. `parameters` begin
-    with the maximum number of bytes. Values are transferred in binary form: text would be twice as long.
+    """Return the content found by a query, None without a row. Its row is (size, content), without the content if the
+    size exceeds `parameters[0]`: then raise FileTooLarge. Contents are transferred in binary form: text is longer.
     """
     row = connection.execute(query, parameters, binary=True).fetchone()
     size, content = row if row is not None else (None, None)

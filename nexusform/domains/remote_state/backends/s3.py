@@ -86,13 +86,13 @@ class S3Backend(LineJournalBackend):
         self.check_lease()
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document, and empty the journal except `keep`; a mark in it prevents duplicates after a crash."""
+        """Write the document, then empty the journal but for `keep`. Readers skip lines before the document's mark."""
         with self._convert_errors("write to the journal"):
             has_lines = bool(keep) or self._journal.has_lines()
             if has_lines:
                 self._journal.add_lines([journal_lines.build_compaction_mark(document), *keep])
         self.write(document)
-        if has_lines:  # the mark covers its newer objects, too
+        if has_lines:  # newer objects before the mark may stay: readers skip them
             with self._convert_errors("empty the journal"):
                 self._journal.delete_old_objects(_JOURNAL_KEEP_LEASES * read_lease_seconds())
 
@@ -402,13 +402,13 @@ class _BucketJournal:
                 return
 
     def delete_old_objects(self, seconds: float) -> None:
-        """Delete objects `seconds` older than the newest, except the last; their numbers can no longer be written."""
-        entries = self._objects.list_entries(self._prefix)
+        """Delete objects `seconds` older than the newest, but keep the last number: the next one follows from it."""
+        entries = self._objects.list_entries(self._prefix)  # in order of their numbers
         if not entries:
-            return  # an empty journal
-        newest = max(entry["LastModified"] for entry in entries)  # ages by the server's clock alone
+            return
+        newest_time = max(entry["LastModified"] for entry in entries)  # by the server's clock
         for entry in entries[:-1]:
-            if (newest - entry["LastModified"]).total_seconds() > seconds:
+            if (newest_time - entry["LastModified"]).total_seconds() > seconds:
                 self._objects.delete(str(entry["Key"]))
 
     def _write_lines(self, lines: list[bytes]) -> None:
@@ -484,7 +484,7 @@ def open_s3(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE)
                 connect_timeout=10,
                 read_timeout=60,
                 retries={"mode": "standard", "max_attempts": 4},
-                request_checksum_calculation="when_required",
+                request_checksum_calculation="when_required",  # other servers than Amazon's may know no checksums
                 response_checksum_validation="when_required",
             ),
         )
@@ -493,6 +493,6 @@ def open_s3(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE)
     rejection = check_plain_credentials(client.meta.endpoint_url)  # why credentials must not be sent there, or ""
     if rejection:
         raise BackendProblem(f'The backend "s3" cannot be opened: {rejection}.')
-    client.meta.events.register("before-call.s3.HeadBucket", _disable_region_redirects)
+    client.meta.events.register("before-call.s3.HeadBucket", _disable_region_redirects)  # they may be endless
     prefix = settings.get("workspace_key_prefix") or "env:"
     return S3Backend(client, settings["bucket"], settings["key"], prefix=prefix, max_bytes=max_bytes)
