@@ -248,7 +248,7 @@ def _find_pool(vms: Iterable[VmObject], cluster_id: str, pool: str) -> tuple[Add
 
 
 def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase) -> Iterator[ProposedFix]:
-    """Yield proposals of a PickFixed policy (a list of clusters), with another cluster instead of the row's."""
+    """Yield proposals of a list of clusters (PickFixed): one with capacity replaces the cluster of a waiting row."""
     for row in rows:
         placement = outcome.placements[row.placement]
         if not _can_use_pick_fixed(placement):
@@ -257,7 +257,7 @@ def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, po
         for cluster in _list_clusters_with_capacity(placement, outcome, pods):
             names = sorted(cluster if name == row.cluster else name for name in selected)
             listed = ", ".join(f'"{name}"' for name in names)
-            values: dict[str, Any] = {"cluster_names": names}
+            values: dict[str, Any] = {"cluster_names": names}  # of the block policy
             text = f"cluster {cluster} instead of {row.cluster}: cluster_names = [{listed}]"
             if placement.spec.configuration.placement_type is not PlacementType.PICK_FIXED:
                 values |= {"placement_type": PlacementType.PICK_FIXED.value, "number_of_clusters": None}
@@ -265,7 +265,7 @@ def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, po
             edits = [ArgumentAdjustment(row.placement, ("policy", name), value) for name, value in values.items()]
             solves, runs = frozenset({(row.placement, row.cluster)}), frozenset({(row.placement, cluster)})
             change = {"cluster": cluster, "cluster_names": names}
-            yield ProposedFix("cluster", text, tuple(edits), solves, runs, change)
+            yield ProposedFix("cluster", text, tuple(edits), solves=solves, runs=runs, change=change)
 
 
 def _can_use_pick_fixed(placement: PlacementPlan) -> bool:

@@ -246,9 +246,7 @@ class PlacementPlan(Struct):
 
     @property
     def lost_bindings(self) -> dict[str, Trigger]:
-        """Triggers of lost bindings by cluster. If no executed eviction is known for a binding in deletion, somebody
-        deleted it.
-        """
+        """Trigger of each lost binding by cluster: an executed eviction, or a deletion by somebody if none is known."""
         evicted_now = {eviction.cluster for _, eviction in self.evictions if eviction.is_executed}
         known_evictions = self._observed_evicted_clusters | evicted_now
         return {

@@ -122,7 +122,7 @@ def _find_trigger_of_staged_change(comparison: _ResourceComparisonInput, hub: Pl
     previous = comparison.spec.previous_configuration
     if previous is None or comparison.spec.is_new:
         return None
-    if comparison.spec.observed_attributes:  # compare with the clusters; without a hub, with state
+    if comparison.spec.observed_attributes:  # a hub was read: compare with its latest snapshot, else with state
         latest = comparison.applied.latest
         if latest is None:  # nothing is distributed yet
             return None

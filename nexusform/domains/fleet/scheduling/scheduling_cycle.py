@@ -237,7 +237,7 @@ def _pick_all(request: PlacementRequest, binding_table: BindingTable, _snapshot:
 
 
 def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapshot: PolicySnapshot) -> _CycleOutcome:
-    """Bind the named clusters regardless of labels and taints, if they exist and are eligible."""
+    """Bind the named clusters if they exist and are eligible, whatever their labels and taints; release others."""
     names = tuple(dict.fromkeys(request.policy.cluster_names))
     if not names:
         return _CycleOutcome()  # a hub writes no status
@@ -256,8 +256,8 @@ def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapsho
             ineligible.append(Decision(name, is_selected=False, reason=text))
         else:
             valid_positions.append(position)
-    bound_mask = binding_table.current  # one bit per position
-    picks = [ScoredMember(position, 0, 0) for position in valid_positions if not bound_mask >> position & 1]
+    bound_mask = binding_table.current  # one bit per position, 1 if bound
+    picks = [ScoredMember(position, 0, 0) for position in valid_positions if not (bound_mask >> position) & 1]
     result = _bind_picked_clusters(binding_table, picks, targets=build_mask(valid_positions), has_scores=False)
     if isinstance(result, CycleAbort):
         return _CycleOutcome(abort=result)

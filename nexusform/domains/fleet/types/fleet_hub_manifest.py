@@ -205,12 +205,12 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def _check_fleet_object(manifest: Manifest) -> Iterator[Problem]:
-    """Yield an error for a fleet object (it has no effect here), or the problems of an envelope; nothing for others."""
+    """Yield the problems of an envelope, or an error for another fleet object: it has no effect here."""
     if is_envelope(manifest):
         yield from list_envelope_problems(manifest)
         return
     if not is_fleet_group(manifest.group):
-        return
+        return  # an ordinary object
     api = API_KINDS.get(manifest.kind)
     if api is None:
         text = f"{manifest.title} is created by the hub itself. Remove it."

@@ -79,7 +79,7 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
-    """Check the names of filters and weighers, and the inventory."""
+    """Return the problems of the numbers, the filters and weighers, the PCI aliases and the inventory."""
     problems = check_whole_numbers(attributes, ("host_subset_size",))
     multipliers = get_known_blocks(attributes, "weight_multipliers")
     filters = get_list(attributes, "enabled_filters")

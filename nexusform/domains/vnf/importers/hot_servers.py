@@ -105,10 +105,10 @@ def _parse_max_per_host(policy: str, properties: Node, template: Template) -> in
 def build_placement_rules(
     groups: Mapping[ResourceReference, ServerGroup], members: Sequence[tuple[str, Any, Node, DocumentFindings]]
 ) -> tuple[PlacementRule, ...]:
-    """Return one rule per group with members. `members` are (VDU, resolved scheduler_hints, node, notes)."""
+    """Return one rule per group with members. `members` are VDUs as (name, scheduler hints, their node, findings)."""
     vdus_by_group: dict[ResourceReference | None, list[str]] = {}  # None: in no group
-    for vdu, value, node, notes in members:
-        vdus_by_group.setdefault(_find_group(vdu, value, node, notes, groups), []).append(vdu)
+    for vdu, hints, node, notes in members:
+        vdus_by_group.setdefault(_find_group(vdu, hints, node, notes, groups), []).append(vdu)
     rules = []
     for reference, group in groups.items():
         vdus = vdus_by_group.get(reference, [])

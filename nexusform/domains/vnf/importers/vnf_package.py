@@ -290,7 +290,7 @@ def _list_hot_folders(names: Iterable[str]) -> list[str]:
 def _read_hot_files(names: Sequence[str], flavour: str, read: _ReadFile) -> tuple[str | None, dict[str, str]]:
     """Return the top HOT file of a flavour, None without one, and the nested ones by file name (by path if taken)."""
     folders = _list_hot_folders(names)
-    # Without a flavour it is the only folder; without such a folder, the base folder.
+    # An unnamed flavour has the only folder. A flavour without its own folder has its files in the base folder.
     if not flavour and len(folders) == 1:
         flavour = folders[0]
     prefix = f"{_BASE_HOT}{flavour}/" if flavour in folders else _BASE_HOT
