@@ -133,11 +133,11 @@ def compute_share_class(share: float) -> int:
 
 def parse_record(private: Mapping[str, Any] | None) -> PredictionRecord:
     """Parse the record in a private note; empty if it is missing or invalid."""
-    record: dict[tuple[str, int], ShareClassScore] = {}
+    record: dict[tuple[str, int], ShareClassScore] = {}  # by subject and share class
     for subject, classes in get_mapping(private, RECORD_KEY).items():
         for name, figures in get_mapping(classes).items():
             score = _parse_class_score(figures)
-            if score is not None and str(name).isdecimal():  # names of classes are numbers
+            if score is not None and str(name).isdecimal():  # share classes are numbers
                 record[str(subject), int(name)] = score
     return record
 

@@ -427,7 +427,7 @@ class _FleetObjectReader:
             return None
         entries = {}
         for key in part.node.data:
-            entry = part.get_field(key, key)
+            entry = part.get_field(key, name=key)
             self.locations[entry.path] = entry.node.position
             value = None if self._report_ellipsis(entry) else self._read_scalar(entry, FieldShape(FieldKind.TEXT))
             if value is not None:

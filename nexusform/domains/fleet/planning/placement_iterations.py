@@ -116,7 +116,7 @@ def _plan_rejoining_members(
     }
     if not rejoining:
         return iterations
-    if not any(members[name].is_rejoining for name in rejoining):
+    if not any(members[name].is_rejoining for name in rejoining):  # other placements processed the re-creations
         unnotified = frozenset[str]().union(*(members[name].unnotified_placements for name in rejoining))
         placements = [placement for placement in placements if placement.address in unnotified]
 

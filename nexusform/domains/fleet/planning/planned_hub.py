@@ -179,7 +179,7 @@ class PlannedHub(Struct, dict=True):
                 self._add_staged_run(instance, fleet_object)
             case FleetApprovalRequest() if fleet_object.is_approved:
                 self.approvals.setdefault(fleet_object.run_key, set()).add(fleet_object.name)
-                if instance.action in _WRITE_ACTIONS:
+                if instance.action in _WRITE_ACTIONS:  # approved by this plan
                     self.resumed_runs.add(fleet_object.run_key)
             case _:  # members, placements, earlier evictions, and requests without approval
                 return

@@ -57,7 +57,9 @@ class PlacementResources(NamedTuple):
 
 
 def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: MemberClusters) -> PlacementResources:
-    """Select the objects, take a resource snapshot of changes, and find the member clusters with other overrides."""
+    """Select the objects, take a snapshot if they changed, and find the clusters with other overrides than now. A
+    placement with staged runs, or left unchanged by the hub, has no new snapshot.
+    """
     manifests = select_resources(spec.configuration, hub.object_index) or _select_observed_objects(spec, hub)
     selection = ResourceSelection(
         manifests=manifests,
@@ -76,7 +78,7 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
         if spec.previous_configuration is not None and not spec.is_new:
             previous_objects = select_resources(spec.previous_configuration, hub.prior_object_index)
             digest_before, digest_now = compute_fingerprint(previous_objects), compute_fingerprint(manifests)
-            # A hub may have processed changes known only from a dump (no objects in state): these do not count.
+            # Without objects in state, they are known from a dump only, and the hub may have processed their changes.
             is_selection_changed = bool(previous_objects) and digest_before != digest_now
         return PlacementResources(
             selection,
@@ -84,8 +86,8 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
             snapshot_store,
         )
     latest, previous = snapshot_store.add_snapshot(spec.configuration.revision_history_limit), applied.latest
-    versions = _pair_current_and_new_resources(comparison, latest.index)
-    outdated_clusters = frozenset(name for name, before, after in versions if not before.has_same_overrides(after))
+    pairs = _pair_current_and_new_resources(comparison, latest.index)
+    outdated_clusters = frozenset(cluster for cluster, old, new in pairs if not old.has_same_overrides(new))
     current = CurrentResources(
         applied,
         resources_changed=previous is not None and previous.hash != latest.hash,

@@ -140,6 +140,7 @@ class _LimitedReader:
         self._size = 0
 
     def __call__(self, name: str, named_by: str) -> str:
+        """Return the text of a file; `named_by` is the subject of the error if it is missing."""
         if name not in self._names:
             hint = suggest_name(name, self._names)
             raise _build_error(f'{named_by} references "{name}", which is not in the package.{hint}')
@@ -241,7 +242,7 @@ def _list_node_types(document: _ToscaDefinitions) -> list[str]:
 
 
 def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
-    """Return the requested deployment flavour, or the only one ("" = none)."""
+    """Return the requested deployment flavour, or without a request the only one; "" for an unnamed one."""
     names_text = ", ".join(f'"{name}"' for name in flavours if name)
     if not flavours or flavour_id in flavours:
         return flavour_id
@@ -252,7 +253,7 @@ def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
     if "" not in flavours:
         hint = suggest_name(flavour_id, flavours)
         raise _build_error(f'It has no deployment flavour "{flavour_id}".{hint} Known flavours: {names_text}.')
-    return ""  # the document without a flavour serves every one
+    return ""  # the document without a name of a flavour serves every request
 
 
 def _join_documents(document: _ToscaDefinitions | None, definitions: Sequence[_ToscaDefinitions]) -> str | None:
