@@ -293,11 +293,11 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
     """Yield a proposal per PickAll or existing PickN placement: a required cluster affinity leaving out its clusters
     with waiting pods. A new PickN gets a PickFixed policy instead.
     """
-    groups: dict[Address, list[Feasibility]] = {}
+    selected: dict[Address, list[Feasibility]] = {}  # rows of selected clusters by placement
     for row in rows:
         if row.is_selected:
-            groups.setdefault(row.placement, []).append(row)
-    for address, group in groups.items():
+            selected.setdefault(row.placement, []).append(row)
+    for address, group in selected.items():
         placement = outcome.placements[address]
         policy, kind = _get_editable_policy(placement), placement.spec.configuration.placement_type
         is_all = kind is PlacementType.PICK_ALL
@@ -317,9 +317,9 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
             "affinity",
             text,
             (edit,),
-            frozenset((address, name) for name in clusters),
-            frozenset(),
-            change,
+            solves=frozenset((address, name) for name in clusters),
+            runs=frozenset(),
+            change=change,
             completed=address,
             fewer_clusters=len(clusters) if is_all else 0,
         )

@@ -284,7 +284,7 @@ class PlacementPlan(Struct):
         resources = self._compute_own_resources(binding, reached)
         conflicts = self.ownership.conflicts.get(binding.cluster, {})  # by object with another owner
         if resources is None or not (conflicts or resources.conflicting_objects):
-            return resources
+            return resources  # no resources, or no conflict now or before
         wanted = [(get_object_identity(manifest), manifest) for manifest in self.list_wanted_objects(binding, reached)]
         manifests = tuple(manifest for identity, manifest in wanted if identity not in conflicts)
         conflicting_objects = tuple(identity for identity, _ in wanted if identity in conflicts)

@@ -223,14 +223,14 @@ class PlannedHub(Struct, dict=True):
             return override  # a new object starts at 0
         observed_snapshots = [snapshot for snapshot in self.observed.overrides.values() if snapshot.key == override.key]
         if observed_snapshots:
-            latest = max(observed_snapshots, key=lambda snapshot: snapshot.snapshot)
+            latest = max(observed_snapshots, key=lambda item: item.snapshot)
         elif instance.before is not None:
             recorded = read_prior_object(instance)
             assert isinstance(recorded, FleetOverride)
             latest = replace(recorded, snapshot=_get_prior_override_snapshot_number(instance))
         else:
             return override  # new: 0
-        is_unchanged = replace(latest, snapshot=0) == override  # a planned one has no number yet
+        is_unchanged = replace(latest, snapshot=0) == override  # without numbers: `override` has none yet
         number = latest.snapshot if is_unchanged else latest.snapshot + 1
         if number:  # 0 is not recorded
             instance.private = {**instance.prior_note, OVERRIDE_SNAPSHOT: number}

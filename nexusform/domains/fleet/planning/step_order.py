@@ -383,24 +383,25 @@ class _RolloutIndex:
         changed_objects = index.by_position.values()
         self._placements, self._hub = placements, hub
         self._inputs: dict[str, _RolloutInputs] = {}
-        versions = [(item.position, version) for item in changed_objects for version in item.versions]
+        versions = [(item.position, version) for item in changed_objects for version in item.versions]  # before, after
         overrides = [(position, version) for position, version in versions if isinstance(version, FleetOverride)]
         # Overrides of all placements; one with a placement starts a rollout itself.
         self._overrides = [(position, override) for position, override in overrides if not override.placement]
-        evicted = dict.fromkeys(version.placement for _, version in versions if isinstance(version, FleetEviction))
+        with_eviction = dict.fromkeys(item.placement for _, item in versions if isinstance(item, FleetEviction))
         self._new_namespace_positions: set[int] = set()
         for position, override in self._overrides:
             manifests = map(index.by_position.__getitem__, index.list_namespace(override.namespace))
             if any(_has_new_namespace_of_override(manifest, override) for manifest in manifests):
                 self._new_namespace_positions.add(position)
-        # With a reason to wait: new labels of members, a switch to staged runs, or the overrides above.
+        # Other placements with a reason to wait: new labels of members, a switch to staged runs, or `_overrides`.
         has_new_labels = any(map(_has_new_labels, changed_objects))
-        affected = [
+        with_other_reason = [
             key
             for key, placement in placements.items()
             if has_new_labels or _is_switching_to_runs(placement) or (self._overrides and self.get(key).overrides)
         ]
-        self.ordered_placements = tuple(dict.fromkeys((*evicted, *affected)))  # content and overrides of these wait
+        # Steps of content and overrides wait for other steps only because of these placements.
+        self.ordered_placements = tuple(dict.fromkeys((*with_eviction, *with_other_reason)))
         self._ranks = {key: rank for rank, key in enumerate(self.ordered_placements)}
         self._ranks_by_identity: dict[ObjectIdentity, list[int]] | None = None  # built at first use
 

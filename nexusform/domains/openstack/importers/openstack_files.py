@@ -263,7 +263,7 @@ def _add_usage_without_server(
     for hostname, uuid in providers.items():
         host = _find_service_host(hostname, services)
         if host not in reading.hosts:
-            continue  # None, or left out
+            continue  # no compute service, or left out
         used = {str(row["resource_class"]): _read_count(row, "used") for row in tables.get(f"{INVENTORY}-{uuid}", [])}
         listed = [server for server in reading.servers.values() if server["host"] == host]
         hidden = {

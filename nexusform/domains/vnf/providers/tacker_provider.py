@@ -306,7 +306,8 @@ def _add_observed_vnfcs(
 ) -> dict[str, Any]:
     """Return attributes with the observed VNFCs and scale levels; the ids of VNFCs in the note take precedence."""
     recorded_ids = get_mapping(note, _IDS_KEY)
-    observed = match_vnfcs({**attributes, **({"vnfc_ids": recorded_ids} if recorded_ids else {})}, instance.vnfcs)
+    known = {**attributes, "vnfc_ids": recorded_ids} if recorded_ids else attributes
+    observed = match_vnfcs(known, instance.vnfcs)
     targets = compute_target_levels(attributes)
     different = {
         aspect: instance.scale_levels[aspect]
