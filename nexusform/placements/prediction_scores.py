@@ -210,7 +210,7 @@ def compute_score(record: PredictionRecord) -> PredictionRecordScore | None:
         total = total.add_score(score)
         if share_class == _CERTAIN_CLASS:
             certain = certain.add_score(score)
-        if score.verified >= MIN_VERIFIED and score.accuracy < share_class / _CERTAIN_CLASS:
+        if score.verified >= MIN_VERIFIED and score.accuracy < share_class / _CERTAIN_CLASS:  # as a fraction
             has_worse_class = True
     if not total.verified:
         return None
@@ -221,7 +221,7 @@ def compute_score(record: PredictionRecord) -> PredictionRecordScore | None:
         certain_correct=certain.correct,
         brier=total.squares / total.verified,
         chance=total.chance_squares / total.verified,
-        has_lowered_shares=_STREAK in record or has_worse_class,
+        has_lowered_shares=_STREAK in record or has_worse_class,  # streak: a certain prediction was wrong lately
     )
 
 

@@ -103,9 +103,9 @@ def _describe_violated_hint(demand: Demand, machine: Machine) -> str:
 
 
 def _select_removed_vms(machine: Machine, sku: VmSku, vms: Sequence[ScheduledVm]) -> list[ScheduledVm]:
-    """Return the VMs to remove: from the NUMA cells with the fewest removals (then the least memory), then for disk."""
+    """Return the VMs to remove for a VM of `sku`: from the NUMA cells with the fewest removals, and more for disk."""
     by_cell = [_select_vms_from_cell(machine, sku, vms, cell) for cell in range(machine.cells)]
-    by_cell.sort(key=lambda removals: (len(removals), sum(vm.sku.memory_gib for vm in removals)))
+    by_cell.sort(key=lambda removals: (len(removals), sum(vm.sku.memory_gib for vm in removals)))  # fewest first
     selected: dict[int, ScheduledVm] = {}
     for removals in by_cell[: sku.numa_cells]:
         selected |= {vm.handle: vm for vm in removals}

@@ -251,7 +251,7 @@ def _build_pool(
 ) -> PoolSnapshot:
     """Build the VMs of a pool on their machines; `existing_vms` are those of its object, by pool and number."""
     vms: list[PlacedVm] = []
-    handles: dict[str, int] = {}
+    handles: dict[str, int] = {}  # by name of the VM
     on_missing_machines: list[str] = []
     unplaced: list[str] = []
     for number, planned_name in zip(pool.numbers, pool.names, strict=True):

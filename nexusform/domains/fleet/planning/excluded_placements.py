@@ -233,7 +233,7 @@ def _mark_lost(row: PlacementChange, reason: str, trigger: str) -> PlacementChan
 
 
 def _find_removed_nodes(vms: Iterable[VmObject]) -> Iterator[tuple[str, str]]:
-    """Yield the nodes (cluster id, name) that this plan removes, or re-creates under the same name."""
+    """Yield the nodes (cluster id, name) removed, re-created under the same name, or lost in this plan."""
     for vm_object in vms:
         demand = vm_object.prior.demand
         if demand is None:

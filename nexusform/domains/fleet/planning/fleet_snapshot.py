@@ -332,7 +332,7 @@ def _index_overrides_by_snapshot_name(
 def _read_objects(
     observed: Mapping[str, Any], types: Mapping[str, ResourceType], maps: Mapping[str, str], kind: type[T]
 ) -> Iterator[T]:
-    """Yield the manifests in attributes of a hub as fleet objects of a class; `maps`: resource type by attribute."""
+    """Yield the manifests of a hub as fleet objects of a class, from the attributes in `maps` (to resource types)."""
     for name, resource_type in maps.items():
         for manifest in get_mapping(observed, name).values():
             metadata = json.decode(manifest)["metadata"]

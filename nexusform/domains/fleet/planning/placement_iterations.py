@@ -68,7 +68,7 @@ class PlacementIterations(Struct):
     progress: Progress = _ignore_progress_report
 
     def list_rejections(self, placements: Sequence[PlacementPlan]) -> dict[Address, tuple[Rejection, ...]]:
-        """Return why each placement has no binding on the other clusters, for the members after the last iteration."""
+        """Return the rejections of clusters without a binding by placement, for the members after the last iteration."""
         rejections: dict[Address, tuple[Rejection, ...]] = {}
         for placement in placements:
             bound = collect_clusters(placement.bindings)
@@ -356,7 +356,7 @@ def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tup
     changes: list[MemberChange] = []
     for name in stale_names:
         position = member_list.positions[name]
-        trigger = _find_change_of_rejection(rejections.get(name))  # None: its rejection is not obsolete
+        trigger = _find_change_of_rejection(rejections.get(name))  # joined if not reported; None if not obsolete
         if trigger is not None and not member_list.members[position].is_leaving and eligible >> position & 1:
             changes.append(MemberChange(name, trigger))
     return tuple(changes)

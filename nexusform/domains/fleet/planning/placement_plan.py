@@ -408,7 +408,7 @@ class PlacementPlan(Struct):
 
     def _find_outdated_clusters(self, latest: int) -> frozenset[str]:
         """Return the clusters with outdated overrides to be updated by a rollout to the `latest` snapshot; none if no
-        rollout starts. New resources, a binding change, the strategy, or an override naming the placement start one.
+        rollout starts. An override naming the placement, the strategy, a changed binding or new resources start one.
         """
         previous = self.spec.previous_configuration
         statuses = get_list(self.spec.prior_attributes, "placement_statuses")

@@ -212,7 +212,7 @@ def _render_cell(cluster: str, cell: MatrixCell) -> Markup:
     row = cell.binding
     if row is None:
         rejection_text = f"rejected: {cell.rule}" if cell.rule else "not picked"
-        text = rejection_text if cell.rejection else "\N{EN DASH}"
+        text = rejection_text if cell.rejection else "\N{EN DASH}"  # the plan has no reason
         return build_element("td", text, class_="not", data_tip=cell.reason or None, data_head=cluster)
     kind = f"picked {row.action.value}"
     return build_element("td", _render_binding(row), class_=kind, data_tip=cell.reason or None, data_head=cluster)

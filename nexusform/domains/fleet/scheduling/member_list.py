@@ -182,23 +182,26 @@ class BindingTable:
         return bool(self.unscheduled >> position & 1) and self.get_binding(position).previous_state is None
 
     def bind_member(self, position: int, affinity: int | None, spread: int | None) -> BindingAction:
-        """Bind a picked member: keep an obsolete binding, recover an unscheduled or create one. Return the action."""
+        """Bind a picked member: reuse its obsolete or unscheduled binding, else create one. Return the action."""
         name = self.member_list.members[position].name
         bit = 1 << position
-        action, state, snapshot = BindingAction.CREATED, BindingState.SCHEDULED, None
+        action, state, resource_snapshot = BindingAction.CREATED, BindingState.SCHEDULED, None
         existing = self.by_cluster.get(name)
         if existing is not None and self.obsolete & bit:
-            action, state, snapshot = BindingAction.REPOINTED, existing.state, existing.resource_snapshot
+            action, state = BindingAction.REPOINTED, existing.state
+            resource_snapshot = existing.resource_snapshot
         elif existing is not None and self.unscheduled & bit:
             action, state = BindingAction.RECOVERED, existing.previous_state or BindingState.SCHEDULED
-            snapshot = existing.resource_snapshot
+            resource_snapshot = existing.resource_snapshot
         self.obsolete &= ~bit
         self.unscheduled &= ~bit
         if state is BindingState.BOUND:
             self.bound |= bit
         else:
             self.scheduled |= bit
-        self.by_cluster[name] = Binding(name, state, self.policy_snapshot, affinity, spread, resource_snapshot=snapshot)
+        self.by_cluster[name] = Binding(
+            name, state, self.policy_snapshot, affinity, spread, resource_snapshot=resource_snapshot
+        )
         self.changes.append(BindingChange(name, action, ChangeCause.PICKED))
         return action
 

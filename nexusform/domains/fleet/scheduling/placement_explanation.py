@@ -166,9 +166,9 @@ def explain(
     if isinstance(ranking, CycleAbort):
         return _explain_aborted_cycle(request, binding_table, snapshot, ranking)
     ranked = list(ranking.iterate_best_first(filter_result.eligible))
-    picks = replay.batches[-1] if replay.has_final_picks else ()
-    picked = [scored for scored in ranked if member_list.members[scored.position].name in picks]
-    ranks: _RankTable = {}
+    last_picks = replay.batches[-1] if replay.has_final_picks else ()  # of the last cycle
+    picked = [scored for scored in ranked if member_list.members[scored.position].name in last_picks]
+    ranks: _RankTable = {}  # rank, and difference to the last picked cluster
     for rank, scored in enumerate(ranked, 1):
         margin = _compute_margin(scored, picked[-1], binding_table.masks) if picked else None
         ranks[member_list.members[scored.position].name] = (rank, margin)

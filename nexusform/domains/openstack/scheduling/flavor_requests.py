@@ -247,11 +247,13 @@ def _select_numbered_properties(properties: Mapping[str, str], image: Mapping[st
 
 
 def _parse_page_size(properties: Mapping[str, str], image: Mapping[str, str]) -> int | None:
-    """Return the page size in KiB, one of PAGE_SIZES, or None if none is set. Raises ValueError."""
-    size, of_image = (_parse_page_size_text(values.get(_PAGE_SIZE, "")) for values in (properties, image))
+    """Return the page size in KiB, one of PAGE_SIZES, or None if none is set: the image chooses, if the flavor
+    (`properties`) allows any or large ones. Raises ValueError.
+    """
+    of_flavor, of_image = (_parse_page_size_text(values.get(_PAGE_SIZE, "")) for values in (properties, image))
     if of_image is None:
-        return size
-    if size not in (ANY, LARGE):
+        return of_flavor
+    if of_flavor not in (ANY, LARGE):
         raise ValueError(f"the image has {_PAGE_SIZE}, and the flavor neither any nor large: Nova rejects its servers")
     return of_image
 

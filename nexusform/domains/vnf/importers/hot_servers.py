@@ -283,7 +283,7 @@ def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _Scal
 
 def _describe_contradictions(members: int, minimum: int, maximum: int | None) -> Iterator[str]:
     """Yield the contradiction between the sizes of a group, if any."""
-    upper_bound = MAX_INSTANCES if maximum is None else maximum
+    upper_bound = MAX_INSTANCES if maximum is None else maximum  # no size is above MAX_INSTANCES
     if upper_bound < minimum:
         yield f"has a max_size of {maximum}, below its min_size of {minimum}"
     elif members > upper_bound:
