@@ -102,7 +102,7 @@ def forget_on_forgotten_members(
     """Return the rows with removals on forgotten members replaced by `forget`: their objects keep running
     unmanaged. Pods on removed nodes are not kept.
     """
-    # Cluster ids of forgotten members, by member name (in rows of bindings) and by cluster name (in rows of pods).
+    # Cluster ids of forgotten members, by member name for rows of bindings, and by cluster name for rows of pods.
     forgotten_cluster_ids: dict[str, str] = {}
     for instance in blocks.instances.values():
         if instance.type.kind is PlanningKind.MEMBER and instance.action is Action.FORGET:

@@ -68,7 +68,7 @@ class PlacementIterations(Struct):
     progress: Progress = _ignore_progress_report
 
     def list_rejections(self, placements: Sequence[PlacementPlan]) -> dict[Address, tuple[Rejection, ...]]:
-        """Return the rejections of clusters without a binding by placement, for the members after the last iteration."""
+        """Return the rejections of clusters without a binding by placement, for members after the last iteration."""
         rejections: dict[Address, tuple[Rejection, ...]] = {}
         for placement in placements:
             bound = collect_clusters(placement.bindings)
@@ -263,8 +263,8 @@ def _find_clusters_losing_pods(
 ) -> Iterator[str]:
     """Yield the clusters with pods of a placement in state, if this plan removes or re-creates these pods."""
     for cluster in get_mapping(placement.spec.instance.before, "workloads"):
-        is_recreated = placement.spec.is_new or cluster in placement.released_clusters
-        has_new_pods = (placement.address, cluster) in iterations.placed  # its former ones are removed already
+        is_recreated = placement.spec.is_new or cluster in placement.released_clusters  # the placement, or its binding
+        has_new_pods = (placement.address, cluster) in iterations.placed  # the pods in state are removed already
         if cluster not in clusters_with_objects or (is_recreated and not has_new_pods):
             yield cluster
 

@@ -191,7 +191,7 @@ class PlannedHub(Struct, dict=True):
         by_member: dict[str, dict[ObjectIdentity, tuple[str, Manifest]]] = {}
         for name, member in members.items():
             cluster_id = member.configuration.cluster_id if member.configuration is not None else ""
-            for instance, manifests in self.direct_objects.get(cluster_id, ()):
+            for instance, manifests in self.direct_objects.get(cluster_id, ()):  # none for ""
                 member_objects = by_member.setdefault(name, {})
                 member_objects |= {get_object_identity(m): (str(instance.address), m) for m in manifests}
         return by_member
@@ -319,8 +319,8 @@ def _find_unmanaged_overrides(hub: PlannedHub) -> Iterator[FleetOverride]:
     """Yield the overrides on the hub outside configuration and state, with their snapshot numbers (0: none)."""
     managed = {override.key for override in (*hub.overrides, *hub.prior_objects.overrides)}
     latest: dict[str, int] = {}  # snapshot numbers by key
-    for snapshot in hub.observed.overrides.values():
-        latest[snapshot.key] = max(snapshot.snapshot, latest.get(snapshot.key, 0))
+    for item in hub.observed.overrides.values():
+        latest[item.key] = max(item.snapshot, latest.get(item.key, 0))
     for override in hub.observed.current_overrides:
         if override.key not in managed:
             yield replace(override, snapshot=latest.get(override.key, 0))

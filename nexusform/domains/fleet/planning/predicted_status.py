@@ -59,8 +59,8 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
     picked = collect_clusters(select_scheduled_bindings(placement.bindings))
     is_repicked = bool(placement.evicted_clusters) and placement.evicted_clusters <= picked
     if placement.spec.is_external and not placement.rollout.clusters and is_repicked:
-        # With unchanged clusters a hub keeps its rollout status, also of evicted clusters, until a run or
-        # another change. Seen on a running hub.
+        # Evicted clusters are picked again, so the clusters are unchanged: a hub keeps their rollout status until a run
+        # or another change. Seen on a running hub.
         conditions = [*conditions[:1], *get_list(prior, "conditions")[1:]]  # the first one is Scheduled
         if not placement.spec.spec_changed and not placement.current.is_selection_changed:
             statuses = prior.get("placement_statuses") or statuses

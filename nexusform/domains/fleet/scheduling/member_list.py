@@ -185,23 +185,20 @@ class BindingTable:
         """Bind a picked member: reuse its obsolete or unscheduled binding, else create one. Return the action."""
         name = self.member_list.members[position].name
         bit = 1 << position
-        action, state, resource_snapshot = BindingAction.CREATED, BindingState.SCHEDULED, None
+        action, state, snapshot = BindingAction.CREATED, BindingState.SCHEDULED, None  # resource snapshot
         existing = self.by_cluster.get(name)
         if existing is not None and self.obsolete & bit:
-            action, state = BindingAction.REPOINTED, existing.state
-            resource_snapshot = existing.resource_snapshot
+            action, state, snapshot = BindingAction.REPOINTED, existing.state, existing.resource_snapshot
         elif existing is not None and self.unscheduled & bit:
             action, state = BindingAction.RECOVERED, existing.previous_state or BindingState.SCHEDULED
-            resource_snapshot = existing.resource_snapshot
+            snapshot = existing.resource_snapshot
         self.obsolete &= ~bit
         self.unscheduled &= ~bit
         if state is BindingState.BOUND:
             self.bound |= bit
         else:
             self.scheduled |= bit
-        self.by_cluster[name] = Binding(
-            name, state, self.policy_snapshot, affinity, spread, resource_snapshot=resource_snapshot
-        )
+        self.by_cluster[name] = Binding(name, state, self.policy_snapshot, affinity, spread, resource_snapshot=snapshot)
         self.changes.append(BindingChange(name, action, ChangeCause.PICKED))
         return action
 

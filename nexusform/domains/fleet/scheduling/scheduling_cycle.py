@@ -226,7 +226,7 @@ def _pick_all(request: PlacementRequest, binding_table: BindingTable, _snapshot:
     if isinstance(filter_result, CycleAbort):
         return _CycleOutcome(abort=filter_result)
     existing = _list_bindings(binding_table, binding_table.scheduled, binding_table.bound)
-    picks = [ScoredMember(position, 0, 0) for position in iterate_ascending(filter_result.eligible)]  # not bound yet
+    picks = [ScoredMember(position, 0, 0) for position in iterate_ascending(filter_result.eligible)]  # none is bound
     picked = _bind_picked_clusters(binding_table, picks, filter_result.eligible)
     if isinstance(picked, CycleAbort):
         return _CycleOutcome(abort=picked)

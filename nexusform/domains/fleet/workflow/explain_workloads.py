@@ -82,8 +82,8 @@ def explain_member(
 def _build_reasons(
     result: PlanResult, placements: Iterable[PlacementPlan], member_list: MemberList, clusters: Sequence[str]
 ) -> list[PlacementReason]:
-    """Build the reasons of these placements, cluster by cluster; the cluster "" means all."""
-    # The objects of a placement may contain sensitive values then.
+    """Build the reasons of placements, cluster by cluster; the cluster "" means all."""
+    # With a sensitive manifest or override, the objects of every placement may contain sensitive values.
     is_sensitive = any(
         c.sensitive_after for c in result.plan.changes if c.address.type in (MANIFEST_TYPE, *OVERRIDE_TYPES)
     )

@@ -247,9 +247,7 @@ def _select_numbered_properties(properties: Mapping[str, str], image: Mapping[st
 
 
 def _parse_page_size(properties: Mapping[str, str], image: Mapping[str, str]) -> int | None:
-    """Return the page size in KiB, one of PAGE_SIZES, or None if none is set: the image chooses, if the flavor
-    (`properties`) allows any or large ones. Raises ValueError.
-    """
+    """Return the page size (KiB, or one of PAGE_SIZES), None if unset. The image's needs any or large in the flavor."""
     of_flavor, of_image = (_parse_page_size_text(values.get(_PAGE_SIZE, "")) for values in (properties, image))
     if of_image is None:
         return of_flavor

@@ -162,14 +162,14 @@ class UsageTable:
         for key, server in self._servers.items():
             if server.host != host.name:
                 continue  # a VM of another host
-            if f"{SERVER_RECORD}{key}" in present:
+            if f"{SERVER_RECORD}{key}" in present:  # the host's cells and pools include it, the counts do not
                 usage = replace(
                     usage,
                     dedicated_vcpus=usage.dedicated_vcpus + server.dedicated_vcpus,
                     emulator_vcpus=usage.emulator_vcpus + server.emulator_vcpus,
                 )
             else:
-                usage = self._subtract_server(usage, server)  # the cells and pools of the inventory include it
+                usage = self._subtract_server(usage, server)  # from cells and pools
         for record in records[1:]:
             if record not in present:
                 usage = self._add(usage, record)

@@ -212,7 +212,7 @@ def _fit_guest_memory(cell: HostCell, guest: GuestCell, *, is_pinned: bool) -> b
                 guest.page_size = size
                 return True
         return False
-    if sizes:
+    if sizes:  # pinned VMs need free memory, others may share it
         return pages[sizes[-1]].can_fit(guest.memory_mib, is_free=is_pinned)
     return guest.memory_mib <= (cell.free_memory_mib if is_pinned else cell.memory_mib)
 

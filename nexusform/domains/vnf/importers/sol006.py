@@ -217,7 +217,7 @@ def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFind
                 sizes.append(ceil(size))
     return VduSize(
         None if cpus is None else ceil(cpus),
-        None if memory is None else convert_to_gib(ceil(memory * _MIB_OF_A_GB)),
+        None if memory is None else convert_to_gib(ceil(memory * _MIB_OF_A_GB)),  # up to whole MiB
         sum(sizes) if sizes else None,
     )
 

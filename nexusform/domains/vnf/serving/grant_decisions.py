@@ -88,14 +88,14 @@ def list_planned_grants(plan: Plan) -> PlannedGrants:
             names = list(chain.from_iterable(operation.added.values()))
             grants.append(
                 PlannedGrant(
-                    address,
-                    number,
-                    request.get("vnfdId", ""),
-                    operation.operation,
-                    operation.added,
-                    {vdu: len(vdu_names) for vdu, vdu_names in operation.removed.items()},
-                    build_zone_ids(change, names),
-                    build_healed_zones(change, operation),
+                    address=address,
+                    number=number,
+                    descriptor_id=request.get("vnfdId", ""),
+                    operation=operation.operation,
+                    added=operation.added,
+                    removed={vdu: len(vdu_names) for vdu, vdu_names in operation.removed.items()},
+                    zones=build_zone_ids(change, names),
+                    healed_zones=build_healed_zones(change, operation),
                 )
             )
     return PlannedGrants(tuple(grants))
