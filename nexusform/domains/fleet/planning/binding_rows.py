@@ -248,12 +248,12 @@ def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMe
     if binding.cluster in placement.override_pending_clusters:
         return "", "kept: overrides are applied with the next change of content or bindings"
     if member is None or member.planned is None or member.previous is None or member.previous == member.planned:
-        return "", ""  # nothing changed
+        return "", ""  # no member, or no change of it
     request = PlacementRequest(placement.spec.configuration.effective_policy, placement.spec.configuration.namespace)
     changes = find_member_observations(member.previous, member.planned, request)
     if changes:
         return str(changes[0].trigger), f"{changes[0].reason}; kept: {explain_kept_bindings(placement)}"
-    # The change can start scheduling cycles, but those of this placement did not run.
+    # The member's change can start scheduling cycles, but no cycle of this placement ran.
     if find_queue_trigger(member.previous, member.planned) is not None and not placement.scheduling.has_run:
         return "", f"kept: {explain_kept_bindings(placement)}"
     return "", ""

@@ -330,7 +330,7 @@ def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
 
 def _find_clusters_with_random_choice(placement: PlacementPlan) -> dict[str, float]:
     """Return the clusters able to be picked by a PickN instead of others, each with the share of picks: the number of
-    new clusters, divided by the eligible ones without a binding before. {} if all of these are picked, or none.
+    new clusters, divided by the eligible ones without a binding before. {} if it picks all of them, or none.
     """
     status = placement.scheduling.status
     if status is None or placement.spec.configuration.placement_type is not PlacementType.PICK_N:
@@ -340,5 +340,5 @@ def _find_clusters_with_random_choice(placement: PlacementPlan) -> dict[str, flo
     new_clusters = picked - existing
     outscored = {decision.cluster for decision in status.unselected_decisions if _LOW_SCORE in decision.reason}
     candidates = sorted(new_clusters | (outscored - existing))
-    is_open = bool(new_clusters) and len(candidates) > len(new_clusters)
-    return dict.fromkeys(candidates, round(len(new_clusters) / len(candidates), 6)) if is_open else {}
+    has_choice = 0 < len(new_clusters) < len(candidates)
+    return dict.fromkeys(candidates, round(len(new_clusters) / len(candidates), 6)) if has_choice else {}

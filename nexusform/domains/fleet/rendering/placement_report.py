@@ -358,7 +358,7 @@ def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
     if reason.is_current:  # no decision of this plan, so nothing uncertain
         yield "Verdicts of the rules on every node at present:"
     elif outcome.node and outcome.is_certain:
-        # Pods of one template are interchangeable, unless names or nodes are fixed (the kinds here).
+        # Pods of one template are interchangeable, unless their names or nodes are fixed, as of the kinds below.
         has_template = {"StatefulSet", "DaemonSet", "Pod"}.isdisjoint(outcome.workload.split("/")[:2])
         result = "puts the same number of these pods on this node" if has_template else "picks this node"
         yield f"Certain: every run of the scheduler {result}."

@@ -189,7 +189,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     reading = _read_manifests(attributes)
     body = attributes.get("yaml_body")
     findings = list(reading.findings)
-    if isinstance(body, str) and attributes.get(_VERSION) is None:  # no write-only body, validated as it is read
+    if isinstance(body, str) and attributes.get(_VERSION) is None:  # write-only bodies were validated by the reader
         findings += _validate_objects(body)
     for manifest in reading.manifests:
         findings += _check_fleet_object(manifest)

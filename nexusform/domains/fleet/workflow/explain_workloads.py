@@ -106,7 +106,7 @@ _MAX_NAMES = 20
 def explain_pods(
     result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern, name: str
 ) -> tuple[tuple[PodPlacementReason, ...], list[Diagnostic]] | None:
-    """Return reasons for the pods called `name` ("": the only pod), and diagnostics; () after an unsuitable name; None
+    """Return reasons for the pods called `name` ("": the only pod), and diagnostics; () if the name suits no pod; None
     without pods. A prefix selects one cluster or workload (`east/web/Deployment/shop/shop-0`, `east/shop-0`).
     """
     errors = select_errors(result.diagnostics)

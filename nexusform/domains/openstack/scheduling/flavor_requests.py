@@ -127,12 +127,12 @@ def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping
     devices = tuple(
         PciDeviceRequest(aliases[name], number, affinity or aliases[name].numa_policy)
         for name, number in counts
-        if name in aliases  # the first other one becomes `unknown_alias`
+        if name in aliases  # the first name without an alias becomes `unknown_alias`
     )
     traits = {key.removeprefix(TRAIT) for key in image if key.startswith(TRAIT)}
     if affinity == SOCKET:
         traits.add(_SOCKET_TRAIT)
-    cpu_request = numa or NumaRequest()
+    cpu_request = numa or NumaRequest()  # without cells: no dedicated CPUs
     dedicated = sum(cell.dedicated_vcpus for cell in cpu_request.cells)
     emulator = cpu_request.emulator_cpus
     return FlavorRequest(

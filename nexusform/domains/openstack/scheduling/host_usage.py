@@ -85,9 +85,9 @@ class NovaHostUsage(Struct, frozen=True):
         has_threads = any(len(core) > 1 for cell in self.cells for core in cell.siblings)
         if request.numa.needs_threads and not has_threads:
             return False
-        # Placement then has two candidates for the host, and Nova tries both.
+        # With room for the CPUs as PCPU and as VCPU, Placement has two candidates for the host, and Nova tries both.
         has_both = self.has_dedicated_vcpus(request) and self.has_fallback_vcpus(request, free_vcpus)
-        return self.fit_numa(request, attempts=1 + has_both) is not None
+        return self.fit_numa(request, attempts=2 if has_both else 1) is not None
 
     def can_fit_devices(self, request: FlavorRequest, _free_vcpus: int) -> bool:
         """Return whether the PCI devices of a VM are free."""

@@ -130,7 +130,7 @@ def build_server_group_hint(group: Mapping[str, Any] | None, members: Mapping[st
     if group is None or not members:
         return ()
     is_affinity = not group["policy"].endswith("anti-affinity")
-    threshold = 1 if is_affinity else group["max"]  # number of VMs on a host to join, or on a full one
+    threshold = 1 if is_affinity else group["max"]  # VMs on a host to join (affinity), or on a full one
     targets = frozenset(host for host, count in members.items() if count >= threshold)
     is_hard, name = not group["policy"].startswith("soft"), group["name"]
     vms = tuple(sorted(members.items()))

@@ -402,7 +402,7 @@ class _Deltas(Struct, frozen=True):
 
 def parse_scaling(topology: Topology, notes: DocumentFindings) -> ScalingPolicies:
     """Return all instance numbers from the policies: by VDU (kind of VM), scaling aspect and instantiation level."""
-    initial: dict[str, tuple[int, Node]] = {}
+    initial: dict[str, tuple[int, Node]] = {}  # number of VMs and its node, by VDU
     for name, body in _select_policies(topology, "VduInitialDelta"):
         amount = topology.get_value(body, "properties", "initial_delta", "number_of_instances")
         number = parse_instance_count(amount, notes)
@@ -419,7 +419,8 @@ def parse_scaling(topology: Topology, notes: DocumentFindings) -> ScalingPolicie
             policy = first_deltas.policy
             detail = f'the policy "{policy}" uses the aspect "{aspect}", which no ScalingAspects declares.{hint}'
             notes.add_warning(first_deltas.body, IGNORED, detail)
-    bounds: dict[str, tuple[int, int | None]] = {}  # filled, as `initial` is, by the older policies
+    # Minimum and maximum by VDU (None: no maximum). The older policies add VDUs to `bounds` and `initial`.
+    bounds: dict[str, tuple[int, int | None]] = {}
     aspects = (*aspects, *_list_legacy_aspects(topology, notes, initial, bounds))
     levels, default = _parse_levels(topology, notes)
     return ScalingPolicies(initial=initial, aspects=aspects, levels=levels, default_level=default, bounds=bounds)
