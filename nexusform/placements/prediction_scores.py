@@ -175,12 +175,12 @@ def add_predictions_to_note(
 
 
 def _update_correct_streak(record: dict[tuple[str, int], ShareClassScore], prediction: VerifiedPrediction) -> None:
-    """Start a streak (correct ones since a wrong certain prediction), also anew; end it after MIN_VERIFIED in a row."""
+    """Start a streak at a wrong certain prediction, count the correct ones since, and end it at MIN_VERIFIED."""
     has_streak = _STREAK in record
     if prediction.share_class != _CERTAIN_CLASS or not (has_streak or prediction.is_certain):
         return  # not certain, or not reported as certain (during a streak, none is)
     if not prediction.was_correct:
-        record[_STREAK] = ShareClassScore(incorrect=1)
+        record[_STREAK] = ShareClassScore(incorrect=1)  # also anew
     elif has_streak and prediction.subject != TIE_PREDICTION:  # ties are often correct by chance
         correct = record[_STREAK].correct + 1
         record[_STREAK] = ShareClassScore(correct=correct, incorrect=1)

@@ -178,8 +178,8 @@ def find_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[
     for address, attributes in objects.items():
         resource_type = types.get(address.type)
         if resource_type is None or resource_type.vms is None:
-            continue  # no type with VMs, so without nodes
-        object_id = get_text(attributes, "id")  # `site/...`; an agent pool names its cluster, a cluster is one itself
+            continue  # a type without VMs has no nodes
+        object_id = get_text(attributes, "id")  # `site/...`; the cluster's, or of an agent pool with a cluster_id
         names = existing_nodes.setdefault(get_text(attributes, "cluster_id") or object_id, set())
         site = sites.get(object_id.partition("/")[0])
         for vm in resource_type.vms.list_existing_vms(attributes):

@@ -54,8 +54,8 @@ class _AdditionalNodes(Struct, frozen=True):
 def list_binding_feasibility(
     outcome: FleetOutcome, pods: PodPhase, vms: Sequence[VmObject], *, includes_losses: bool
 ) -> Iterator[Feasibility]:
-    """Yield a row per binding of a placement with pods, in the order of the plan. With `includes_losses`, add the
-    effect of one machine or rack down, and a row per rejected cluster with known nodes.
+    """Yield a row per binding of a placement with pods, in the order of the plan, with the capacity for missing nodes.
+    With `includes_losses`, add the effect of one machine or rack down, and a row per rejected cluster with known nodes.
     """
     rows = list(_build_rows_without_capacity(outcome, pods))
     if includes_losses:
@@ -68,7 +68,7 @@ def list_binding_feasibility(
         capacities = {_evaluate_site_capacity(addition, all_additions) for addition in row_additions}
         if len(row_additions) < len(row.missing_pools):  # the site of a pool is unknown
             capacities.add(_UNKNOWN)
-        # All pools are needed, so the worst capacity counts; "" without missing nodes.
+        # All pools need their nodes, so the worst capacity counts; "" without missing nodes.
         worst = next((capacity for capacity in ("no", _UNKNOWN, "yes") if capacity in capacities), "")
         yield replace(row, site_capacity=worst) if worst else row
 
@@ -91,8 +91,8 @@ def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Itera
                 if cluster.id not in capacities:
                     capacities[cluster.id] = ClusterPodCapacity(pods, cluster)
                 assessment = find_object_feasibility(placement.address, capacities[cluster.id])
-            if assessment is None:  # the cluster's nodes are not known
-                is_known = cluster is None and is_empty  # no pods need a node
+            if assessment is None:  # the cluster's nodes are not known, or it gets no pods
+                is_known = cluster is None and is_empty  # no pod needs a node
                 result, reason = (FeasibilityResult.RUNS, "") if is_known else (FeasibilityResult.UNKNOWN, _NO_NODES)
                 yield Feasibility(
                     address, binding.cluster, result, reason=reason, replicas_requested=requested, is_certain=is_known
@@ -152,7 +152,7 @@ def _build_feasibility_row(
 
 
 def _list_added_nodes(vms: Iterable[VmObject], row: Feasibility, outcome: FleetOutcome) -> Iterator[_AdditionalNodes]:
-    """Yield the additional nodes of a row by pool, as far as site and pool are known."""
+    """Yield the nodes to add for a row by pool, as far as site and pool are known."""
     if not row.missing_pools:
         return  # none are needed
     cluster = outcome.clusters[row.cluster]
@@ -222,7 +222,7 @@ def suggest_feasibility_fixes(
 def _build_count_fix(
     rows: Sequence[Feasibility], pools: Iterable[tuple[Address, PoolDemand]], extra: int
 ) -> ProposedFix:
-    """Build a proposal of pool counts: the existing VMs, those missing for these rows, and `extra` ones."""
+    """Build a proposal of counts for `pools`: the existing VMs, those missing for the rows, and `extra` ones."""
     texts, edits, counts = [], [], []
     for address, demand in pools:
         existing = len(demand.numbers)

@@ -205,23 +205,23 @@ def _run_scheduling_cycles_of_placement(
     placement: PlacementPlan, member_list: MemberList, changes: tuple[MemberChange, ...]
 ) -> bool:
     """Run a placement's scheduling cycles and record them in it; return True if bindings changed. `changes` are the
-    member changes queuing the placement. Its own edits are triggers of the first call only.
+    member changes queuing the placement. In the first call, its own edits are triggers, and evictions delete bindings.
     """
     leaving_members = {change.member for change in changes if change.trigger is Trigger.CLUSTER_LEFT}
     leaving_members |= {member.name for member in member_list.members if member.is_leaving}
     bound = collect_clusters(placement.bindings)
-    is_first_cycle = not placement.scheduling.has_run
+    is_first_call = not placement.scheduling.has_run
     triggers = SchedulingTriggers(
-        is_new=placement.spec.is_first_scheduling and is_first_cycle,
-        policy_changed=placement.spec.policy_changed and is_first_cycle,
-        number_increased=placement.spec.number_increased and is_first_cycle,
+        is_new=placement.spec.is_first_scheduling and is_first_call,
+        policy_changed=placement.spec.policy_changed and is_first_call,
+        number_increased=placement.spec.number_increased and is_first_call,
         lost_bindings=placement.lost_bindings,
         departed_clusters=frozenset((bound & leaving_members) | (bound - member_list.positions.keys())),
         member_triggers={change.member: change.trigger for change in changes},
         default_trigger=placement.rollout_trigger,
     )
     bindings = placement.bindings
-    if is_first_cycle and placement.evicted_clusters:
+    if is_first_call and placement.evicted_clusters:
         bindings = tuple(
             replace(binding, is_deleting=binding.cluster in placement.evicted_clusters) for binding in bindings
         )

@@ -141,7 +141,7 @@ class PlannedHub(Struct, dict=True):
 
     @cached_property
     def _existing_budgets(self) -> Mapping[str, PlacementDisruptionBudget]:
-        """Observed budgets, and those in state that this plan neither changes nor deletes."""
+        """Observed budgets and those in state, without those deleted by this plan."""
         budgets = dict(self.observed.budgets)
         for instance in self.prior_instances:
             prior_object = read_prior_object(instance)

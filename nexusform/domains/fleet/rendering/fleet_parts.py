@@ -295,7 +295,7 @@ def render_pods_part(plan: Plan) -> Part:
 
 
 def render_pods(rows: Sequence[PlacementChange], title: str = "Pods") -> Part:
-    """Render these pods and their nodes; None without any."""
+    """Render a table of pods and their nodes; None without pods."""
     if not rows:
         return None
     heads = ("Pod", "Workload", "Action", "From", "To", "Trigger")

@@ -395,8 +395,8 @@ def _build_node_scores_section(reason: PodPlacementReason) -> Section:
         points = [str(verdict.points.get(rule, 0)) for rule in rules]
         groups.setdefault((mark, *points, f"{verdict.total:,}"), []).append(verdict.node)
     rows = [
-        Row((f"{names[0]} (chosen)" if mark else format_first_items(names, _MAX_NODE_NAMES), *points))
-        for (mark, *points), names in groups.items()
+        Row((f"{names[0]} (chosen)" if mark else format_first_items(names, _MAX_NODE_NAMES), *figures))
+        for (mark, *figures), names in groups.items()
     ]
     heads = ("node", *rules, "total")
     number_columns = frozenset(range(1, len(heads)))

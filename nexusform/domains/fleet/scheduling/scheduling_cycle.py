@@ -82,7 +82,8 @@ def rank_members(
     affinities, failing = member_list.get_cached(
         ("affinities", request.policy.preferred_terms), lambda: _group_by_affinity(request, member_list)
     )
-    for position in iterate_ascending(failing & candidates):  # the first failing candidate stops the cycle
+    if failing & candidates:  # the first failing candidate stops the cycle
+        position = next(iterate_ascending(failing & candidates))
         name = member_list.members[position].name
         _, messages = cluster_affinity.compute_scores(request, member_list)
         return CycleAbort(name, f"failed to calculate score for cluster {name}: {messages[position]}")

@@ -240,12 +240,13 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Ite
                 "name": str(row["name"]),
                 "host": host,
                 **amounts,
-                "vcpus": amounts["vcpus"] + emulator - dedicated,  # the shared ones; `dedicated` includes `emulator`
+                # VCPU only: the flavor's without the dedicated ones (PCPU); PCPU of emulator threads are extra.
+                "vcpus": amounts["vcpus"] - (dedicated - emulator),
                 "dedicated_vcpus": dedicated,
                 "flavor": flavor,
                 "numa_cells": parse_server_topology(topology[0]) if topology else [],
                 **({"emulator_vcpus": emulator} if emulator else {}),
-                **({"image": image} if select_image_requests(properties) else {}),  # others do not matter
+                **({"image": image} if select_image_requests(properties) else {}),  # if it requests anything
             },
         )
     if unknown_cells:

@@ -68,9 +68,8 @@ class NovaHostUsage(Struct, frozen=True):
         """Return whether Placement has the dedicated CPUs of a VM as PCPU, with the trait of its thread policy."""
         count, policy = request.dedicated_vcpus, request.thread_policy
         has_trait = HYPERTHREADING in self.host.traits
-        # Hosts with the trait cannot isolate, and hosts without it do not have required threads.
-        if {ISOLATE: True, REQUIRE: False}.get(policy) is has_trait:
-            return False
+        if policy == (ISOLATE if has_trait else REQUIRE):
+            return False  # hosts with threads cannot isolate, and hosts without them lack required threads
         return self.free_dedicated_vcpus >= count and not get_resource(self.host, PCPU).find_unit_problem(count)
 
     def has_fallback_vcpus(self, request: FlavorRequest, free_vcpus: int) -> bool:

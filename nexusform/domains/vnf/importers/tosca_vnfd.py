@@ -235,7 +235,7 @@ def _list_placement_rules(
         rule = (_RULES[kind], True) if is_standard else parse_legacy_placement(name, body, topology, notes)
         if rule is None:
             continue  # no placement policy, or an invalid one
-        is_affinity, is_hard = rule
+        is_affinity, is_hard = rule  # standard rules are hard
         targets = _collect_rule_targets(name, body, topology, vdus, groups, notes)
         scope, label = MACHINE, "tacker.Placement"  # of a legacy policy
         if is_standard:
