@@ -351,8 +351,8 @@ def _build_run_steps(
 def _determine_step_status(
     step: RunStep, number: int, updated_clusters: frozenset[str], outcome: StagedRunOutcome
 ) -> str:
-    """Return the status of a step: waiting (for an approval), later, stuck, done before, or planned. `number` is its
-    index in the run.
+    """Return the status of a step: waiting for an approval, later, blocked, done before this plan, or planned. `number`
+    is its index in the run.
     """
     steps_taken = len(outcome.steps)
     if number >= steps_taken:

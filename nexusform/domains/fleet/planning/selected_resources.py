@@ -223,9 +223,9 @@ def _list_snapshot_indices(spec: PlacementSpec) -> list[int]:
 def _read_observed_resources(
     spec: PlacementSpec, selection: ResourceSelection, hub: PlannedHub, note: Mapping[str, Any]
 ) -> AppliedResources:
-    """Return the resources observed on a hub: its resource snapshots, and the resources of each binding.
-    Without captured snapshots, use the newest index in the bindings with the objects last recorded in state,
-    else the current ones.
+    """Return the resources observed on a hub: its resource snapshots, and the resources of each binding. Without
+    captured snapshots, assume one with the newest index in the bindings, and the objects last recorded in state, or
+    else selected now.
     """
     observed_snapshots: list[ResourceSnapshot] = []
     selected_hashes = {compute_comparable_hash(manifest) for manifest in selection.manifests}

@@ -347,9 +347,9 @@ def compute_step_order(
     for changed in changed_objects:
         requested = changed.versions[-1]  # the object after the plan; the former one if removed
         checks = _AWAITED.get(type(requested), ())  # conditions for waiting for another object
-        is_repeatable = isinstance(requested, FleetOverride | HubObjects)  # its deletion changes a placement too
-        if not checks or (changed.instance.is_removed and not is_repeatable):
-            continue  # an object of this type, or its removal, waits for nothing
+        can_wait = not changed.instance.is_removed or isinstance(requested, FleetOverride | HubObjects)
+        if not checks or not can_wait:
+            continue  # only a removal of overrides or content changes placements, as its creation does
         awaited: dict[Address, None] = {}  # an ordered set
         for key in _list_affected_placements(changed, rollouts, hub):
             context = _StepOrderContext(changed, rollouts.get(key))

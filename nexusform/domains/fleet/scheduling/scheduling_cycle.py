@@ -284,13 +284,12 @@ def _pick_n(request: PlacementRequest, binding_table: BindingTable, snapshot: Po
         scheduled = _list_bindings(binding_table, binding_table.scheduled)
         bound = _list_bindings(binding_table, binding_table.bound)
         leaving: tuple[Binding, ...] = ()
-        # A partly released group is reported in release order.
-        if 0 < surplus < len(scheduled):
+        if 0 < surplus < len(scheduled):  # a partly released group stays in release order, as reported by a hub
             ranked = _sort_bindings_worst_first(scheduled)
             leaving, scheduled = ranked[:surplus], ranked[surplus:]
         elif surplus == len(scheduled):
             leaving, scheduled = scheduled, ()
-        elif surplus:
+        elif surplus:  # all scheduled ones, and some bound ones
             ranked = _sort_bindings_worst_first(bound)
             bound_count = surplus - len(scheduled)
             leaving, scheduled, bound = (*scheduled, *ranked[:bound_count]), (), ranked[bound_count:]

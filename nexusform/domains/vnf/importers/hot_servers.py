@@ -259,7 +259,7 @@ def compute_group_repetition(
         maximum=None if limit is None or outer_limit is None else min(limit * outer_limit, MAX_INSTANCES),
         members=min(sizes.members * outer.members, MAX_INSTANCES),
         group=name,
-        is_explicit=sizes.is_explicit and (outer.is_explicit or not outer.group),  # all numbers are given
+        is_explicit=sizes.is_explicit and (outer.is_explicit or not outer.group),  # here, and in groups around it
         unknown_count=unknown_count,
     )
 

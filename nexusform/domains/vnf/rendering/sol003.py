@@ -36,7 +36,7 @@ class GrantRequests(Struct, frozen=True):
 def build_grant_requests(plan: Plan) -> GrantRequests:
     """Return a request for each VNF with VMs added, moved or removed by the plan."""
     requests: dict[str, Mapping[str, Any]] = {}
-    inexact_rules: list[str] = []
+    inexact_rules: list[str] = []  # a request cannot express them exactly
     actions_by_vnf: dict[Address, dict[str, PlacementAction]] = {}
     for row in plan.placements:
         if row.address.type == _VNF and row.kind == VM:
