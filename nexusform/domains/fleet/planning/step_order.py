@@ -200,7 +200,7 @@ def _is_new_namespace_of_override(changed: _ChangedInstance, context: _StepOrder
 
 
 def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetObject) -> bool:
-    """Return True if a manifest's change adds the namespace of an override; False for other objects."""
+    """Return True if a manifest's change adds the namespace of an override, created or newly in the manifest."""
     if not isinstance(override, FleetOverride) or not override.namespace or changed.instance.is_removed:
         return False
     namespace = ObjectIdentity("", "Namespace", "", override.namespace)
@@ -435,11 +435,11 @@ class _RolloutIndex:
         manifests = tuple(expand_envelopes((*placement.selection.manifests, *prior_manifests)))
         overrides = () if placement.spec.is_external else self._overrides  # staged runs wait for overrides themselves
         positions = frozenset(position for position, override in overrides if is_any_affected(override, manifests))
-        still_selected = select_resources(placement.spec.configuration, self._hub.prior_object_index)
+        objects_in_state = select_resources(placement.spec.configuration, self._hub.prior_object_index)
         return _RolloutInputs(
             key,
             identities=frozenset(map(get_object_identity, manifests)),
-            previous_identities=collect_object_identities(still_selected),
+            previous_identities=collect_object_identities(objects_in_state),
             overrides=positions,
             earlier_overrides=positions - self._new_namespace_positions,
             is_new=placement.spec.instance.action in _CREATE_ACTIONS,

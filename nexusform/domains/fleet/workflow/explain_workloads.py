@@ -176,10 +176,11 @@ def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> D
     fleet = find_planned_fleet(planned)
     if fleet is None:
         return None
-    placements = explain_placements(planned, fleet, pattern, name) if kind is PlanningKind.PLACEMENT else None
-    placements = explain_member(planned, fleet, pattern) if kind is PlanningKind.MEMBER else placements
-    if placements is not None:
-        reasons, errors = placements
+    explained = explain_placements(planned, fleet, pattern, name) if kind is PlanningKind.PLACEMENT else None
+    if kind is PlanningKind.MEMBER:
+        explained = explain_member(planned, fleet, pattern)
+    if explained is not None:
+        reasons, errors = explained
         answers = tuple((build_placement_report(item), build_placement_document(item)) for item in reasons)
         return DomainAnswer(answers, tuple(errors), allows_errors=True)
     pods = explain_pods(planned, fleet, pattern, name)

@@ -283,8 +283,8 @@ def _build_usage_filter(
 
         def find_rejection(capacity: FreeCapacity) -> str | None:
             usage = rules.table.get_usage(capacity.records)
-            vcpus = capacity.cpus[0] - usage.fallback_vcpus  # a host counts as one cell
-            is_possible = not usage.host.has_details or fits(usage, request, vcpus)
+            free_vcpus = capacity.cpus[0] - usage.fallback_vcpus  # without VCPU used for dedicated CPUs
+            is_possible = not usage.host.has_details or fits(usage, request, free_vcpus)
             return None if is_possible else f"{subject} do not fit"
 
         return find_rejection

@@ -331,7 +331,7 @@ def convert_to_mib(value: Any, units: Mapping[str, int]) -> int | None:
         return None
     integer_part, _, fraction = match[1].partition(".")
     billionths = int(integer_part) * _NANO + int(fraction.ljust(9, "0"))
-    return -(-billionths * unit // (_MIB * _NANO))
+    return -(-billionths * unit // (_MIB * _NANO))  # rounded up
 
 
 # --- instance numbers ----------------------------------------------------------------------------
