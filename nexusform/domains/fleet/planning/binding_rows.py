@@ -176,7 +176,7 @@ def _build_current_binding_row(
     """Build the row of a binding after the plan; `prior` is None for a new one."""
     action, trigger, reason = _determine_binding_action(placement, prior, binding, members)
     step = placement.find_rollout_step(binding.cluster)
-    if action in (PlacementAction.PLACE, PlacementAction.UPDATE):  # a kept binding takes no step
+    if action in (PlacementAction.PLACE, PlacementAction.UPDATE):  # other reasons do not name the step
         reason = _format_binding_reason(reason, step)
     row = PlacementChange(
         address=placement.spec.instance.address,

@@ -195,10 +195,10 @@ def _parse_thread_policy(properties: Mapping[str, str], image: Mapping[str, str]
     if policy not in ("", _PREFER) and of_image not in ("", policy):  # any policy of the image fits PREFER
         raise ValueError(_format_property_conflict(_THREADS))
     policy = policy or of_image
-    trait = image.get(f"{TRAIT}{HYPERTHREADING}", "")
-    trait = properties.get(f"{TRAIT}{HYPERTHREADING}", trait)
+    trait_name = f"{TRAIT}{HYPERTHREADING}"
+    trait = properties.get(trait_name, image.get(trait_name, ""))
     if policy and trait:
-        raise ValueError(f"{_THREADS} is set beside {TRAIT}{HYPERTHREADING}: Nova rejects its servers")
+        raise ValueError(f"{_THREADS} is set beside {trait_name}: Nova rejects its servers")
     return {"forbidden": ISOLATE, "required": REQUIRE}.get(trait, policy)
 
 

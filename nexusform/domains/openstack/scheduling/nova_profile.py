@@ -398,11 +398,11 @@ def _build_weigher(rules: _NovaRules, multipliers: Mapping[str, float]) -> Weigh
     def weigh(demand: Demand, loads: Sequence[MachineLoad]) -> list[float]:
         weights = [0.0] * len(loads)
         if len(loads) < 2 or rules.find_unknown_fact(demand.sku, demand.constraints):
-            return weights  # a tie
+            return weights  # nothing to compare: all hosts tie
         usages = [rules.table.get_usage(load.records) for load in loads]
         for weigher in _WEIGHERS:
-            hosts = zip(usages, loads, strict=True)
-            figures = [max(weigher.compute(demand, usage, load), weigher.minimum) for usage, load in hosts]
+            pairs = zip(usages, loads, strict=True)
+            figures = [max(weigher.compute(demand, usage, load), weigher.minimum) for usage, load in pairs]
             for index, figure in enumerate(_normalize_weights(figures, weigher.minimum)):
                 weights[index] += _get_multiplier(weigher.name, usages[index].host, multipliers) * figure
         return weights

@@ -82,7 +82,7 @@ def evaluate_constraints(
             delta = -PENALTY if domain.is_violated else -domain.skew_change
             deltas[delta] = deltas.get(delta, 0) | domain.members
         deltas[0] = deltas.get(0, 0) | (member_list.all_members & ~members_with_label)  # in no domain
-        remaining_members = sum(members_by_score.values())
+        remaining_members = sum(members_by_score.values())  # a member has one score, so the sum is the union
         if rejected & remaining_members:
             rejected_by_constraint.append((constraint, rejected & remaining_members))
         totals: dict[int, Mask] = {}
