@@ -398,7 +398,7 @@ def _build_weigher(rules: _NovaRules, multipliers: Mapping[str, float]) -> Weigh
     def weigh(demand: Demand, loads: Sequence[MachineLoad]) -> list[float]:
         weights = [0.0] * len(loads)
         if len(loads) < 2 or rules.find_unknown_fact(demand.sku, demand.constraints):
-            return weights  # nothing to compare: all hosts tie
+            return weights  # nothing to compare, or unknown: all hosts tie
         usages = [rules.table.get_usage(load.records) for load in loads]
         for weigher in _WEIGHERS:
             pairs = zip(usages, loads, strict=True)

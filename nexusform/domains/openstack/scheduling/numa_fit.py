@@ -227,7 +227,7 @@ def _select_dedicated_cpus(
         return None
     threads_per_core = max(map(len, cell.siblings), default=1)
     free = [core & cell.free_cpus for core in cell.siblings]
-    # By number of threads: the cores with at least as many free ones.
+    # By number of threads, the largest first: the cores with at least as many free ones.
     by_threads = {
         threads: [core for core in free if len(core) >= threads]
         for threads in range(max(map(len, free), default=0), 0, -1)

@@ -37,12 +37,13 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
     hosts = [build_host(name, values) for name, values in snapshot["hosts"].items()]
     servers = {}
     flavors = {_FLAVOR: msgspec.convert({**request["flavor"], "name": _FLAVOR}, Flavor)}
-    images = {_FLAVOR: get_mapping(request, "image")}
+    images = {_FLAVOR: get_mapping(request, "image")}  # each has the name of its flavor
     for name, server in snapshot["servers"].items():
         servers[name] = build_server({**server, "name": name, "image": ""})
         if server.get("properties") or server.get("image"):
-            flavors[f"flavor of {name}"] = msgspec.convert({**server, "name": f"flavor of {name}"}, Flavor)
-            images[f"flavor of {name}"] = get_mapping(server, "image")
+            flavor_name = f"flavor of {name}"
+            flavors[flavor_name] = msgspec.convert({**server, "name": flavor_name}, Flavor)
+            images[flavor_name] = get_mapping(server, "image")
     site = NovaSite(hosts, list(flavors.values()), servers, images)
     skus = site.build_skus()
     settings = build_nova_settings(snapshot["settings"])
@@ -55,8 +56,9 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
     group = request.get("group")
     for name, server in snapshot["servers"].items():
         host = server["host"]
-        key = f"flavor of {name}"
-        sku = _find_sku(skus, key) if key in flavors else build_server_sku(servers[name], table.build_record(name))
+        flavor_name = f"flavor of {name}"
+        has_flavor = flavor_name in flavors
+        sku = _find_sku(skus, flavor_name) if has_flavor else build_server_sku(servers[name], table.build_record(name))
         vm = VmName(name, name, name, 0)
         if server.get("is_building"):
             # Placed like a request that only its host satisfies, not added as an existing server.

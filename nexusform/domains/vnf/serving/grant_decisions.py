@@ -266,7 +266,7 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
             yield _build_operation(_SCALE, _take_vnfc_names(added, counts), {})
         else:
             yield _build_operation(_SCALE, {}, _take_vnfc_names(removed, counts))
-    if any([*added.values(), *removed.values()]):  # VNFCs of no aspect
+    if any([*added.values(), *removed.values()]):  # the names left, of VDUs without an aspect
         yield _build_operation(_SCALE, added, removed)
     if any(healed.values()):
         yield _build_operation(_HEAL, healed, healed)
