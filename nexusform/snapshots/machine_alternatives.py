@@ -63,8 +63,8 @@ def list_alternative_machines(site: SiteSnapshot, demand: Demand, excluded: str)
 def _build_alternative(
     machine: Machine, demand: Demand, vms: Sequence[ScheduledVm], names: Mapping[int, str], rule: str
 ) -> MachineAlternative:
-    """Build the changes needed to place the VM on this machine. `vms` are the other ones there, `names` those of VMs by
-    handle; `rule` rejects the machine because of existing VMs, "" for none.
+    """Build the changes needed to place the VM on this machine. `vms` are the other VMs there, `names` the names of VMs
+    by handle; `rule` rejects the machine because of existing VMs, "" for none.
     """
     sku, zone = demand.sku, machine.availability_zone
     is_supported, is_size_sufficient = supports_machine_hardware(sku, machine), is_large_enough(machine, sku)

@@ -304,7 +304,7 @@ def _restore_resources_from_hashes(
         candidates = [renderer.render_cluster(binding.cluster) or RenderedResources(objects) for renderer in renderers]
         digest = candidates[0].digest if digests is None else str(digests.get(binding.cluster, ""))
         matching = (rendered for rendered in candidates if rendered.digest == digest)
-        on_cluster[binding.cluster] = next(matching, RenderedResources(objects, digest=digest))  # an unknown result
+        on_cluster[binding.cluster] = next(matching, RenderedResources(objects, digest=digest))  # else unknown
     return on_cluster
 
 

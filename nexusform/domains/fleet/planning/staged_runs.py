@@ -249,7 +249,7 @@ def _warn_delete_only_run(instance: Instance, context: _StagedRunInput) -> Itera
 
 
 def _find_failed_clusters_of_run(placement: PlacementPlan, context: _StagedRunInput) -> dict[str, str]:
-    """Return the clusters updated by a run with failing resources, and the causes; of two, the overrides' one."""
+    """Return the cause by cluster updated by a run with failing resources: failing overrides, or else applying."""
     failures = dict.fromkeys(_find_clusters_with_apply_failures(placement, context), "applying the resources fails")
     for cluster in context.plan.updated_clusters:
         rendered = placement.snapshot_store.render_cluster(context.snapshot.index, cluster)

@@ -250,7 +250,7 @@ class _ChangedIndex:
         self.by_position = {item.position: item for item in changed_objects}
         self.by_identity: dict[ObjectIdentity, list[int]] = {}  # positions by object in a manifest
         self.members: list[int] = []  # positions
-        self._by_placement: dict[tuple[type, str | None], list[int]] = {}
+        self._by_placement: dict[tuple[type, str | None], list[int]] = {}  # positions by type and key of a placement
         removed: set[ObjectIdentity] = set()
         for item in changed_objects:
             for identity in item.identities:

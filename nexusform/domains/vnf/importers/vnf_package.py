@@ -172,13 +172,12 @@ def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_ToscaDefin
     definitions: dict[str, _ToscaDefinitions] = {}
     folder_names = [name for name in names if posixpath.dirname(name) == posixpath.dirname(entry)]
     documents = [name for name in folder_names if name.endswith(_DOCUMENTS) and not _is_standard(name)]
-    queue = [(entry, named_by), *((name, entry) for name in documents)]
+    queue = [(entry, named_by), *((name, entry) for name in documents)]  # each with the file naming it
     while queue:
         name, named_by = queue.pop(0)
         if name in definitions:
             continue  # imported twice
         text = read(name, named_by)
-        # A document as plain data; empty if it is no mapping.
         try:
             document = next(iter(yaml.load_all(text, _LOADER)), None)
         except yaml.MarkedYAMLError as problem:
@@ -186,8 +185,9 @@ def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_ToscaDefin
             raise _build_error(f"{name}{line} in it is not valid YAML: {problem.problem}.") from None
         except (yaml.YAMLError, RecursionError, ValueError):
             raise _build_error(f"{name} in it is not valid YAML.") from None
-        definitions[name] = _ToscaDefinitions(text, get_mapping(document))
+        definitions[name] = _ToscaDefinitions(text, get_mapping(document))  # {} if it is no mapping
         imports = [_resolve_package_path(imported, name) for imported in _list_imports(definitions[name].content)]
+        # A package may lack the files of standard types.
         queue += [(imported, name) for imported in imports if imported in names or not _is_standard(imported)]
     return list(definitions.values())
 
