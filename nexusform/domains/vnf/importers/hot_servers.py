@@ -317,7 +317,7 @@ def add_server_vdu(
     notes = template.notes
     outer_name = template.scope.rpartition("/")[2] or repeat.group  # the resource around it, "": none
     vdu_name = name
-    if name not in reading.known_vdus:  # a VDU may have the name of the group of its server
+    if name not in reading.known_vdus:  # an unused VDU of the VNFD may have the name of the server's group
         vdu_name = next(
             (n for n in (outer_name, repeat.group) if n in reading.known_vdus.keys() - reading.vdus.keys()), name
         )
