@@ -151,8 +151,7 @@ def _measure_order(names: str, pools: Sequence[LintPool], better: Sequence[LintP
         vms = format_count(more_fitting, f"more VM {fit_singular}", f"more VMs {fit_plural}")
         gains.append(f"{vms} ({alternative.unplaced_count:,} would not)")
         clauses.append(f"{more_fitting:,} more VMs fit")
-    # Machines with several VMs of a cluster, summed over clusters.
-    fewer_shared = sum(current.shared.values()) - sum(alternative.shared.values())
+    fewer_shared = sum(current.shared.values()) - sum(alternative.shared.values())  # machines
     if fewer_shared > 0:
         machines = format_count(fewer_shared, f"fewer machine {verb_singular}", f"fewer machines {verb_plural}")
         gains.append(f"{machines} two VMs of one cluster")

@@ -109,9 +109,7 @@ def build_members(
     for name, observed_member in observed.items():
         if name not in members and name not in leaving_names:  # not configured: unchanged by the plan
             planned = build_member(observed_member, cluster=None, requests=(0, 0))
-            members[name] = FleetMemberState(
-                address=None, configuration=observed_member, previous=planned, planned=planned
-            )
+            members[name] = FleetMemberState(None, configuration=observed_member, previous=planned, planned=planned)
     return members, problems
 
 

@@ -57,9 +57,7 @@ class PlacementResources(NamedTuple):
 
 
 def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: MemberClusters) -> PlacementResources:
-    """Select the objects, take a snapshot if they changed, and find the clusters with other overrides than now. A
-    placement with staged runs, or left unchanged by the hub, has no new snapshot.
-    """
+    """Select the objects, take a snapshot if they changed (staged runs do it later), and find changed overrides."""
     manifests = select_resources(spec.configuration, hub.object_index) or _select_observed_objects(spec, hub)
     selection = ResourceSelection(
         manifests=manifests,

@@ -400,8 +400,7 @@ class _RolloutIndex:
             for key, placement in placements.items()
             if has_new_labels or _is_switching_to_runs(placement) or (self._overrides and self.get(key).overrides)
         ]
-        # Steps of content and overrides wait for other steps only because of these placements.
-        self.ordered_placements = tuple(dict.fromkeys((*with_eviction, *with_other_reason)))
+        self.ordered_placements = tuple(dict.fromkeys((*with_eviction, *with_other_reason)))  # their content waits
         self._ranks = {key: rank for rank, key in enumerate(self.ordered_placements)}
         self._ranks_by_identity: dict[ObjectIdentity, list[int]] | None = None  # built at first use
 

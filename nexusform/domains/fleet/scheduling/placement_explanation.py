@@ -236,15 +236,14 @@ def _explain_members(
     member_list, masks = binding_table.member_list, binding_table.masks
     scores = _compute_scores(request, member_list, masks) if _is_pick_n(request) else {}
     preferred_terms = request.policy.preferred_terms if _is_pick_n(request) else ()
-    # Members bound before any cycle, as a bit mask.
-    initially_bound = BindingTable(replay.initial_bindings, member_list, binding_table.policy_snapshot).current
+    bound_mask_at_start = BindingTable(replay.initial_bindings, member_list, binding_table.policy_snapshot).current
     rows: list[ClusterExplanation] = []
     for position, member in enumerate(member_list.members):
         rejections = _list_rejections(request, binding_table, position)
         affinity, spread = scores.get(position, (None, None))
         rank, margin = ranks.get(member.name, (None, None))
         batch = replay.find_pick_batch(member.name)
-        is_bound = bool(initially_bound >> position & 1)
+        is_bound = bool(bound_mask_at_start >> position & 1)
         binding = replay.final_bindings.get(member.name) if is_bound or batch else None
         if binding is not None:  # bound or picked: report the recorded scores
             affinity, spread = binding.affinity_score, binding.topology_spread_score

@@ -240,8 +240,7 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Ite
                 "name": str(row["name"]),
                 "host": host,
                 **amounts,
-                # VCPU only: the flavor's without the dedicated ones (PCPU); PCPU of emulator threads are extra.
-                "vcpus": amounts["vcpus"] - (dedicated - emulator),
+                "vcpus": amounts["vcpus"] - (dedicated - emulator),  # VCPU only; emulator threads are no vCPUs
                 "dedicated_vcpus": dedicated,
                 "flavor": flavor,
                 "numa_cells": parse_server_topology(topology[0]) if topology else [],

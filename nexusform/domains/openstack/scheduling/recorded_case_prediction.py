@@ -56,9 +56,8 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
     group = request.get("group")
     for name, server in snapshot["servers"].items():
         host = server["host"]
-        flavor_name = f"flavor of {name}"
-        has_flavor = flavor_name in flavors
-        sku = _find_sku(skus, flavor_name) if has_flavor else build_server_sku(servers[name], table.build_record(name))
+        key = f"flavor of {name}"  # of its own flavor, if it has one
+        sku = _find_sku(skus, key) if key in flavors else build_server_sku(servers[name], table.build_record(name))
         vm = VmName(name, name, name, 0)
         if server.get("is_building"):
             # Placed like a request that only its host satisfies, not added as an existing server.

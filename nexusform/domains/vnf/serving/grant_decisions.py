@@ -192,8 +192,7 @@ def _format_counts(counts: Mapping[str, int]) -> str:
 
 def _build_grant(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, Any]:
     """Build the grant: the zones (ZONE:HOST or ZONE of OpenStack), and the zone of each new resource."""
-    # Planned VNFCs by VDU, as many as requested: each requested resource takes the next one of its VDU.
-    names_left = {vdu: list(names) for vdu, names in grant.added.items()}
+    names_left = {vdu: list(names) for vdu, names in grant.added.items()}  # each requested VM takes the next one
     requested = _list_requested_vdus(request, "addResources")
     zone_by_row = {row_id: grant.zones.get(names_left[vdu].pop(0), "") for row_id, vdu in requested}
     zones = sorted({*zone_by_row.values()} - {""})

@@ -411,9 +411,8 @@ def _compute_node_labels(
     if attributes.get("label_source") != MGMT_DRIVER:
         return {**configured_labels, CIS_NODE_LABEL: machine, MACHINE_LABEL: machine, ZONE_LABEL: zone}
     vdu = read_documents(attributes).vnf.find_vdu(vdu_name)
-    # The MgmtDriver labels only workers of server groups: at first of anti-affinity groups, later with any hints.
     if vdu is None or not (vdu.has_anti_affinity if operation == INSTANTIATED else vdu.has_scheduler_hints):
-        return dict(configured_labels)
+        return dict(configured_labels)  # it labels workers of anti-affinity groups, later ones of any server group
     grant_zone = attributes.get("grant_zone")
     granted_labels = {MACHINE_LABEL: str(grant_zone)} if grant_zone else {}
     return {**configured_labels, CIS_NODE_LABEL: machine, **granted_labels}
