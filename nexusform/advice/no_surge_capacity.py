@@ -23,7 +23,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
         needed = pool.surge
         if not needed or pool.site_id not in changed_sites or site.count_free is None:  # None in `validate`
             continue
-        free = site.count_free(pool.build_demand(number=0))  # for any VM: an interval, of a certain minimum
+        free = site.count_free(pool.build_demand(number=0))  # alike for every VM; at least `minimum`
         if free.minimum < needed:
             findings.append(
                 build_finding(ID, _format_detail(pool, needed, free), pool, summary=_format_summary(pool, needed, free))

@@ -137,7 +137,7 @@ def _replace_pool_order(pools: Sequence[LintPool], order: Sequence[LintPool]) ->
 
 def _measure_order(names: str, pools: Sequence[LintPool], better: Sequence[LintPool], site: LintSite) -> _OrderGain:
     """Measure the gain of placing `pools` in the order `better`, called `names` in the text; empty in `validate`."""
-    if site.simulate is None:  # in `validate`
+    if site.simulate is None:
         return _OrderGain()
     is_hypothetical = any(pool.is_existing for pool in pools)
     current, alternative = site.simulate(pools), site.simulate(better)
@@ -145,13 +145,13 @@ def _measure_order(names: str, pools: Sequence[LintPool], better: Sequence[LintP
     verb_singular, verb_plural = ("would run", "would run") if is_hypothetical else ("runs", "run")
     stay_verb = "would stay" if is_hypothetical else "stays"
     gains: list[str] = []
-    clauses: list[str] = []  # the same in short form
+    clauses: list[str] = []  # the gains in short form
     more_fitting = current.unplaced_count - alternative.unplaced_count
     if more_fitting > 0:
         vms = format_count(more_fitting, f"more VM {fit_singular}", f"more VMs {fit_plural}")
         gains.append(f"{vms} ({alternative.unplaced_count:,} would not)")
         clauses.append(f"{more_fitting:,} more VMs fit")
-    fewer_shared = sum(current.shared.values()) - sum(alternative.shared.values())
+    fewer_shared = sum(current.shared.values()) - sum(alternative.shared.values())  # machines
     if fewer_shared > 0:
         machines = format_count(fewer_shared, f"fewer machine {verb_singular}", f"fewer machines {verb_plural}")
         gains.append(f"{machines} two VMs of one cluster")
@@ -165,7 +165,7 @@ def _measure_order(names: str, pools: Sequence[LintPool], better: Sequence[LintP
     if is_hypothetical:
         lead = f"Were all VMs of the site placed again in the order {names}"
         nothing = "nothing would be gained: as many VMs would fit, and as many cells would stay free"
-        return _OrderGain(f"{lead}, {format_list(gains, MAXIMUM_ITEMS) or nothing}.", summary, not gains)
+        return _OrderGain(f"{lead}, {format_list(gains, MAXIMUM_ITEMS) or nothing}.", summary, is_zero=not gains)
     lead = f"In the order {names}"
     if gains:
         return _OrderGain(f"{lead}, {format_list(gains, MAXIMUM_ITEMS)}.", summary)

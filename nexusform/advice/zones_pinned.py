@@ -25,11 +25,11 @@ def check(facts: LintInput) -> list[Diagnostic]:
         site = facts.get_site(pool)
         if not pool.zones or not pool.new_numbers or _is_spread_by_zones(pool.count, pool.zones, site):
             continue  # not pinned, not placed by this plan, or pinned well
-        cost = _ZonePinCost(text="", summary="pinned to few racks")  # not measured
+        cost = _ZonePinCost(text="", summary="pinned to few racks")  # if not measured below
         if site.simulate is not None and len(findings) < MAXIMUM_SIMULATIONS:
+            pools = facts.list_pools(site.id)
             if site.id not in current_results:
-                current_results[site.id] = site.simulate(facts.list_pools(site.id))
-            pools = facts.list_pools(pool.site_id)
+                current_results[site.id] = site.simulate(pools)
             free_result = site.simulate(
                 [candidate.replace_zones(None) if candidate is pool else candidate for candidate in pools]
             )

@@ -60,4 +60,4 @@ def _format_gain(pool: LintPool, site: LintSite, wider_zones: list[str], machine
         unplaced = after.unplaced_count
         unplaced_text = f" {format_count(unplaced, 'VM')} of the site would not fit." if unplaced else ""
         return f"With {zones}, {shared_text} ({pool.cluster} as a whole).{unplaced_text}"
-    return f"{zones} has {machine_count}."
+    return f"{zones} has {machine_count}."  # the sentence before names machines

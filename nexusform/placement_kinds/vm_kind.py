@@ -54,7 +54,7 @@ def _format_many_locations(placements: Sequence[Placement]) -> str:
     machines = [placement.machine for placement in placements]
     if len(machines) <= MAXIMUM_NAMES:
         return ", ".join(machines)
-    texts = _format_by_rack(placements)  # by rack
+    texts = _format_by_rack(placements)
     if len(texts) <= MAXIMUM_RACKS:
         return ", ".join(f"{rack}: {text}" for rack, text in texts.items())
     racks_by_text: dict[str, list[str]] = {}

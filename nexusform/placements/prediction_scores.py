@@ -133,11 +133,11 @@ def compute_share_class(share: float) -> int:
 
 def parse_record(private: Mapping[str, Any] | None) -> PredictionRecord:
     """Parse the record in a private note; empty if it is missing or invalid."""
-    record: dict[tuple[str, int], ShareClassScore] = {}
+    record: dict[tuple[str, int], ShareClassScore] = {}  # by subject and share class
     for subject, classes in get_mapping(private, RECORD_KEY).items():
         for name, figures in get_mapping(classes).items():
             score = _parse_class_score(figures)
-            if score is not None and str(name).isdecimal():  # names of classes are numbers
+            if score is not None and str(name).isdecimal():  # share classes are numbers
                 record[str(subject), int(name)] = score
     return record
 
@@ -175,12 +175,12 @@ def add_predictions_to_note(
 
 
 def _update_correct_streak(record: dict[tuple[str, int], ShareClassScore], prediction: VerifiedPrediction) -> None:
-    """Start a streak (correct ones since a wrong certain prediction), also anew; end it after MIN_VERIFIED in a row."""
+    """Start a streak at a wrong certain prediction, count the correct ones since, and end it at MIN_VERIFIED."""
     has_streak = _STREAK in record
     if prediction.share_class != _CERTAIN_CLASS or not (has_streak or prediction.is_certain):
         return  # not certain, or not reported as certain (during a streak, none is)
     if not prediction.was_correct:
-        record[_STREAK] = ShareClassScore(incorrect=1)
+        record[_STREAK] = ShareClassScore(incorrect=1)  # also anew
     elif has_streak and prediction.subject != TIE_PREDICTION:  # ties are often correct by chance
         correct = record[_STREAK].correct + 1
         record[_STREAK] = ShareClassScore(correct=correct, incorrect=1)
@@ -210,7 +210,7 @@ def compute_score(record: PredictionRecord) -> PredictionRecordScore | None:
         total = total.add_score(score)
         if share_class == _CERTAIN_CLASS:
             certain = certain.add_score(score)
-        if score.verified >= MIN_VERIFIED and score.accuracy < share_class / _CERTAIN_CLASS:
+        if score.verified >= MIN_VERIFIED and score.accuracy < share_class / _CERTAIN_CLASS:  # as a fraction
             has_worse_class = True
     if not total.verified:
         return None
@@ -221,7 +221,7 @@ def compute_score(record: PredictionRecord) -> PredictionRecordScore | None:
         certain_correct=certain.correct,
         brier=total.squares / total.verified,
         chance=total.chance_squares / total.verified,
-        has_lowered_shares=_STREAK in record or has_worse_class,
+        has_lowered_shares=_STREAK in record or has_worse_class,  # streak: a certain prediction was wrong lately
     )
 
 

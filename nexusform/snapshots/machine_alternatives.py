@@ -63,8 +63,8 @@ def list_alternative_machines(site: SiteSnapshot, demand: Demand, excluded: str)
 def _build_alternative(
     machine: Machine, demand: Demand, vms: Sequence[ScheduledVm], names: Mapping[int, str], rule: str
 ) -> MachineAlternative:
-    """Build the changes needed to place the VM on this machine. `vms` are the other ones there, `names` those of VMs by
-    handle; `rule` rejects the machine because of existing VMs, "" for none.
+    """Build the changes needed to place the VM on this machine. `vms` are the other VMs there, `names` the names of VMs
+    by handle; `rule` rejects the machine because of existing VMs, "" for none.
     """
     sku, zone = demand.sku, machine.availability_zone
     is_supported, is_size_sufficient = supports_machine_hardware(sku, machine), is_large_enough(machine, sku)
@@ -103,9 +103,9 @@ def _describe_violated_hint(demand: Demand, machine: Machine) -> str:
 
 
 def _select_removed_vms(machine: Machine, sku: VmSku, vms: Sequence[ScheduledVm]) -> list[ScheduledVm]:
-    """Return the VMs to remove: from the NUMA cells with the fewest removals (then the least memory), then for disk."""
+    """Return the VMs to remove for a VM of `sku`: from the NUMA cells with the fewest removals, and more for disk."""
     by_cell = [_select_vms_from_cell(machine, sku, vms, cell) for cell in range(machine.cells)]
-    by_cell.sort(key=lambda removals: (len(removals), sum(vm.sku.memory_gib for vm in removals)))
+    by_cell.sort(key=lambda removals: (len(removals), sum(vm.sku.memory_gib for vm in removals)))  # fewest first
     selected: dict[int, ScheduledVm] = {}
     for removals in by_cell[: sku.numa_cells]:
         selected |= {vm.handle: vm for vm in removals}

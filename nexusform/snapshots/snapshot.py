@@ -217,7 +217,7 @@ class _ClusterCollector(Struct):
     by_site: dict[str, dict[str, VmOwnerSnapshot]] = field(default_factory=dict)
 
     def add_object(self, resource_type: ResourceType, site_object: SiteObject) -> None:
-        """Add the VMs of one object, as a new owner or a separate pool of a known cluster; ignore others."""
+        """Add the VMs of one object, as a new owner or a separate pool of a known cluster; without VMs, nothing."""
         if resource_type.vms is None:
             return
         owner, _ = resource_type.vms.build_demand(site_object.attributes, self.layout.context, site_object.address)
@@ -251,7 +251,7 @@ def _build_pool(
 ) -> PoolSnapshot:
     """Build the VMs of a pool on their machines; `existing_vms` are those of its object, by pool and number."""
     vms: list[PlacedVm] = []
-    handles: dict[str, int] = {}
+    handles: dict[str, int] = {}  # by name of the VM
     on_missing_machines: list[str] = []
     unplaced: list[str] = []
     for number, planned_name in zip(pool.numbers, pool.names, strict=True):
@@ -288,11 +288,11 @@ def _build_site(
     unmanaged_vms = place_unmanaged_vms(site, names)
     other_capacity: tuple[SiteResourceCapacity, ...] = ()
     recorded_supplies = _find_supplies(site, layout)
-    supplies = recorded_supplies or SiteResources()
+    supplies = recorded_supplies or SiteResources()  # empty if no provider read them
     if recorded_supplies is not None:
         nks_pools = chain.from_iterable(c.pools for c in site_clusters if c.kind is VmOwnerKind.NKS)
         nodes = count_nodes(((pool.owner, pool.demand) for pool in nks_pools), claims_by_cluster=claims)
-        other_capacity = compute_site_resource_capacity(site.id, site.name, supplies, nodes, nodes)
+        other_capacity = compute_site_resource_capacity(site.id, site.name, supplies, before=nodes, after=nodes)
     return SiteSnapshot(
         id=site.id,
         name=site.name,

@@ -367,7 +367,7 @@ class _FleetObjectReader:
             self._apply_correction(violation.correction, number_part, text, notice)
             return
         key = violation.key
-        # The document may have an empty key, which is no field.
+        # "" stands for the whole mapping, even if the document has an empty key.
         has_key = key in part.node.data.keys() & shape.fields.keys()
         location = part.get_field(key, get_block_name(key, shape.fields[key])) if has_key else part
         if location.path not in self.reported_paths:  # one finding per value is enough
@@ -427,7 +427,7 @@ class _FleetObjectReader:
             return None
         entries = {}
         for key in part.node.data:
-            entry = part.get_field(key, key)
+            entry = part.get_field(key, name=key)
             self.locations[entry.path] = entry.node.position
             value = None if self._report_ellipsis(entry) else self._read_scalar(entry, FieldShape(FieldKind.TEXT))
             if value is not None:

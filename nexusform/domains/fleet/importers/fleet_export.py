@@ -118,25 +118,25 @@ def read_placements(manifests: Iterable[Manifest]) -> dict[str, ObservedPlacemen
 
 
 def _read_placement(manifest: Manifest, created: Mapping[str, list[Manifest]]) -> ObservedPlacement:
-    """Return a placement with its bindings, its latest policy snapshot and its resource snapshots."""
+    """Return a placement with its bindings and snapshots; `created` are objects of the hub by key of placement."""
     placement_objects = created.get(ObservedPlacement(manifest).key, [])
     bindings = [_read_binding(item, manifest.name) for item in placement_objects if item.kind in BINDING_KINDS]
     by_cluster: dict[str, ObservedBinding] = {}
     for binding in bindings:  # None for an unreadable one
-        # If an evicted binding is still in deletion, its successor on the cluster counts.
+        # An evicted binding in deletion may have a successor on its cluster: the successor counts.
         if binding is not None and (binding.cluster not in by_cluster or not binding.deleting):
             by_cluster[binding.cluster] = binding
     resource_snapshots = [item for item in placement_objects if item.kind in _RESOURCE_SNAPSHOT_KINDS]
     snapshots = _read_snapshots(resource_snapshots, manifest.name)
     placement = ObservedPlacement(manifest, by_cluster, snapshots=snapshots, captured_count=len(bindings))
     policy_snapshots = [item for item in placement_objects if item.kind in _POLICY_SNAPSHOT_KINDS]
-    policies = {item.name: _read_index(item, _POLICY_INDEX, _POLICY_SUFFIX, manifest.name) for item in policy_snapshots}
-    policy = _find_latest(policy_snapshots, policies)
+    indexes = {item.name: _read_index(item, _POLICY_INDEX, _POLICY_SUFFIX, manifest.name) for item in policy_snapshots}
+    policy = _find_latest(policy_snapshots, indexes)
     if policy is None:  # none captured: the policy fields stay unset
         return placement
     return replace(
         placement,
-        policy_index=policies[policy.name],
+        policy_index=indexes[policy.name],
         policy=_get_mapping(policy.body, "spec", "policy"),
         number_of_clusters=parse_integer(_read_annotations(policy).get("kubernetes-fleet.io/number-of-clusters")),
         rejections={

@@ -176,7 +176,7 @@ def _build_current_binding_row(
     """Build the row of a binding after the plan; `prior` is None for a new one."""
     action, trigger, reason = _determine_binding_action(placement, prior, binding, members)
     step = placement.find_rollout_step(binding.cluster)
-    if action in (PlacementAction.PLACE, PlacementAction.UPDATE):  # a kept binding takes no step
+    if action in (PlacementAction.PLACE, PlacementAction.UPDATE):  # other reasons do not name the step
         reason = _format_binding_reason(reason, step)
     row = PlacementChange(
         address=placement.spec.instance.address,
@@ -248,12 +248,12 @@ def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMe
     if binding.cluster in placement.override_pending_clusters:
         return "", "kept: overrides are applied with the next change of content or bindings"
     if member is None or member.planned is None or member.previous is None or member.previous == member.planned:
-        return "", ""  # nothing changed
+        return "", ""  # no member, or no change of it
     request = PlacementRequest(placement.spec.configuration.effective_policy, placement.spec.configuration.namespace)
     changes = find_member_observations(member.previous, member.planned, request)
     if changes:
         return str(changes[0].trigger), f"{changes[0].reason}; kept: {explain_kept_bindings(placement)}"
-    # The change can start scheduling cycles, but those of this placement did not run.
+    # The member's change can start scheduling cycles, but no cycle of this placement ran.
     if find_queue_trigger(member.previous, member.planned) is not None and not placement.scheduling.has_run:
         return "", f"kept: {explain_kept_bindings(placement)}"
     return "", ""
@@ -351,8 +351,8 @@ def _build_run_steps(
 def _determine_step_status(
     step: RunStep, number: int, updated_clusters: frozenset[str], outcome: StagedRunOutcome
 ) -> str:
-    """Return the status of a step: waiting (for an approval), later, stuck, done before, or planned. `number` is its
-    index in the run.
+    """Return the status of a step: waiting for an approval, later, blocked, done before this plan, or planned. `number`
+    is its index in the run.
     """
     steps_taken = len(outcome.steps)
     if number >= steps_taken:

@@ -102,7 +102,7 @@ def forget_on_forgotten_members(
     """Return the rows with removals on forgotten members replaced by `forget`: their objects keep running
     unmanaged. Pods on removed nodes are not kept.
     """
-    # Cluster ids of forgotten members, by member name (in rows of bindings) and by cluster name (in rows of pods).
+    # Cluster ids of forgotten members, by member name for rows of bindings, and by cluster name for rows of pods.
     forgotten_cluster_ids: dict[str, str] = {}
     for instance in blocks.instances.values():
         if instance.type.kind is PlanningKind.MEMBER and instance.action is Action.FORGET:
@@ -178,8 +178,8 @@ def find_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[
     for address, attributes in objects.items():
         resource_type = types.get(address.type)
         if resource_type is None or resource_type.vms is None:
-            continue  # no type with VMs, so without nodes
-        object_id = get_text(attributes, "id")  # `site/...`; an agent pool names its cluster, a cluster is one itself
+            continue  # a type without VMs has no nodes
+        object_id = get_text(attributes, "id")  # `site/...`; the cluster's, or of an agent pool with a cluster_id
         names = existing_nodes.setdefault(get_text(attributes, "cluster_id") or object_id, set())
         site = sites.get(object_id.partition("/")[0])
         for vm in resource_type.vms.list_existing_vms(attributes):
@@ -233,7 +233,7 @@ def _mark_lost(row: PlacementChange, reason: str, trigger: str) -> PlacementChan
 
 
 def _find_removed_nodes(vms: Iterable[VmObject]) -> Iterator[tuple[str, str]]:
-    """Yield the nodes (cluster id, name) that this plan removes, or re-creates under the same name."""
+    """Yield the nodes (cluster id, name) removed, re-created under the same name, or lost in this plan."""
     for vm_object in vms:
         demand = vm_object.prior.demand
         if demand is None:

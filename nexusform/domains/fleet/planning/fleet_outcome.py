@@ -292,7 +292,7 @@ def _add_observed_namespaces(namespaces: dict[str, set[str]], observed: Observed
     """Add the namespaces of clusters with available objects: the placement's own, and those of its latest snapshot."""
     for (_type, key), attributes in observed.placements.items():
         namespace, _, _name = key.rpartition("/")  # "" for a cluster-scoped placement
-        names = {namespace}
+        names = {namespace}  # "" matches no namespace
         for snapshot in get_list(attributes, "resource_snapshots")[-1:]:  # the latest, if any
             texts = [text for text in snapshot["objects"] if '"Namespace"' in text]  # few objects need parsing
             names |= collect_namespace_names(build_manifests(map(json.decode, texts)))

@@ -295,12 +295,12 @@ def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diag
 
 
 def add_bound_members(observed: ObservedHub, instances: Iterable[InstanceState]) -> ObservedHub:
-    """Return the hub. If it could not be read, its members are those with bindings (state, hub), only known by name."""
+    """Return the hub. If it is unread and lists no members, add the names of clusters with bindings as members."""
     if not observed.is_unread or observed.members:
-        return observed  # it lists its members
-    recorded = [item.current.attributes for item in instances if item.current is not None]
-    placements = (*recorded, *observed.placements.values())
-    names = {name for attributes in placements for name in get_mapping(attributes, "bindings")}
+        return observed
+    in_state = [item.current.attributes for item in instances if item.current is not None]
+    objects = (*in_state, *observed.placements.values())
+    names = {name for attributes in objects for name in get_mapping(attributes, "bindings")}  # of placements only
     return replace(observed, members={name: FleetMember(name) for name in sorted(names)})
 
 
@@ -333,7 +333,7 @@ def _index_overrides_by_snapshot_name(
 def _read_objects(
     observed: Mapping[str, Any], types: Mapping[str, ResourceType], maps: Mapping[str, str], kind: type[T]
 ) -> Iterator[T]:
-    """Yield the manifests in attributes of a hub as fleet objects of a class; `maps`: resource type by attribute."""
+    """Yield the manifests of a hub as fleet objects of a class, from the attributes in `maps` (to resource types)."""
     for name, resource_type in maps.items():
         for manifest in get_mapping(observed, name).values():
             metadata = json.decode(manifest)["metadata"]

@@ -118,8 +118,8 @@ def merge_applied_objects(
 
 
 def _merge_field(observed: Any, previous: Any, configured: Any) -> Any:
-    """Return a value after a server-side apply. Lists of named elements merge by name, like most lists of
-    Kubernetes; other lists are replaced.
+    """Return a value after a server-side apply; `previous` is the value configured before. Lists of named elements
+    merge by name, like most lists of Kubernetes; other lists are replaced.
     """
     if isinstance(observed, Mapping) and isinstance(configured, Mapping):
         return _merge_mapping(observed, get_mapping(previous), configured)

@@ -95,7 +95,7 @@ def assign_object_owners(placement_bindings: Sequence[PlacementBindings], shared
 def _record_ownership_conflicts(
     contenders: Sequence[_OwnershipCandidate], cluster: str, results: Mapping[str, ObjectOwnership]
 ) -> None:
-    """Determine an object's owner: the oldest placement with it, or the first. Record all conflicts in `results`."""
+    """Determine an object's owner: the oldest placement with it, or else the first contender. Record all conflicts."""
     current_owners = [contender.placement for contender in contenders if contender.is_existing]
     owner = min(current_owners, key=lambda p: p.spec.creation_order) if current_owners else contenders[0].placement
     for contender in contenders:

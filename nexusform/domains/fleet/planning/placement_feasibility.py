@@ -54,8 +54,8 @@ class _AdditionalNodes(Struct, frozen=True):
 def list_binding_feasibility(
     outcome: FleetOutcome, pods: PodPhase, vms: Sequence[VmObject], *, includes_losses: bool
 ) -> Iterator[Feasibility]:
-    """Yield a row per binding of a placement with pods, in the order of the plan. With `includes_losses`, add the
-    effect of one machine or rack down, and a row per rejected cluster with known nodes.
+    """Yield a row per binding of a placement with pods, in the order of the plan, with the capacity for missing nodes.
+    With `includes_losses`, add the effect of one machine or rack down, and a row per rejected cluster with known nodes.
     """
     rows = list(_build_rows_without_capacity(outcome, pods))
     if includes_losses:
@@ -68,7 +68,7 @@ def list_binding_feasibility(
         capacities = {_evaluate_site_capacity(addition, all_additions) for addition in row_additions}
         if len(row_additions) < len(row.missing_pools):  # the site of a pool is unknown
             capacities.add(_UNKNOWN)
-        # All pools are needed, so the worst capacity counts; "" without missing nodes.
+        # All pools need their nodes, so the worst capacity counts; "" without missing nodes.
         worst = next((capacity for capacity in ("no", _UNKNOWN, "yes") if capacity in capacities), "")
         yield replace(row, site_capacity=worst) if worst else row
 
@@ -91,8 +91,8 @@ def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Itera
                 if cluster.id not in capacities:
                     capacities[cluster.id] = ClusterPodCapacity(pods, cluster)
                 assessment = find_object_feasibility(placement.address, capacities[cluster.id])
-            if assessment is None:  # the cluster's nodes are not known
-                is_known = cluster is None and is_empty  # no pods need a node
+            if assessment is None:  # the cluster's nodes are not known, or it gets no pods
+                is_known = cluster is None and is_empty  # no pod needs a node
                 result, reason = (FeasibilityResult.RUNS, "") if is_known else (FeasibilityResult.UNKNOWN, _NO_NODES)
                 yield Feasibility(
                     address, binding.cluster, result, reason=reason, replicas_requested=requested, is_certain=is_known
@@ -152,7 +152,7 @@ def _build_feasibility_row(
 
 
 def _list_added_nodes(vms: Iterable[VmObject], row: Feasibility, outcome: FleetOutcome) -> Iterator[_AdditionalNodes]:
-    """Yield the additional nodes of a row by pool, as far as site and pool are known."""
+    """Yield the nodes to add for a row by pool, as far as site and pool are known."""
     if not row.missing_pools:
         return  # none are needed
     cluster = outcome.clusters[row.cluster]
@@ -222,7 +222,7 @@ def suggest_feasibility_fixes(
 def _build_count_fix(
     rows: Sequence[Feasibility], pools: Iterable[tuple[Address, PoolDemand]], extra: int
 ) -> ProposedFix:
-    """Build a proposal of pool counts: the existing VMs, those missing for these rows, and `extra` ones."""
+    """Build a proposal of counts for `pools`: the existing VMs, those missing for the rows, and `extra` ones."""
     texts, edits, counts = [], [], []
     for address, demand in pools:
         existing = len(demand.numbers)
@@ -248,7 +248,7 @@ def _find_pool(vms: Iterable[VmObject], cluster_id: str, pool: str) -> tuple[Add
 
 
 def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase) -> Iterator[ProposedFix]:
-    """Yield proposals of a PickFixed policy (a list of clusters), with another cluster instead of the row's."""
+    """Yield proposals of a list of clusters (PickFixed): one with capacity replaces the cluster of a waiting row."""
     for row in rows:
         placement = outcome.placements[row.placement]
         if not _can_use_pick_fixed(placement):
@@ -257,7 +257,7 @@ def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, po
         for cluster in _list_clusters_with_capacity(placement, outcome, pods):
             names = sorted(cluster if name == row.cluster else name for name in selected)
             listed = ", ".join(f'"{name}"' for name in names)
-            values: dict[str, Any] = {"cluster_names": names}
+            values: dict[str, Any] = {"cluster_names": names}  # of the block policy
             text = f"cluster {cluster} instead of {row.cluster}: cluster_names = [{listed}]"
             if placement.spec.configuration.placement_type is not PlacementType.PICK_FIXED:
                 values |= {"placement_type": PlacementType.PICK_FIXED.value, "number_of_clusters": None}
@@ -265,7 +265,7 @@ def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, po
             edits = [ArgumentAdjustment(row.placement, ("policy", name), value) for name, value in values.items()]
             solves, runs = frozenset({(row.placement, row.cluster)}), frozenset({(row.placement, cluster)})
             change = {"cluster": cluster, "cluster_names": names}
-            yield ProposedFix("cluster", text, tuple(edits), solves, runs, change)
+            yield ProposedFix("cluster", text, tuple(edits), solves=solves, runs=runs, change=change)
 
 
 def _can_use_pick_fixed(placement: PlacementPlan) -> bool:
@@ -293,11 +293,11 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
     """Yield a proposal per PickAll or existing PickN placement: a required cluster affinity leaving out its clusters
     with waiting pods. A new PickN gets a PickFixed policy instead.
     """
-    groups: dict[Address, list[Feasibility]] = {}
+    selected: dict[Address, list[Feasibility]] = {}  # rows of selected clusters by placement
     for row in rows:
         if row.is_selected:
-            groups.setdefault(row.placement, []).append(row)
-    for address, group in groups.items():
+            selected.setdefault(row.placement, []).append(row)
+    for address, group in selected.items():
         placement = outcome.placements[address]
         policy, kind = _get_editable_policy(placement), placement.spec.configuration.placement_type
         is_all = kind is PlacementType.PICK_ALL
@@ -317,9 +317,9 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
             "affinity",
             text,
             (edit,),
-            frozenset((address, name) for name in clusters),
-            frozenset(),
-            change,
+            solves=frozenset((address, name) for name in clusters),
+            runs=frozenset(),
+            change=change,
             completed=address,
             fewer_clusters=len(clusters) if is_all else 0,
         )

@@ -68,7 +68,7 @@ class PlacementIterations(Struct):
     progress: Progress = _ignore_progress_report
 
     def list_rejections(self, placements: Sequence[PlacementPlan]) -> dict[Address, tuple[Rejection, ...]]:
-        """Return why each placement has no binding on the other clusters, for the members after the last iteration."""
+        """Return the rejections of clusters without a binding by placement, for members after the last iteration."""
         rejections: dict[Address, tuple[Rejection, ...]] = {}
         for placement in placements:
             bound = collect_clusters(placement.bindings)
@@ -116,7 +116,7 @@ def _plan_rejoining_members(
     }
     if not rejoining:
         return iterations
-    if not any(members[name].is_rejoining for name in rejoining):
+    if not any(members[name].is_rejoining for name in rejoining):  # other placements processed the re-creations
         unnotified = frozenset[str]().union(*(members[name].unnotified_placements for name in rejoining))
         placements = [placement for placement in placements if placement.address in unnotified]
 
@@ -187,7 +187,7 @@ def _plan_until_stable(
             is_queued = bool(changes) or not scheduled <= member_list.positions.keys()
             is_edited = has_edits and placement.needs_scheduling
             if has_edits and not is_queued and not is_edited:
-                changes = find_stale_members(placement, member_list)
+                changes = find_stale_members(placement, member_list)  # an observed hub will pick them anyway
             if is_queued or is_edited or changes:
                 has_changed |= _run_scheduling_cycles_of_placement(placement, member_list, changes)
         has_edits = False  # edits queue placements once
@@ -205,23 +205,23 @@ def _run_scheduling_cycles_of_placement(
     placement: PlacementPlan, member_list: MemberList, changes: tuple[MemberChange, ...]
 ) -> bool:
     """Run a placement's scheduling cycles and record them in it; return True if bindings changed. `changes` are the
-    member changes queuing the placement. Its own edits are triggers of the first call only.
+    member changes queuing the placement. In the first call, its own edits are triggers, and evictions delete bindings.
     """
     leaving_members = {change.member for change in changes if change.trigger is Trigger.CLUSTER_LEFT}
     leaving_members |= {member.name for member in member_list.members if member.is_leaving}
     bound = collect_clusters(placement.bindings)
-    is_first_cycle = not placement.scheduling.has_run
+    is_first_call = not placement.scheduling.has_run
     triggers = SchedulingTriggers(
-        is_new=placement.spec.is_first_scheduling and is_first_cycle,
-        policy_changed=placement.spec.policy_changed and is_first_cycle,
-        number_increased=placement.spec.number_increased and is_first_cycle,
+        is_new=placement.spec.is_first_scheduling and is_first_call,
+        policy_changed=placement.spec.policy_changed and is_first_call,
+        number_increased=placement.spec.number_increased and is_first_call,
         lost_bindings=placement.lost_bindings,
         departed_clusters=frozenset((bound & leaving_members) | (bound - member_list.positions.keys())),
         member_triggers={change.member: change.trigger for change in changes},
         default_trigger=placement.rollout_trigger,
     )
     bindings = placement.bindings
-    if is_first_cycle and placement.evicted_clusters:
+    if is_first_call and placement.evicted_clusters:
         bindings = tuple(
             replace(binding, is_deleting=binding.cluster in placement.evicted_clusters) for binding in bindings
         )
@@ -263,8 +263,8 @@ def _find_clusters_losing_pods(
 ) -> Iterator[str]:
     """Yield the clusters with pods of a placement in state, if this plan removes or re-creates these pods."""
     for cluster in get_mapping(placement.spec.instance.before, "workloads"):
-        is_recreated = placement.spec.is_new or cluster in placement.released_clusters
-        has_new_pods = (placement.address, cluster) in iterations.placed  # its former ones are removed already
+        is_recreated = placement.spec.is_new or cluster in placement.released_clusters  # the placement, or its binding
+        has_new_pods = (placement.address, cluster) in iterations.placed  # the pods in state are removed already
         if cluster not in clusters_with_objects or (is_recreated and not has_new_pods):
             yield cluster
 
@@ -356,7 +356,7 @@ def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tup
     changes: list[MemberChange] = []
     for name in stale_names:
         position = member_list.positions[name]
-        trigger = _find_change_of_rejection(rejections.get(name))  # None: its rejection is not obsolete
+        trigger = _find_change_of_rejection(rejections.get(name))  # joined if not reported; None if not obsolete
         if trigger is not None and not member_list.members[position].is_leaving and eligible >> position & 1:
             changes.append(MemberChange(name, trigger))
     return tuple(changes)

@@ -288,10 +288,11 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
 
 
 def _build_eviction_target(placement: PlacementPlan, *, is_replaced: bool) -> EvictionTarget:
-    """Build the input for deciding on an eviction. Earlier ones of this plan count unless replaced by then."""
+    """Build the input for deciding on an eviction. With `is_replaced`, bindings evicted before are replaced by then."""
     bindings = placement.bindings
-    for _name, eviction in () if is_replaced else placement.evictions:
-        bindings = apply_eviction(eviction, bindings)
+    if not is_replaced:
+        for _name, eviction in placement.evictions:
+            bindings = apply_eviction(eviction, bindings)
     unavailable = placement.previously_failed_clusters | placement.unready_clusters
     available = frozenset(
         binding.cluster

@@ -71,7 +71,7 @@ class SchedulingResult(Struct, frozen=True):
     def append_scheduling_cycles(
         self, result: CycleResult, triggers: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
     ) -> SchedulingResult:
-        """Return the result extended by a chain of cycles from the bindings `start`, recorded after picks only."""
+        """Return the result extended by a chain of cycles. Record its bindings at the `start` if it picks any."""
         pick_triggers, release_triggers = dict(self.pick_triggers), dict(self.release_triggers)
         for change in result.changes:
             trigger = find_change_trigger(change, triggers)
@@ -246,9 +246,7 @@ class PlacementPlan(Struct):
 
     @property
     def lost_bindings(self) -> dict[str, Trigger]:
-        """Triggers of lost bindings by cluster. If no executed eviction is known for a binding in deletion, somebody
-        deleted it.
-        """
+        """Trigger of each lost binding by cluster: an executed eviction, or a deletion by somebody if none is known."""
         evicted_now = {eviction.cluster for _, eviction in self.evictions if eviction.is_executed}
         known_evictions = self._observed_evicted_clusters | evicted_now
         return {
@@ -286,7 +284,7 @@ class PlacementPlan(Struct):
         resources = self._compute_own_resources(binding, reached)
         conflicts = self.ownership.conflicts.get(binding.cluster, {})  # by object with another owner
         if resources is None or not (conflicts or resources.conflicting_objects):
-            return resources
+            return resources  # no resources, or no conflict now or before
         wanted = [(get_object_identity(manifest), manifest) for manifest in self.list_wanted_objects(binding, reached)]
         manifests = tuple(manifest for identity, manifest in wanted if identity not in conflicts)
         conflicting_objects = tuple(identity for identity, _ in wanted if identity in conflicts)
@@ -315,7 +313,7 @@ class PlacementPlan(Struct):
             return None
         cluster = binding.cluster
         previous = None if cluster in self.released_clusters else self.current.applied.on_cluster.get(cluster)
-        if cluster not in reached and not self.spec.switches_to_applying:  # from ReportDiff, without a rollout
+        if cluster not in reached and not self.spec.switches_to_applying:  # a switch needs no rollout
             return previous
         rendered = self.snapshot_store.render_cluster(binding.resource_snapshot, cluster)
         if rendered is None:  # no such snapshot or member
@@ -410,7 +408,7 @@ class PlacementPlan(Struct):
 
     def _find_outdated_clusters(self, latest: int) -> frozenset[str]:
         """Return the clusters with outdated overrides to be updated by a rollout to the `latest` snapshot; none if no
-        rollout starts. New resources, a binding change, the strategy, or an override naming the placement start one.
+        rollout starts. An override naming the placement, the strategy, a changed binding or new resources start one.
         """
         previous = self.spec.previous_configuration
         statuses = get_list(self.spec.prior_attributes, "placement_statuses")

@@ -198,16 +198,16 @@ def write_applied_resources(applied: AppliedResources, bindings: Iterable[Bindin
         {"index": snapshot.index, "hash": snapshot.hash, "objects": bodies.add_manifests(snapshot.objects)}
         for snapshot in applied.snapshots
     ]
-    digests_of = {snapshot["index"]: snapshot["objects"] for snapshot in snapshots}
+    digests_of = {snapshot["index"]: snapshot["objects"] for snapshot in snapshots}  # of a snapshot's objects
     content: dict[str, Any] = {}  # of clusters with differences from their snapshot
     for binding in bindings:
         rendered = applied.on_cluster.get(binding.cluster)
         if rendered is None:  # no resources on the cluster
             continue
-        objects = bodies.add_manifests(rendered.manifests)
+        digests = bodies.add_manifests(rendered.manifests)
         has_differences = rendered.digest or rendered.failure or rendered.overrides
-        if has_differences or objects != digests_of.get(binding.resource_snapshot):
-            content[binding.cluster] = {"objects": objects, "overrides": rendered.digest, "failure": rendered.failure}
+        if has_differences or digests != digests_of.get(binding.resource_snapshot):
+            content[binding.cluster] = {"objects": digests, "overrides": rendered.digest, "failure": rendered.failure}
             if rendered.overrides is not None:
                 content[binding.cluster]["picked"] = list(rendered.overrides)
             if rendered.reported_failure:

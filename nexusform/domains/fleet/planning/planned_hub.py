@@ -141,7 +141,7 @@ class PlannedHub(Struct, dict=True):
 
     @cached_property
     def _existing_budgets(self) -> Mapping[str, PlacementDisruptionBudget]:
-        """Observed budgets, and those in state that this plan neither changes nor deletes."""
+        """Observed budgets and those in state, without those deleted by this plan."""
         budgets = dict(self.observed.budgets)
         for instance in self.prior_instances:
             prior_object = read_prior_object(instance)
@@ -179,7 +179,7 @@ class PlannedHub(Struct, dict=True):
                 self._add_staged_run(instance, fleet_object)
             case FleetApprovalRequest() if fleet_object.is_approved:
                 self.approvals.setdefault(fleet_object.run_key, set()).add(fleet_object.name)
-                if instance.action in _WRITE_ACTIONS:
+                if instance.action in _WRITE_ACTIONS:  # approved by this plan
                     self.resumed_runs.add(fleet_object.run_key)
             case _:  # members, placements, earlier evictions, and requests without approval
                 return
@@ -191,7 +191,7 @@ class PlannedHub(Struct, dict=True):
         by_member: dict[str, dict[ObjectIdentity, tuple[str, Manifest]]] = {}
         for name, member in members.items():
             cluster_id = member.configuration.cluster_id if member.configuration is not None else ""
-            for instance, manifests in self.direct_objects.get(cluster_id, ()):
+            for instance, manifests in self.direct_objects.get(cluster_id, ()):  # none for ""
                 member_objects = by_member.setdefault(name, {})
                 member_objects |= {get_object_identity(m): (str(instance.address), m) for m in manifests}
         return by_member
@@ -223,14 +223,14 @@ class PlannedHub(Struct, dict=True):
             return override  # a new object starts at 0
         observed_snapshots = [snapshot for snapshot in self.observed.overrides.values() if snapshot.key == override.key]
         if observed_snapshots:
-            latest = max(observed_snapshots, key=lambda snapshot: snapshot.snapshot)
+            latest = max(observed_snapshots, key=lambda item: item.snapshot)
         elif instance.before is not None:
             recorded = read_prior_object(instance)
             assert isinstance(recorded, FleetOverride)
             latest = replace(recorded, snapshot=_get_prior_override_snapshot_number(instance))
         else:
             return override  # new: 0
-        is_unchanged = replace(latest, snapshot=0) == override  # a planned one has no number yet
+        is_unchanged = replace(latest, snapshot=0) == override  # without numbers: `override` has none yet
         number = latest.snapshot if is_unchanged else latest.snapshot + 1
         if number:  # 0 is not recorded
             instance.private = {**instance.prior_note, OVERRIDE_SNAPSHOT: number}
@@ -319,8 +319,8 @@ def _find_unmanaged_overrides(hub: PlannedHub) -> Iterator[FleetOverride]:
     """Yield the overrides on the hub outside configuration and state, with their snapshot numbers (0: none)."""
     managed = {override.key for override in (*hub.overrides, *hub.prior_objects.overrides)}
     latest: dict[str, int] = {}  # snapshot numbers by key
-    for snapshot in hub.observed.overrides.values():
-        latest[snapshot.key] = max(snapshot.snapshot, latest.get(snapshot.key, 0))
+    for item in hub.observed.overrides.values():
+        latest[item.key] = max(item.snapshot, latest.get(item.key, 0))
     for override in hub.observed.current_overrides:
         if override.key not in managed:
             yield replace(override, snapshot=latest.get(override.key, 0))

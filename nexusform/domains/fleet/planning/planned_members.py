@@ -98,18 +98,18 @@ def build_members(
         planned = build_member(configuration, measured_cluster, requests)
         previous = _find_previous_member(instance, planned, observed if measured_cluster is None else {})
         members[configuration.name] = FleetMemberState(
-            instance.address,
-            configuration,
-            cluster,
-            previous,
-            planned,
+            address=instance.address,
+            configuration=configuration,
+            cluster=cluster,
+            previous=previous,
+            planned=planned,
             is_rejoining=previous is None and planned.name in leaving_names,
             unnotified_placements=frozenset(list_texts(instance.prior_note, UNNOTIFIED_PLACEMENTS)),
         )
     for name, observed_member in observed.items():
         if name not in members and name not in leaving_names:  # not configured: unchanged by the plan
-            planned = build_member(observed_member, None, (0, 0))
-            members[name] = FleetMemberState(None, observed_member, None, previous=planned, planned=planned)
+            planned = build_member(observed_member, cluster=None, requests=(0, 0))
+            members[name] = FleetMemberState(None, configuration=observed_member, previous=planned, planned=planned)
     return members, problems
 
 

@@ -59,8 +59,8 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
     picked = collect_clusters(select_scheduled_bindings(placement.bindings))
     is_repicked = bool(placement.evicted_clusters) and placement.evicted_clusters <= picked
     if placement.spec.is_external and not placement.rollout.clusters and is_repicked:
-        # With unchanged clusters a hub keeps its rollout status, also of evicted clusters, until a run or
-        # another change. Seen on a running hub.
+        # Evicted clusters are picked again, so the clusters are unchanged: a hub keeps their rollout status until a run
+        # or another change. Seen on a running hub.
         conditions = [*conditions[:1], *get_list(prior, "conditions")[1:]]  # the first one is Scheduled
         if not placement.spec.spec_changed and not placement.current.is_selection_changed:
             statuses = prior.get("placement_statuses") or statuses
@@ -136,15 +136,14 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
     for cluster, progress in compute_progress(placement).items():
         resources = final_resources.get(cluster, RenderedResources(()))
         fails = cluster in apply_failing or bool(resources.conflicting_objects)
-        is_apply_known = progress.applied != UNKNOWN
         by_cluster[cluster] = replace(
             progress,
-            # Overrides named by the binding count, whatever their result.
+            # Overrides without effect count as well. State may have the digest of their changes without their names.
             has_overrides=bool(resources.has_override_failure or resources.overrides or resources.digest),
             overridden=FALSE if resources.has_override_failure else progress.overridden,
             work_synchronized=FALSE if resources.has_envelope_failure else progress.work_synchronized,
-            applied=FALSE if is_apply_known and fails else progress.applied,
-            diff_reported=(progress.diff_reported or TRUE) if is_report_only else None,
+            applied=FALSE if fails and progress.applied != UNKNOWN else progress.applied,  # UNKNOWN: not tried yet
+            diff_reported=(progress.diff_reported or TRUE) if is_report_only else None,  # None: objects are applied
             is_trackable=is_availability_tracked(resources.manifests),
             work_name=work_name,
             failure=resources.failure_message,

@@ -134,9 +134,9 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
     Source: KubeFleet pkg/utils/controller/resource_selector_resolver.go.
     """
     with_selected = (selector.name for selector in placement.selectors if selector.scope == WITH_SELECTED)
-    content_namespace = placement.namespace or next(with_selected, "")
+    content_namespace = placement.namespace or next(with_selected, "")  # of the selected objects ("": cluster scope)
     selected_keys: set[ObjectKey] = set()
-    for number, selector in enumerate(placement.selectors):  # from 0
+    for number, selector in enumerate(placement.selectors):
         is_namespace = selector.is_namespace and not placement.namespace
         includes_content = is_namespace and selector.scope == WITH_RESOURCES
         if includes_content and is_reserved_namespace(selector.name):
@@ -243,7 +243,7 @@ class SnapshotStore:
 
     def render_cluster(self, index: int | None, cluster: str) -> RenderedResources | None:
         """Return the resources of a snapshot for a cluster; None without such a snapshot or member."""
-        locked_index, renderer = self._locked_renderers.get(cluster, (None, None))  # of a staged run
+        locked_index, renderer = self._locked_renderers.get(cluster, (None, None))  # set by a run
         if renderer is not None and locked_index == index:
             return renderer.render_cluster(cluster)
         if index not in self._renderers:

@@ -57,7 +57,7 @@ class PlacementResources(NamedTuple):
 
 
 def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: MemberClusters) -> PlacementResources:
-    """Select the objects, take a resource snapshot of changes, and find the member clusters with other overrides."""
+    """Select the objects, take a snapshot if they changed (staged runs do it later), and find changed overrides."""
     manifests = select_resources(spec.configuration, hub.object_index) or _select_observed_objects(spec, hub)
     selection = ResourceSelection(
         manifests=manifests,
@@ -76,7 +76,7 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
         if spec.previous_configuration is not None and not spec.is_new:
             previous_objects = select_resources(spec.previous_configuration, hub.prior_object_index)
             digest_before, digest_now = compute_fingerprint(previous_objects), compute_fingerprint(manifests)
-            # A hub may have processed changes known only from a dump (no objects in state): these do not count.
+            # Without objects in state, they are known from a dump only, and the hub may have processed their changes.
             is_selection_changed = bool(previous_objects) and digest_before != digest_now
         return PlacementResources(
             selection,
@@ -84,8 +84,8 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
             snapshot_store,
         )
     latest, previous = snapshot_store.add_snapshot(spec.configuration.revision_history_limit), applied.latest
-    versions = _pair_current_and_new_resources(comparison, latest.index)
-    outdated_clusters = frozenset(name for name, before, after in versions if not before.has_same_overrides(after))
+    pairs = _pair_current_and_new_resources(comparison, latest.index)
+    outdated_clusters = frozenset(cluster for cluster, old, new in pairs if not old.has_same_overrides(new))
     current = CurrentResources(
         applied,
         resources_changed=previous is not None and previous.hash != latest.hash,
@@ -101,7 +101,7 @@ def _select_observed_objects(spec: PlacementSpec, hub: PlannedHub) -> tuple[Mani
     snapshots = spec.observed_attributes.get("resource_snapshots")
     previous = spec.previous_configuration
     if not snapshots or (previous is not None and select_resources(previous, hub.prior_object_index)):
-        return ()  # not observed, or selected from state before: the plan removes them
+        return ()  # not observed, or selected from state before, so the plan removes them
     objects = build_manifests(map(json.decode, snapshots[-1]["objects"]))
     return select_resources(spec.configuration, HubIndex(objects))
 
@@ -122,7 +122,7 @@ def _find_trigger_of_staged_change(comparison: _ResourceComparisonInput, hub: Pl
     previous = comparison.spec.previous_configuration
     if previous is None or comparison.spec.is_new:
         return None
-    if comparison.spec.observed_attributes:  # compare with the clusters; without a hub, with state
+    if comparison.spec.observed_attributes:  # a hub was read: compare with its latest snapshot, else with state
         latest = comparison.applied.latest
         if latest is None:  # nothing is distributed yet
             return None
@@ -221,9 +221,9 @@ def _list_snapshot_indices(spec: PlacementSpec) -> list[int]:
 def _read_observed_resources(
     spec: PlacementSpec, selection: ResourceSelection, hub: PlannedHub, note: Mapping[str, Any]
 ) -> AppliedResources:
-    """Return the resources observed on a hub: its resource snapshots, and the resources of each binding.
-    Without captured snapshots, use the newest index in the bindings with the objects last recorded in state,
-    else the current ones.
+    """Return the resources observed on a hub: its resource snapshots, and the resources of each binding. Without
+    captured snapshots, assume one with the newest index in the bindings, and the objects last recorded in state, or
+    else selected now.
     """
     observed_snapshots: list[ResourceSnapshot] = []
     selected_hashes = {compute_comparable_hash(manifest) for manifest in selection.manifests}
@@ -302,7 +302,7 @@ def _restore_resources_from_hashes(
         candidates = [renderer.render_cluster(binding.cluster) or RenderedResources(objects) for renderer in renderers]
         digest = candidates[0].digest if digests is None else str(digests.get(binding.cluster, ""))
         matching = (rendered for rendered in candidates if rendered.digest == digest)
-        on_cluster[binding.cluster] = next(matching, RenderedResources(objects, digest=digest))  # an unknown result
+        on_cluster[binding.cluster] = next(matching, RenderedResources(objects, digest=digest))  # else unknown
     return on_cluster
 
 
@@ -328,7 +328,7 @@ def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
 
 def _find_clusters_with_random_choice(placement: PlacementPlan) -> dict[str, float]:
     """Return the clusters able to be picked by a PickN instead of others, each with the share of picks: the number of
-    new clusters, divided by the eligible ones without a binding before. {} if all of these are picked, or none.
+    new clusters, divided by the eligible ones without a binding before. {} if it picks all of them, or none.
     """
     status = placement.scheduling.status
     if status is None or placement.spec.configuration.placement_type is not PlacementType.PICK_N:
@@ -338,5 +338,5 @@ def _find_clusters_with_random_choice(placement: PlacementPlan) -> dict[str, flo
     new_clusters = picked - existing
     outscored = {decision.cluster for decision in status.unselected_decisions if _LOW_SCORE in decision.reason}
     candidates = sorted(new_clusters | (outscored - existing))
-    is_open = bool(new_clusters) and len(candidates) > len(new_clusters)
-    return dict.fromkeys(candidates, round(len(new_clusters) / len(candidates), 6)) if is_open else {}
+    has_choice = 0 < len(new_clusters) < len(candidates)
+    return dict.fromkeys(candidates, round(len(new_clusters) / len(candidates), 6)) if has_choice else {}

@@ -249,7 +249,7 @@ def _warn_delete_only_run(instance: Instance, context: _StagedRunInput) -> Itera
 
 
 def _find_failed_clusters_of_run(placement: PlacementPlan, context: _StagedRunInput) -> dict[str, str]:
-    """Return the clusters updated by a run with failing resources, and the causes; of two, the overrides' one."""
+    """Return the cause by cluster updated by a run with failing resources: failing overrides, or else applying."""
     failures = dict.fromkeys(_find_clusters_with_apply_failures(placement, context), "applying the resources fails")
     for cluster in context.plan.updated_clusters:
         rendered = placement.snapshot_store.render_cluster(context.snapshot.index, cluster)
@@ -337,7 +337,7 @@ def _build_run_context(
 
 def _explain_outdated_run(run: FleetUpdateRun, placement: PlacementPlan, plan: StagedRunPlan, record: RunRecord) -> str:
     """Return why a started run cannot continue, "" if it can. `plan` is the plan of a run started now."""
-    # Values missing in the record count as unchanged.
+    # Values missing in the record count as unchanged; stages missing there are not compared.
     snapshot = plan.policy_snapshot if record.policy_snapshot is None else record.policy_snapshot
     count = plan.cluster_count if record.cluster_count is None else record.cluster_count
     if (snapshot, count) != (plan.policy_snapshot, plan.cluster_count):

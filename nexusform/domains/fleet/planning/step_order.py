@@ -200,7 +200,7 @@ def _is_new_namespace_of_override(changed: _ChangedInstance, context: _StepOrder
 
 
 def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetObject) -> bool:
-    """Return True if a manifest's change adds the namespace of an override; False for other objects."""
+    """Return True if a manifest's change adds the namespace of an override, created or newly in the manifest."""
     if not isinstance(override, FleetOverride) or not override.namespace or changed.instance.is_removed:
         return False
     namespace = ObjectIdentity("", "Namespace", "", override.namespace)
@@ -250,7 +250,7 @@ class _ChangedIndex:
         self.by_position = {item.position: item for item in changed_objects}
         self.by_identity: dict[ObjectIdentity, list[int]] = {}  # positions by object in a manifest
         self.members: list[int] = []  # positions
-        self._by_placement: dict[tuple[type, str | None], list[int]] = {}
+        self._by_placement: dict[tuple[type, str | None], list[int]] = {}  # positions by type and key of a placement
         removed: set[ObjectIdentity] = set()
         for item in changed_objects:
             for identity in item.identities:
@@ -347,9 +347,9 @@ def compute_step_order(
     for changed in changed_objects:
         requested = changed.versions[-1]  # the object after the plan; the former one if removed
         checks = _AWAITED.get(type(requested), ())  # conditions for waiting for another object
-        is_repeatable = isinstance(requested, FleetOverride | HubObjects)  # its deletion changes a placement too
-        if not checks or (changed.instance.is_removed and not is_repeatable):
-            continue  # an object of this type, or its removal, waits for nothing
+        can_wait = not changed.instance.is_removed or isinstance(requested, FleetOverride | HubObjects)
+        if not checks or not can_wait:
+            continue  # only a removal of overrides or content changes placements, as its creation does
         awaited: dict[Address, None] = {}  # an ordered set
         for key in _list_affected_placements(changed, rollouts, hub):
             context = _StepOrderContext(changed, rollouts.get(key))
@@ -383,24 +383,24 @@ class _RolloutIndex:
         changed_objects = index.by_position.values()
         self._placements, self._hub = placements, hub
         self._inputs: dict[str, _RolloutInputs] = {}
-        versions = [(item.position, version) for item in changed_objects for version in item.versions]
+        versions = [(item.position, version) for item in changed_objects for version in item.versions]  # before, after
         overrides = [(position, version) for position, version in versions if isinstance(version, FleetOverride)]
         # Overrides of all placements; one with a placement starts a rollout itself.
         self._overrides = [(position, override) for position, override in overrides if not override.placement]
-        evicted = dict.fromkeys(version.placement for _, version in versions if isinstance(version, FleetEviction))
+        with_eviction = dict.fromkeys(item.placement for _, item in versions if isinstance(item, FleetEviction))
         self._new_namespace_positions: set[int] = set()
         for position, override in self._overrides:
             manifests = map(index.by_position.__getitem__, index.list_namespace(override.namespace))
             if any(_has_new_namespace_of_override(manifest, override) for manifest in manifests):
                 self._new_namespace_positions.add(position)
-        # With a reason to wait: new labels of members, a switch to staged runs, or the overrides above.
+        # Other placements with a reason to wait: new labels of members, a switch to staged runs, or `_overrides`.
         has_new_labels = any(map(_has_new_labels, changed_objects))
-        affected = [
+        with_other_reason = [
             key
             for key, placement in placements.items()
             if has_new_labels or _is_switching_to_runs(placement) or (self._overrides and self.get(key).overrides)
         ]
-        self.ordered_placements = tuple(dict.fromkeys((*evicted, *affected)))  # content and overrides of these wait
+        self.ordered_placements = tuple(dict.fromkeys((*with_eviction, *with_other_reason)))  # their content waits
         self._ranks = {key: rank for rank, key in enumerate(self.ordered_placements)}
         self._ranks_by_identity: dict[ObjectIdentity, list[int]] | None = None  # built at first use
 
@@ -434,11 +434,11 @@ class _RolloutIndex:
         manifests = tuple(expand_envelopes((*placement.selection.manifests, *prior_manifests)))
         overrides = () if placement.spec.is_external else self._overrides  # staged runs wait for overrides themselves
         positions = frozenset(position for position, override in overrides if is_any_affected(override, manifests))
-        still_selected = select_resources(placement.spec.configuration, self._hub.prior_object_index)
+        objects_in_state = select_resources(placement.spec.configuration, self._hub.prior_object_index)
         return _RolloutInputs(
             key,
             identities=frozenset(map(get_object_identity, manifests)),
-            previous_identities=collect_object_identities(still_selected),
+            previous_identities=collect_object_identities(objects_in_state),
             overrides=positions,
             earlier_overrides=positions - self._new_namespace_positions,
             is_new=placement.spec.instance.action in _CREATE_ACTIONS,

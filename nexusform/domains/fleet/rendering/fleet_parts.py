@@ -212,7 +212,7 @@ def _render_cell(cluster: str, cell: MatrixCell) -> Markup:
     row = cell.binding
     if row is None:
         rejection_text = f"rejected: {cell.rule}" if cell.rule else "not picked"
-        text = rejection_text if cell.rejection else "\N{EN DASH}"
+        text = rejection_text if cell.rejection else "\N{EN DASH}"  # the plan has no reason
         return build_element("td", text, class_="not", data_tip=cell.reason or None, data_head=cluster)
     kind = f"picked {row.action.value}"
     return build_element("td", _render_binding(row), class_=kind, data_tip=cell.reason or None, data_head=cluster)
@@ -240,10 +240,10 @@ def format_binding_scores(row: PlacementChange) -> str:
 
 
 def render_binding_list(rows: Sequence[PlacementChange]) -> Part:
-    """Render the bindings of too many clusters for a grid as lists: changed ones, then kept ones folded; or None."""
+    """Render bindings as lists if a grid has no room: changed ones, then kept ones folded; None without bindings."""
     changed_rows = [row for row in rows if row.action is not PlacementAction.KEEP]
     kept_rows = [row for row in rows if row.action is PlacementAction.KEEP]
-    changed_part = None
+    changed_part = None  # renders nothing
     if changed_rows:
         changed_table = _render_binding_table(changed_rows, "Placements by cluster")
         changed_part = [_render_limit_note(len(changed_rows)), changed_table]
@@ -295,7 +295,7 @@ def render_pods_part(plan: Plan) -> Part:
 
 
 def render_pods(rows: Sequence[PlacementChange], title: str = "Pods") -> Part:
-    """Render these pods and their nodes; None without any."""
+    """Render a table of pods and their nodes; None without pods."""
     if not rows:
         return None
     heads = ("Pod", "Workload", "Action", "From", "To", "Trigger")
@@ -370,7 +370,7 @@ def render_fleet_svg(plan: Plan, verdict: str) -> str:
     return render_document("Fleet", description, parts, width, top + MARGIN, verdict)
 
 
-def _render_lines(matrix: FleetMatrix, columns: Mapping[str, int]) -> list[Markup]:
+def _render_lines(matrix: FleetMatrix, cluster_offsets: Mapping[str, int]) -> list[Markup]:
     """Render a line per placement in order; if not all fit into MAX_BYTES, changed placements have priority."""
     changed = {
         placement
@@ -382,7 +382,7 @@ def _render_lines(matrix: FleetMatrix, columns: Mapping[str, int]) -> list[Marku
     for placement in sorted(matrix.placements, key=lambda name: name not in changed):  # changed ones first
         cells = [
             translate_parts(_render_svg_cell(matrix.get_cell(placement, cluster)), offset, 0)
-            for cluster, offset in columns.items()
+            for cluster, offset in cluster_offsets.items()
         ]
         line = join_markup(render_text(MARGIN, _ROW_TEXT_OFFSET, placement, "rack"), cells)
         remaining_bytes -= len(line) + _LINE_OVERHEAD

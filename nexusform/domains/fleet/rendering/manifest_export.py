@@ -95,7 +95,7 @@ def render_fleet_manifests(plan: Plan, registries: PluginRegistries) -> FleetMan
 
 
 def _list_export_limitations(objects: Sequence[_ExportedObject], registries: PluginRegistries) -> Iterator[str]:
-    """Yield a sentence for each limitation of the export, with the addresses concerned."""
+    """Yield a sentence for each limitation of the export, with the addresses of the objects it affects."""
     addresses_by_limitation: dict[str, list[str]] = {}  # by key of _LIMITATION_TEXTS
     for item in objects:
         limitation = _find_limitation(item)
@@ -103,8 +103,8 @@ def _list_export_limitations(objects: Sequence[_ExportedObject], registries: Plu
             addresses_by_limitation.setdefault(limitation, []).append(str(item.address))
     addresses_by_limitation["evictions"] = [str(item.address) for item in objects if item.is_earlier_eviction]
     created = [item for item in objects if item.is_created]
-    placement_ids = {item.attributes.get("id") for item in created if item.address.type in _PLACEMENTS}
-    runs = [item for item in created if _get_placement_of_run(item, registries) in placement_ids]  # both are new
+    new_placement_ids = {item.attributes.get("id") for item in created if item.address.type in _PLACEMENTS}
+    runs = [item for item in created if _get_placement_of_run(item, registries) in new_placement_ids]
     addresses_by_limitation["runs"] = [str(item.address) for item in runs]
     for limitation, addresses in addresses_by_limitation.items():
         if addresses:

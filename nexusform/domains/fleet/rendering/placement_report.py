@@ -103,18 +103,18 @@ def _describe_pick_batches(explanation: PlacementExplanation) -> Iterator[str]:
 
 
 def _describe_binding_history(clusters: Sequence[ClusterExplanation], reason: PlacementReason) -> Iterator[str]:
-    """Yield the action of this plan on each cluster, or the start of its binding."""
+    """Yield the action of this plan on each cluster, or else the start of its recorded binding."""
     for cluster in clusters:
         name = cluster.cluster
         row = reason.rows.get(name)
         if row is not None and (row.action in _ACTION_TEXTS or row.trigger):  # changed, or kept in spite of a change
-            action_text = _ACTION_TEXTS.get(row.action, "kept")
-            if action_text == "kept" and cluster.is_bound and cluster.rejections:
+            if row.action not in _ACTION_TEXTS and cluster.is_bound and cluster.rejections:
                 yield (
                     f"In this plan {name} is kept ({row.trigger}): {reason.kept_reason}. A new pick would be "
                     f"rejected: {_describe_rejection(cluster)}."
                 )
             else:
+                action_text = _ACTION_TEXTS.get(row.action, "kept")
                 yield f"In this plan {name} is {action_text} ({row.trigger}): {row.reason}."
         elif name in reason.recorded and cluster.binding is not None:
             trigger, serial = reason.recorded[name]
@@ -215,7 +215,7 @@ def _format_scheduling_result(cluster: ClusterExplanation) -> str:
 
 def _build_verdict_section(cluster: ClusterExplanation, explanation: PlacementExplanation) -> Section:
     """Build the section about one cluster: its state, the rules rejecting it, and if not bound its batch and rank."""
-    is_rejected_now = cluster.is_bound and bool(cluster.rejections)  # the hub's message is about the pick
+    is_rejected_now = cluster.is_bound and bool(cluster.rejections)  # reported_reason is about the pick
     lines = [cluster.reported_reason] if cluster.reported_reason and not is_rejected_now else []
     if cluster.is_bound:
         lines.append("Already bound: existing bindings are not rescheduled.")
@@ -306,9 +306,9 @@ def build_placement_document(reason: PlacementReason) -> dict[str, Any]:
 
 
 def _build_cluster_document(cluster: ClusterExplanation, reason: PlacementReason) -> dict[str, Any]:
-    """Return the verdict on one cluster as JSON data; the trigger is this plan's, else the recorded one."""
+    """Return the verdict on one cluster as JSON data; the trigger is this plan's, else of the binding in state."""
     row = reason.rows.get(cluster.cluster)
-    recorded_trigger, serial = reason.recorded.get(cluster.cluster) or (None, None)
+    recorded_trigger, serial = reason.recorded.get(cluster.cluster) or (None, None)  # None: not in state
     return {
         **_BINDING_FORM(cluster),
         "trigger": (row.trigger if row is not None else "") or recorded_trigger,
@@ -358,7 +358,7 @@ def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
     if reason.is_current:  # no decision of this plan, so nothing uncertain
         yield "Verdicts of the rules on every node at present:"
     elif outcome.node and outcome.is_certain:
-        # Pods of one template are interchangeable, unless names or nodes are fixed (the kinds here).
+        # Pods of one template are interchangeable, unless their names or nodes are fixed, as of the kinds below.
         has_template = {"StatefulSet", "DaemonSet", "Pod"}.isdisjoint(outcome.workload.split("/")[:2])
         result = "puts the same number of these pods on this node" if has_template else "picks this node"
         yield f"Certain: every run of the scheduler {result}."
@@ -395,8 +395,8 @@ def _build_node_scores_section(reason: PodPlacementReason) -> Section:
         points = [str(verdict.points.get(rule, 0)) for rule in rules]
         groups.setdefault((mark, *points, f"{verdict.total:,}"), []).append(verdict.node)
     rows = [
-        Row((f"{names[0]} (chosen)" if mark else format_first_items(names, _MAX_NODE_NAMES), *points))
-        for (mark, *points), names in groups.items()
+        Row((f"{names[0]} (chosen)" if mark else format_first_items(names, _MAX_NODE_NAMES), *figures))
+        for (mark, *figures), names in groups.items()
     ]
     heads = ("node", *rules, "total")
     number_columns = frozenset(range(1, len(heads)))

@@ -148,17 +148,16 @@ def _list_describe_rows(content: Mapping[str, Any], level: int) -> Iterator[tupl
 
 
 def _align_row_values(rows: Sequence[tuple[int, str, str | None]], width: int) -> Iterator[str]:
-    """Yield lines with values of neighbouring rows in one column; a row without a value ends the column."""
+    """Yield lines with values of neighbouring rows in one column; a heading or an item of a list ends the column."""
     block: list[tuple[str, str]] = []
     for level, label, value in rows:
         prefix = f"{'  ' * level}{label}:" if label else "  " * level
         if value is not None and label:
             block.append((prefix, value))
             continue
-        # A heading, or an item of a list, ends the block.
         yield from _format_aligned_block(block, width)
         block = []
-        yield prefix if label else f"{prefix}{value}"
+        yield prefix if label else f"{prefix}{value}"  # the heading, or the item
     yield from _format_aligned_block(block, width)
 
 

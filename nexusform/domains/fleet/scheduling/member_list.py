@@ -182,10 +182,10 @@ class BindingTable:
         return bool(self.unscheduled >> position & 1) and self.get_binding(position).previous_state is None
 
     def bind_member(self, position: int, affinity: int | None, spread: int | None) -> BindingAction:
-        """Bind a picked member: keep an obsolete binding, recover an unscheduled or create one. Return the action."""
+        """Bind a picked member: reuse its obsolete or unscheduled binding, else create one. Return the action."""
         name = self.member_list.members[position].name
         bit = 1 << position
-        action, state, snapshot = BindingAction.CREATED, BindingState.SCHEDULED, None
+        action, state, snapshot = BindingAction.CREATED, BindingState.SCHEDULED, None  # resource snapshot
         existing = self.by_cluster.get(name)
         if existing is not None and self.obsolete & bit:
             action, state, snapshot = BindingAction.REPOINTED, existing.state, existing.resource_snapshot

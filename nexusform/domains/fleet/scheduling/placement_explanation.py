@@ -166,9 +166,9 @@ def explain(
     if isinstance(ranking, CycleAbort):
         return _explain_aborted_cycle(request, binding_table, snapshot, ranking)
     ranked = list(ranking.iterate_best_first(filter_result.eligible))
-    picks = replay.batches[-1] if replay.has_final_picks else ()
-    picked = [scored for scored in ranked if member_list.members[scored.position].name in picks]
-    ranks: _RankTable = {}
+    last_picks = replay.batches[-1] if replay.has_final_picks else ()  # of the last cycle
+    picked = [scored for scored in ranked if member_list.members[scored.position].name in last_picks]
+    ranks: _RankTable = {}  # rank, and difference to the last picked cluster
     for rank, scored in enumerate(ranked, 1):
         margin = _compute_margin(scored, picked[-1], binding_table.masks) if picked else None
         ranks[member_list.members[scored.position].name] = (rank, margin)
@@ -236,16 +236,16 @@ def _explain_members(
     member_list, masks = binding_table.member_list, binding_table.masks
     scores = _compute_scores(request, member_list, masks) if _is_pick_n(request) else {}
     preferred_terms = request.policy.preferred_terms if _is_pick_n(request) else ()
-    initially_bound = BindingTable(replay.initial_bindings, member_list, binding_table.policy_snapshot).current
+    bound_mask_at_start = BindingTable(replay.initial_bindings, member_list, binding_table.policy_snapshot).current
     rows: list[ClusterExplanation] = []
     for position, member in enumerate(member_list.members):
         rejections = _list_rejections(request, binding_table, position)
         affinity, spread = scores.get(position, (None, None))
         rank, margin = ranks.get(member.name, (None, None))
         batch = replay.find_pick_batch(member.name)
-        is_bound = bool(initially_bound >> position & 1)
+        is_bound = bool(bound_mask_at_start >> position & 1)
         binding = replay.final_bindings.get(member.name) if is_bound or batch else None
-        if binding is not None:  # the scores of its pick
+        if binding is not None:  # bound or picked: report the recorded scores
             affinity, spread = binding.affinity_score, binding.topology_spread_score
         details: tuple[str, ...] = ()
         if rejections:

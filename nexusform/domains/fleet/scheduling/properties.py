@@ -158,7 +158,7 @@ def _explain_violated_bound(
     if equal is None:
         return None
     for bound, sign, name in ((lower, 1, "lower"), (upper, -1, "upper")):
-        # The value's distance inside the bound must be 0 or more, or 1 for a strict bound (True is 1).
+        # The value must be inside the bound by 0 or more, or by 1 (True) or more for a strict bound.
         if bound is not None and sign * (equal.nano - bound.value.nano) < bound.is_strict:
             return f"eq value {equal} violates {name} bound {bound.value}"
     return None

@@ -82,7 +82,8 @@ def rank_members(
     affinities, failing = member_list.get_cached(
         ("affinities", request.policy.preferred_terms), lambda: _group_by_affinity(request, member_list)
     )
-    for position in iterate_ascending(failing & candidates):  # the first failing candidate stops the cycle
+    if failing & candidates:  # the first failing candidate stops the cycle
+        position = next(iterate_ascending(failing & candidates))
         name = member_list.members[position].name
         _, messages = cluster_affinity.compute_scores(request, member_list)
         return CycleAbort(name, f"failed to calculate score for cluster {name}: {messages[position]}")
@@ -226,7 +227,7 @@ def _pick_all(request: PlacementRequest, binding_table: BindingTable, _snapshot:
     if isinstance(filter_result, CycleAbort):
         return _CycleOutcome(abort=filter_result)
     existing = _list_bindings(binding_table, binding_table.scheduled, binding_table.bound)
-    picks = [ScoredMember(position, 0, 0) for position in iterate_ascending(filter_result.eligible)]  # not bound yet
+    picks = [ScoredMember(position, 0, 0) for position in iterate_ascending(filter_result.eligible)]  # none is bound
     picked = _bind_picked_clusters(binding_table, picks, filter_result.eligible)
     if isinstance(picked, CycleAbort):
         return _CycleOutcome(abort=picked)
@@ -237,7 +238,7 @@ def _pick_all(request: PlacementRequest, binding_table: BindingTable, _snapshot:
 
 
 def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapshot: PolicySnapshot) -> _CycleOutcome:
-    """Bind the named clusters regardless of labels and taints, if they exist and are eligible."""
+    """Bind the named clusters if they exist and are eligible, whatever their labels and taints; release others."""
     names = tuple(dict.fromkeys(request.policy.cluster_names))
     if not names:
         return _CycleOutcome()  # a hub writes no status
@@ -256,8 +257,8 @@ def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapsho
             ineligible.append(Decision(name, is_selected=False, reason=text))
         else:
             valid_positions.append(position)
-    bound_mask = binding_table.current  # one bit per position
-    picks = [ScoredMember(position, 0, 0) for position in valid_positions if not bound_mask >> position & 1]
+    bound_mask = binding_table.current  # one bit per position, 1 if bound
+    picks = [ScoredMember(position, 0, 0) for position in valid_positions if not (bound_mask >> position) & 1]
     result = _bind_picked_clusters(binding_table, picks, targets=build_mask(valid_positions), has_scores=False)
     if isinstance(result, CycleAbort):
         return _CycleOutcome(abort=result)
@@ -283,13 +284,12 @@ def _pick_n(request: PlacementRequest, binding_table: BindingTable, snapshot: Po
         scheduled = _list_bindings(binding_table, binding_table.scheduled)
         bound = _list_bindings(binding_table, binding_table.bound)
         leaving: tuple[Binding, ...] = ()
-        # A partly released group is reported in release order.
-        if 0 < surplus < len(scheduled):
+        if 0 < surplus < len(scheduled):  # a partly released group stays in release order, as reported by a hub
             ranked = _sort_bindings_worst_first(scheduled)
             leaving, scheduled = ranked[:surplus], ranked[surplus:]
         elif surplus == len(scheduled):
             leaving, scheduled = scheduled, ()
-        elif surplus:
+        elif surplus:  # all scheduled ones, and some bound ones
             ranked = _sort_bindings_worst_first(bound)
             bound_count = surplus - len(scheduled)
             leaving, scheduled, bound = (*scheduled, *ranked[:bound_count]), (), ranked[bound_count:]

@@ -259,11 +259,11 @@ def simulate_staged_run(
     completed_steps: list[RunStep] = []
     blocking: list[str] = []
     for step in list_run_steps(plan, run, failing):
-        # A blocked stage still starts its other clusters; no later step starts.
-        is_blocked_stage = (
+        # A failing cluster lets its stage start further clusters, and no later step.
+        continues_stage = (
             step.kind is RunStepKind.UPDATE and bool(completed_steps) and step.stage == completed_steps[-1].stage
         )
-        if step.is_blocked or (blocking and not is_blocked_stage):  # waits for a failing cluster
+        if step.is_blocked or (blocking and not continues_stage):
             break
         if step.kind is RunStepKind.APPROVAL and approved is not None and step.task not in approved:
             return StagedRunOutcome(tuple(completed_steps), tuple(active.values()), pending_approval=step.task)

@@ -72,12 +72,12 @@ def build_line_problems(findings: Iterable[Problem], argument: str) -> list[Prob
 
 
 def build_problems(findings: Iterable[Problem], document: FleetDocument | None = None) -> list[Problem]:
-    """Return findings as problems at the block or the manifest's line, except in parts already reported."""
+    """Return findings as problems of the block; with a `document`, at its lines, without parts already reported."""
     problems = []
     for finding in findings:
         path, text, line = finding.path, format_sentence(finding.detail), 0
         if document is not None:
-            if document.is_part_reported(path):  # by a finding about the manifest
+            if document.is_part_reported(path):
                 continue
             line = document.find_line(path)
             location = f"manifest:{line}" if line else "manifest"

@@ -189,7 +189,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     reading = _read_manifests(attributes)
     body = attributes.get("yaml_body")
     findings = list(reading.findings)
-    if isinstance(body, str) and attributes.get(_VERSION) is None:  # no write-only body, validated as it is read
+    if isinstance(body, str) and attributes.get(_VERSION) is None:  # write-only bodies were validated by the reader
         findings += _validate_objects(body)
     for manifest in reading.manifests:
         findings += _check_fleet_object(manifest)
@@ -205,12 +205,12 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def _check_fleet_object(manifest: Manifest) -> Iterator[Problem]:
-    """Yield an error for a fleet object (it has no effect here), or the problems of an envelope; nothing for others."""
+    """Yield the problems of an envelope, or an error for another fleet object: it has no effect here."""
     if is_envelope(manifest):
         yield from list_envelope_problems(manifest)
         return
     if not is_fleet_group(manifest.group):
-        return
+        return  # an ordinary object
     api = API_KINDS.get(manifest.kind)
     if api is None:
         text = f"{manifest.title} is created by the hub itself. Remove it."

@@ -145,8 +145,8 @@ def build_fleet_type(
     goes_beside: tuple[str, ...] = (),
 ) -> ResourceType:
     """Build a resource type of the fleet API. `read(attributes, arguments)` returns its object,
-    `findings(object, arguments)` its problems; `values` are attributes outside the manifest, `goes_beside` the
-    `concurrent_types`.
+    `findings(object, arguments)` its problems; `values` are attributes outside the manifest. `goes_beside`: see
+    `concurrent_types` of ResourceType.
     """
     schema = BlockSchema(
         {

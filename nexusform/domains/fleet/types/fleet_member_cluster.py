@@ -144,8 +144,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return the problems beyond the schema: names, labels, taints, quantities, and conflicting arguments."""
     arguments = remove_unknown_values(attributes)
     configured = build_member(arguments)
-    # Without the label added by build_member.
-    own_labels = {key: value for key, value in configured.labels.items() if key != MEMBER_LABEL}
+    own_labels = {key: value for key, value in configured.labels.items() if key != MEMBER_LABEL}  # as configured
     member = Member(configured.name, own_labels, configured.taints)
     problems = build_problems(check_member(member) if configured.name else [])
     _, usage_problems = parse_resource_usage(*_read_usage_texts(arguments))

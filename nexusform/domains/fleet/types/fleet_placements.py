@@ -129,10 +129,10 @@ def _check_strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Pro
 
 
 def _check_selector_scopes(placement: FleetPlacement, *, is_namespaced: bool) -> Iterator[Problem]:
-    """Yield errors for kinds with another scope than the placement. Custom resources pass: their scope is unknown."""
+    """Yield errors for kinds with another scope than the placement; kinds of custom resources have unknown scopes."""
     selects_content = any(item.scope == WITH_SELECTED and item.is_namespace for item in placement.selectors)
-    if selects_content and not is_namespaced:  # the other selectors are for objects in the selected namespace
-        return
+    if selects_content and not is_namespaced:
+        return  # other selectors then select objects in the namespace, of either scope
     invalid_kinds, scope = (_CLUSTER_KINDS, "a cluster") if is_namespaced else (_NAMESPACED_KINDS, "not a cluster")
     for i, selector in enumerate(placement.selectors):
         if selector.kind in invalid_kinds.get(selector.group, ()):

@@ -222,9 +222,9 @@ def _check_strategy(strategy: FleetObject, arguments: Values) -> Iterator[Proble
         for kind in ("before_stage_task", "after_stage_task"):
             for k, task in enumerate(get_list(block, kind)):
                 wait_time = task.get("wait_time")
-                seconds = parse_duration(wait_time) if wait_time is not None else None
-                if isinstance(seconds, str):  # an error message
-                    errors.append(build_error((*path, kind, k, "wait_time"), seconds))
+                seconds_or_error = parse_duration(wait_time) if wait_time is not None else None
+                if isinstance(seconds_or_error, str):
+                    errors.append(build_error((*path, kind, k, "wait_time"), seconds_or_error))
     yield from errors
     if not strategy.stages:
         yield build_error((), "a staged update strategy needs at least one stage")

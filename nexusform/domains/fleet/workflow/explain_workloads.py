@@ -82,8 +82,8 @@ def explain_member(
 def _build_reasons(
     result: PlanResult, placements: Iterable[PlacementPlan], member_list: MemberList, clusters: Sequence[str]
 ) -> list[PlacementReason]:
-    """Build the reasons of these placements, cluster by cluster; the cluster "" means all."""
-    # The objects of a placement may contain sensitive values then.
+    """Build the reasons of placements, cluster by cluster; the cluster "" means all."""
+    # With a sensitive manifest or override, the objects of every placement may contain sensitive values.
     is_sensitive = any(
         c.sensitive_after for c in result.plan.changes if c.address.type in (MANIFEST_TYPE, *OVERRIDE_TYPES)
     )
@@ -106,7 +106,7 @@ _MAX_NAMES = 20
 def explain_pods(
     result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern, name: str
 ) -> tuple[tuple[PodPlacementReason, ...], list[Diagnostic]] | None:
-    """Return reasons for the pods called `name` ("": the only pod), and diagnostics; () after an unsuitable name; None
+    """Return reasons for the pods called `name` ("": the only pod), and diagnostics; () if the name suits no pod; None
     without pods. A prefix selects one cluster or workload (`east/web/Deployment/shop/shop-0`, `east/shop-0`).
     """
     errors = select_errors(result.diagnostics)
@@ -176,10 +176,11 @@ def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> D
     fleet = find_planned_fleet(planned)
     if fleet is None:
         return None
-    placements = explain_placements(planned, fleet, pattern, name) if kind is PlanningKind.PLACEMENT else None
-    placements = explain_member(planned, fleet, pattern) if kind is PlanningKind.MEMBER else placements
-    if placements is not None:
-        reasons, errors = placements
+    explained = explain_placements(planned, fleet, pattern, name) if kind is PlanningKind.PLACEMENT else None
+    if kind is PlanningKind.MEMBER:
+        explained = explain_member(planned, fleet, pattern)
+    if explained is not None:
+        reasons, errors = explained
         answers = tuple((build_placement_report(item), build_placement_document(item)) for item in reasons)
         return DomainAnswer(answers, tuple(errors), allows_errors=True)
     pods = explain_pods(planned, fleet, pattern, name)

@@ -55,7 +55,7 @@ def build_placement_reason(
     *,
     is_sensitive: bool,
 ) -> PlacementReason:
-    """Build the reason of a placement at one cluster, or ("") all, from its rows; sensitive objects are omitted."""
+    """Build the reason of a placement at one cluster, or ("") all, from the plan's rows; without sensitive objects."""
     bindings = index_by_cluster(select_scheduled_bindings(placement.bindings))
     note = placement.spec.instance.prior_note
     origins = {name: find_placement_origin(note, name) for name in bindings}  # (trigger, state serial), None if unknown
@@ -76,7 +76,7 @@ def build_placement_reason(
     clusters = [cluster] if cluster else list(bindings)
     resources = {name: _get_snapshot_and_cluster_resources(placement, bindings.get(name), name) for name in clusters}
     failures = {
-        name: rendered.failure for name, (_, rendered) in resources.items() if rendered is not None and rendered.failure
+        name: version.failure for name, (_, version) in resources.items() if version is not None and version.failure
     }
     objects, rendered = resources.get(cluster, ((), None))  # "" (all clusters) is no key
     if rendered is None:  # a report on all clusters, or on an unknown one

@@ -240,12 +240,12 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Ite
                 "name": str(row["name"]),
                 "host": host,
                 **amounts,
-                "vcpus": amounts["vcpus"] + emulator - dedicated,  # the shared ones; `dedicated` includes `emulator`
+                "vcpus": amounts["vcpus"] - (dedicated - emulator),  # VCPU only; emulator threads are no vCPUs
                 "dedicated_vcpus": dedicated,
                 "flavor": flavor,
                 "numa_cells": parse_server_topology(topology[0]) if topology else [],
                 **({"emulator_vcpus": emulator} if emulator else {}),
-                **({"image": image} if select_image_requests(properties) else {}),  # others do not matter
+                **({"image": image} if select_image_requests(properties) else {}),  # if it requests anything
             },
         )
     if unknown_cells:
@@ -263,7 +263,7 @@ def _add_usage_without_server(
     for hostname, uuid in providers.items():
         host = _find_service_host(hostname, services)
         if host not in reading.hosts:
-            continue  # None, or left out
+            continue  # no compute service, or left out
         used = {str(row["resource_class"]): _read_count(row, "used") for row in tables.get(f"{INVENTORY}-{uuid}", [])}
         listed = [server for server in reading.servers.values() if server["host"] == host]
         hidden = {

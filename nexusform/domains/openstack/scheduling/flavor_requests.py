@@ -128,12 +128,12 @@ def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping
     devices = tuple(
         PciDeviceRequest(aliases[name], number, affinity or aliases[name].numa_policy)
         for name, number in counts
-        if name in aliases  # the first other one becomes `unknown_alias`
+        if name in aliases  # the first name without an alias becomes `unknown_alias`
     )
     traits = {key.removeprefix(TRAIT) for key in image if key.startswith(TRAIT)}
     if affinity == SOCKET:
         traits.add(_SOCKET_TRAIT)
-    cpu_request = numa or NumaRequest()
+    cpu_request = numa or NumaRequest()  # without cells: no dedicated CPUs
     dedicated = sum(cell.dedicated_vcpus for cell in cpu_request.cells)
     emulator = cpu_request.emulator_cpus
     return FlavorRequest(
@@ -196,10 +196,10 @@ def _parse_thread_policy(properties: Mapping[str, str], image: Mapping[str, str]
     if policy not in ("", _PREFER) and of_image not in ("", policy):  # any policy of the image fits PREFER
         raise ValueError(_format_property_conflict(_THREADS))
     policy = policy or of_image
-    trait = image.get(f"{TRAIT}{HYPERTHREADING}", "")
-    trait = properties.get(f"{TRAIT}{HYPERTHREADING}", trait)
+    trait_name = f"{TRAIT}{HYPERTHREADING}"
+    trait = properties.get(trait_name, image.get(trait_name, ""))
     if policy and trait:
-        raise ValueError(f"{_THREADS} is set beside {TRAIT}{HYPERTHREADING}: Nova rejects its servers")
+        raise ValueError(f"{_THREADS} is set beside {trait_name}: Nova rejects its servers")
     return {"forbidden": ISOLATE, "required": REQUIRE}.get(trait, policy)
 
 
@@ -248,11 +248,11 @@ def _select_numbered_properties(properties: Mapping[str, str], image: Mapping[st
 
 
 def _parse_page_size(properties: Mapping[str, str], image: Mapping[str, str]) -> int | None:
-    """Return the page size in KiB, one of PAGE_SIZES, or None if none is set. Raises ValueError."""
-    size, of_image = (_parse_page_size_text(values.get(_PAGE_SIZE, "")) for values in (properties, image))
+    """Return the page size (KiB, or one of PAGE_SIZES), None if unset. The image's needs any or large in the flavor."""
+    of_flavor, of_image = (_parse_page_size_text(values.get(_PAGE_SIZE, "")) for values in (properties, image))
     if of_image is None:
-        return size
-    if size not in (ANY, LARGE):
+        return of_flavor
+    if of_flavor not in (ANY, LARGE):
         raise ValueError(f"the image has {_PAGE_SIZE}, and the flavor neither any nor large: Nova rejects its servers")
     return of_image
 

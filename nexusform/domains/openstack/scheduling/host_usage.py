@@ -68,9 +68,8 @@ class NovaHostUsage(Struct, frozen=True):
         """Return whether Placement has the dedicated CPUs of a VM as PCPU, with the trait of its thread policy."""
         count, policy = request.dedicated_vcpus, request.thread_policy
         has_trait = HYPERTHREADING in self.host.traits
-        # Hosts with the trait cannot isolate, and hosts without it do not have required threads.
-        if {ISOLATE: True, REQUIRE: False}.get(policy) is has_trait:
-            return False
+        if policy == (ISOLATE if has_trait else REQUIRE):
+            return False  # hosts with threads cannot isolate, and hosts without them lack required threads
         return self.free_dedicated_vcpus >= count and not get_resource(self.host, PCPU).find_unit_problem(count)
 
     def has_fallback_vcpus(self, request: FlavorRequest, free_vcpus: int) -> bool:
@@ -85,9 +84,9 @@ class NovaHostUsage(Struct, frozen=True):
         has_threads = any(len(core) > 1 for cell in self.cells for core in cell.siblings)
         if request.numa.needs_threads and not has_threads:
             return False
-        # Placement then has two candidates for the host, and Nova tries both.
+        # With room for the CPUs as PCPU and as VCPU, Placement has two candidates for the host, and Nova tries both.
         has_both = self.has_dedicated_vcpus(request) and self.has_fallback_vcpus(request, free_vcpus)
-        return self.fit_numa(request, attempts=1 + has_both) is not None
+        return self.fit_numa(request, attempts=2 if has_both else 1) is not None
 
     def can_fit_devices(self, request: FlavorRequest, _free_vcpus: int) -> bool:
         """Return whether the PCI devices of a VM are free."""
@@ -162,14 +161,14 @@ class UsageTable:
         for key, server in self._servers.items():
             if server.host != host.name:
                 continue  # a VM of another host
-            if f"{SERVER_RECORD}{key}" in present:
+            if f"{SERVER_RECORD}{key}" in present:  # the host's cells and pools include it, the counts do not
                 usage = replace(
                     usage,
                     dedicated_vcpus=usage.dedicated_vcpus + server.dedicated_vcpus,
                     emulator_vcpus=usage.emulator_vcpus + server.emulator_vcpus,
                 )
             else:
-                usage = self._subtract_server(usage, server)  # the cells and pools of the inventory include it
+                usage = self._subtract_server(usage, server)  # from cells and pools
         for record in records[1:]:
             if record not in present:
                 usage = self._add(usage, record)

@@ -246,21 +246,21 @@ def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
 
     def build_check(sku: VmSku) -> CapacityCheck:
         def find_rejection(capacity: FreeCapacity) -> str | None:
-            usage = rules.table.get_usage(capacity.records)
-            vcpus = capacity.cpus[0] - usage.fallback_vcpus  # a host counts as one cell
-            free = {VCPU: vcpus, MEMORY: capacity.memory[0], DISK: capacity.disk}
+            usage = rules.table.get_usage(capacity.records)  # records: the host, and VMs on it
+            free_vcpus = capacity.cpus[0] - usage.fallback_vcpus  # without VCPU used for dedicated CPUs
+            free = {VCPU: free_vcpus, MEMORY: capacity.memory[0], DISK: capacity.disk}
             for name, amount in list_amounts(sku.host_vcpus, sku.memory_mib, sku.disk_gib):
                 if free[name] < amount:
                     return f"{name}: {free[name]:,} of {amount:,} free"
-            return (rules.find_cpu_rejection(sku, usage, vcpus) or None) if sku.dedicated_vcpus else None
+            return (rules.find_cpu_rejection(sku, usage, free_vcpus) or None) if sku.dedicated_vcpus else None
 
         return find_rejection
 
     def describe_shortage(context: ShortageContext) -> str:
         sku = context.demand.sku
-        vcpus = f"{sku.host_vcpus} {VCPU}" if not sku.dedicated_vcpus else f"{sku.dedicated_vcpus} {PCPU}"
+        cpus = f"{sku.dedicated_vcpus} {PCPU}" if sku.dedicated_vcpus else f"{sku.host_vcpus} {VCPU}"
         return (
-            f"No host has {vcpus}, {sku.memory_mib:,} {MEMORY} and {sku.disk_gib} {DISK} free "
+            f"No host has {cpus}, {sku.memory_mib:,} {MEMORY} and {sku.disk_gib} {DISK} free "
             f"(Placement, {len(context.machines):,} hosts checked)."
         )
 
@@ -283,8 +283,8 @@ def _build_usage_filter(
 
         def find_rejection(capacity: FreeCapacity) -> str | None:
             usage = rules.table.get_usage(capacity.records)
-            vcpus = capacity.cpus[0] - usage.fallback_vcpus  # a host counts as one cell
-            is_possible = not usage.host.has_details or fits(usage, request, vcpus)
+            free_vcpus = capacity.cpus[0] - usage.fallback_vcpus  # without VCPU used for dedicated CPUs
+            is_possible = not usage.host.has_details or fits(usage, request, free_vcpus)
             return None if is_possible else f"{subject} do not fit"
 
         return find_rejection
@@ -302,7 +302,7 @@ def _build_usage_filter(
 
 
 def _build_flavor_filter(rules: _NovaRules) -> DemandFilter:
-    """Build the filter of hosts rejected at any load. It gets the number of a machine; None accepts the machine."""
+    """Build the filter of hosts unfit for a flavor or image at any load; its check takes the number of a host."""
 
     def build_check(layout: NumberedSite, demand: Demand) -> RejectionCheck:
         return lambda number: rules.find_rejection(demand, rules.hosts[layout.machines[number].name]) or None
@@ -398,11 +398,11 @@ def _build_weigher(rules: _NovaRules, multipliers: Mapping[str, float]) -> Weigh
     def weigh(demand: Demand, loads: Sequence[MachineLoad]) -> list[float]:
         weights = [0.0] * len(loads)
         if len(loads) < 2 or rules.find_unknown_fact(demand.sku, demand.constraints):
-            return weights  # a tie
+            return weights  # nothing to compare, or unknown: all hosts tie
         usages = [rules.table.get_usage(load.records) for load in loads]
         for weigher in _WEIGHERS:
-            hosts = zip(usages, loads, strict=True)
-            figures = [max(weigher.compute(demand, usage, load), weigher.minimum) for usage, load in hosts]
+            pairs = zip(usages, loads, strict=True)
+            figures = [max(weigher.compute(demand, usage, load), weigher.minimum) for usage, load in pairs]
             for index, figure in enumerate(_normalize_weights(figures, weigher.minimum)):
                 weights[index] += _get_multiplier(weigher.name, usages[index].host, multipliers) * figure
         return weights

@@ -212,7 +212,7 @@ def _fit_guest_memory(cell: HostCell, guest: GuestCell, *, is_pinned: bool) -> b
                 guest.page_size = size
                 return True
         return False
-    if sizes:
+    if sizes:  # pinned VMs need free memory, others may share it
         return pages[sizes[-1]].can_fit(guest.memory_mib, is_free=is_pinned)
     return guest.memory_mib <= (cell.free_memory_mib if is_pinned else cell.memory_mib)
 
@@ -227,7 +227,7 @@ def _select_dedicated_cpus(
         return None
     threads_per_core = max(map(len, cell.siblings), default=1)
     free = [core & cell.free_cpus for core in cell.siblings]
-    # By number of threads: the cores with at least as many free ones.
+    # By number of threads, the largest first: the cores with at least as many free ones.
     by_threads = {
         threads: [core for core in free if len(core) >= threads]
         for threads in range(max(map(len, free), default=0), 0, -1)

@@ -37,12 +37,13 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
     hosts = [build_host(name, values) for name, values in snapshot["hosts"].items()]
     servers = {}
     flavors = {_FLAVOR: msgspec.convert({**request["flavor"], "name": _FLAVOR}, Flavor)}
-    images = {_FLAVOR: get_mapping(request, "image")}
+    images = {_FLAVOR: get_mapping(request, "image")}  # each has the name of its flavor
     for name, server in snapshot["servers"].items():
         servers[name] = build_server({**server, "name": name, "image": ""})
         if server.get("properties") or server.get("image"):
-            flavors[f"flavor of {name}"] = msgspec.convert({**server, "name": f"flavor of {name}"}, Flavor)
-            images[f"flavor of {name}"] = get_mapping(server, "image")
+            flavor_name = f"flavor of {name}"
+            flavors[flavor_name] = msgspec.convert({**server, "name": flavor_name}, Flavor)
+            images[flavor_name] = get_mapping(server, "image")
     site = NovaSite(hosts, list(flavors.values()), servers, images)
     skus = site.build_skus()
     settings = build_nova_settings(snapshot["settings"])
@@ -55,7 +56,7 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
     group = request.get("group")
     for name, server in snapshot["servers"].items():
         host = server["host"]
-        key = f"flavor of {name}"
+        key = f"flavor of {name}"  # of its own flavor, if it has one
         sku = _find_sku(skus, key) if key in flavors else build_server_sku(servers[name], table.build_record(name))
         vm = VmName(name, name, name, 0)
         if server.get("is_building"):
@@ -130,7 +131,7 @@ def build_server_group_hint(group: Mapping[str, Any] | None, members: Mapping[st
     if group is None or not members:
         return ()
     is_affinity = not group["policy"].endswith("anti-affinity")
-    threshold = 1 if is_affinity else group["max"]  # number of VMs on a host to join, or on a full one
+    threshold = 1 if is_affinity else group["max"]  # VMs on a host to join (affinity), or on a full one
     targets = frozenset(host for host, count in members.items() if count >= threshold)
     is_hard, name = not group["policy"].startswith("soft"), group["name"]
     vms = tuple(sorted(members.items()))

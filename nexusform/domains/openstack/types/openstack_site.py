@@ -79,7 +79,7 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
-    """Check the names of filters and weighers, and the inventory."""
+    """Return the problems of the numbers, the filters and weighers, the PCI aliases and the inventory."""
     problems = check_whole_numbers(attributes, ("host_subset_size",))
     multipliers = get_known_blocks(attributes, "weight_multipliers")
     filters = get_list(attributes, "enabled_filters")
@@ -150,8 +150,8 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     zones = sorted({host.availability_zone for host in hosts})
     for index, zone in enumerate(zones):
         machines = tuple(build_machine(host, slots[host.name]) for host in hosts if host.availability_zone == zone)
-        key = f"{address}/{zone}" if index else address
-        inventory.racks[key] = InventoryRack(f"{site_id}/{zone}", site_id, zone, zone, False, machines)
+        key = f"{address}/{zone}" if index else address  # the first rack has the address of the site itself
+        inventory.racks[key] = InventoryRack(f"{site_id}/{zone}", site_id, zone, zone, False, machines)  # not planned
         inventory.addresses_by_name.update({("machine", site_id, machine.name): address for machine in machines})
     table = site.build_usage_table(settings.aliases)
     occupied = inventory.unmanaged.setdefault(site_id, [])

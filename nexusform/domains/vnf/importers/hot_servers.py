@@ -106,10 +106,10 @@ def _parse_max_per_host(policy: str, properties: Node, template: Template) -> in
 def build_placement_rules(
     groups: Mapping[ResourceReference, ServerGroup], members: Sequence[tuple[str, Any, Node, DocumentFindings]]
 ) -> tuple[PlacementRule, ...]:
-    """Return one rule per group with members. `members` are (VDU, resolved scheduler_hints, node, notes)."""
+    """Return one rule per group with members. `members` are VDUs as (name, scheduler hints, their node, findings)."""
     vdus_by_group: dict[ResourceReference | None, list[str]] = {}  # None: in no group
-    for vdu, value, node, notes in members:
-        vdus_by_group.setdefault(_find_group(vdu, value, node, notes, groups), []).append(vdu)
+    for vdu, hints, node, notes in members:
+        vdus_by_group.setdefault(_find_group(vdu, hints, node, notes, groups), []).append(vdu)
     rules = []
     for reference, group in groups.items():
         vdus = vdus_by_group.get(reference, [])
@@ -260,7 +260,7 @@ def compute_group_repetition(
         maximum=None if limit is None or outer_limit is None else min(limit * outer_limit, MAX_INSTANCES),
         members=min(sizes.members * outer.members, MAX_INSTANCES),
         group=name,
-        is_explicit=sizes.is_explicit and (outer.is_explicit or not outer.group),  # all numbers are given
+        is_explicit=sizes.is_explicit and (outer.is_explicit or not outer.group),  # here, and in groups around it
         unknown_count=unknown_count,
     )
 
@@ -284,7 +284,7 @@ def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _Scal
 
 def _describe_contradictions(members: int, minimum: int, maximum: int | None) -> Iterator[str]:
     """Yield the contradiction between the sizes of a group, if any."""
-    upper_bound = MAX_INSTANCES if maximum is None else maximum
+    upper_bound = MAX_INSTANCES if maximum is None else maximum  # no size is above MAX_INSTANCES
     if upper_bound < minimum:
         yield f"has a max_size of {maximum}, below its min_size of {minimum}"
     elif members > upper_bound:
@@ -318,7 +318,7 @@ def add_server_vdu(
     notes = template.notes
     outer_name = template.scope.rpartition("/")[2] or repeat.group  # the resource around it, "": none
     vdu_name = name
-    if name not in reading.known_vdus:  # a VDU may have the name of the group of its server
+    if name not in reading.known_vdus:  # an unused VDU of the VNFD may have the name of the server's group
         vdu_name = next(
             (n for n in (outer_name, repeat.group) if n in reading.known_vdus.keys() - reading.vdus.keys()), name
         )

@@ -63,15 +63,16 @@ def parse_hot(
     reading = HotReading(nested, known_vdus)
     notes = reading.notes[BASE_HOT] = DocumentFindings(BASE_HOT)
     documents = parse_documents(text, notes)
-    for document in documents[:1]:  # the first one, if any
+    if documents:
+        document = documents[0]
         is_vnfd = not document.get_node("tosca_definitions_version").is_absent or find_descriptor(document) is not None
-        kind = "a VNFD: set it as vnfd" if is_vnfd else describe_foreign_kind([document.data])
-        if kind:
-            notes.add_error(document, INVALID_DOCUMENT, f"this is {kind}.")
-            break
-        if find_first_field(document, "heat_template_version", "HeatTemplateFormatVersion").is_absent:
-            notes.add_warning(document, CORRECTED, "heat_template_version is missing; Heat rejects the template.")
-        _add_template(reading, _ResourceContext(Template(notes, document, parameters), ResourceRepetition()))
+        foreign_kind = "a VNFD: set it as vnfd" if is_vnfd else describe_foreign_kind([document.data])
+        if foreign_kind:
+            notes.add_error(document, INVALID_DOCUMENT, f"this is {foreign_kind}.")
+        else:
+            if find_first_field(document, "heat_template_version", "HeatTemplateFormatVersion").is_absent:
+                notes.add_warning(document, CORRECTED, "heat_template_version is missing; Heat rejects the template.")
+            _add_template(reading, _ResourceContext(Template(notes, document, parameters), ResourceRepetition()))
     rules = build_placement_rules(reading.groups, reading.members)
     separated_vdus = {name for rule in rules if rule.label == ANTI_AFFINITY for name in rule.vdus}
     vdus = tuple(replace(vdu, has_anti_affinity=vdu.name in separated_vdus) for vdu in reading.vdus.values())

@@ -101,10 +101,10 @@ def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> 
         if name:
             profiles.setdefault(name, profile)  # the first one counts
     levels = tuple(_list_instantiation_levels(flavour, context))
-    default = _select_default_level(flavour, levels, notes)
-    numbers = {level.name: level.sizes for level in levels}.get(default, {})
+    default_level = _select_default_level(flavour, levels, notes)
+    default_numbers = {level.name: level.sizes for level in levels}.get(default_level, {})  # of VMs, by VDU
     vdus = tuple(
-        _build_vdu(name, body, descriptor, profiles.get(name), numbers.get(name), notes)
+        _build_vdu(name, body, descriptor, profiles.get(name), default_numbers.get(name), notes)
         for name, body in bodies.items()
     )
     return Vnf(
@@ -112,7 +112,7 @@ def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> 
         rules=tuple(_list_rules(flavour, profiles, context)),
         aspects=tuple(_list_scaling_aspects(flavour, context)),
         levels=levels,
-        default_level=default,
+        default_level=default_level,
     )
 
 
@@ -217,7 +217,7 @@ def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFind
                 sizes.append(ceil(size))
     return VduSize(
         None if cpus is None else ceil(cpus),
-        None if memory is None else convert_to_gib(ceil(memory * _MIB_OF_A_GB)),
+        None if memory is None else convert_to_gib(ceil(memory * _MIB_OF_A_GB)),  # up to whole MiB
         sum(sizes) if sizes else None,
     )
 

@@ -114,7 +114,7 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
 
 
 def _select_flavour_documents(documents: Sequence[Node], flavour_id: str, notes: DocumentFindings) -> list[Node]:
-    """Return the documents of the flavour and those without any; all without a choice or (an error) an unknown one."""
+    """Return the documents of the requested flavour or of none; all without a request, or (an error) without it."""
     flavours = {flavour.text: flavour for flavour in map(_get_flavour, documents)}
     flavours.pop("", None)
     if not flavour_id or not flavours:

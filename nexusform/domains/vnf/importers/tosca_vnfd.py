@@ -239,7 +239,7 @@ def _list_placement_rules(
         rule = (_RULES[kind], True) if is_standard else parse_legacy_placement(name, body, topology, notes)
         if rule is None:
             continue  # no placement policy, or an invalid one
-        is_affinity, is_hard = rule
+        is_affinity, is_hard = rule  # standard rules are hard
         targets = _collect_rule_targets(name, body, topology, vdus, groups, notes)
         scope, label = MACHINE, "tacker.Placement"  # of a legacy policy
         if is_standard:
@@ -335,7 +335,7 @@ def convert_to_mib(value: Any, units: Mapping[str, int]) -> int | None:
         return None
     integer_part, _, fraction = match[1].partition(".")
     billionths = int(integer_part) * _NANO + int(fraction.ljust(9, "0"))
-    return -(-billionths * unit // (_MIB * _NANO))
+    return -(-billionths * unit // (_MIB * _NANO))  # rounded up
 
 
 # --- instance numbers ----------------------------------------------------------------------------
@@ -406,7 +406,7 @@ class _Deltas(Struct, frozen=True):
 
 def parse_scaling(topology: Topology, notes: DocumentFindings) -> ScalingPolicies:
     """Return all instance numbers from the policies: by VDU (kind of VM), scaling aspect and instantiation level."""
-    initial: dict[str, tuple[int, Node]] = {}
+    initial: dict[str, tuple[int, Node]] = {}  # number of VMs and its node, by VDU
     for name, body in _select_policies(topology, "VduInitialDelta"):
         amount = topology.get_value(body, "properties", "initial_delta", "number_of_instances")
         number = parse_instance_count(amount, notes)
@@ -423,7 +423,8 @@ def parse_scaling(topology: Topology, notes: DocumentFindings) -> ScalingPolicie
             policy = first_deltas.policy
             detail = f'the policy "{policy}" uses the aspect "{aspect}", which no ScalingAspects declares.{hint}'
             notes.add_warning(first_deltas.body, IGNORED, detail)
-    bounds: dict[str, tuple[int, int | None]] = {}  # filled, as `initial` is, by the older policies
+    # Minimum and maximum by VDU (None: no maximum). The older policies add VDUs to `bounds` and `initial`.
+    bounds: dict[str, tuple[int, int | None]] = {}
     aspects = (*aspects, *_list_legacy_aspects(topology, notes, initial, bounds))
     levels, default = _parse_levels(topology, notes)
     return ScalingPolicies(initial=initial, aspects=aspects, levels=levels, default_level=default, bounds=bounds)

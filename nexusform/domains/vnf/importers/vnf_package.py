@@ -140,6 +140,7 @@ class _LimitedReader:
         self._size = 0
 
     def __call__(self, name: str, named_by: str) -> str:
+        """Return the text of a file; `named_by` is the subject of the error if it is missing."""
         if name not in self._names:
             hint = suggest_name(name, self._names)
             raise _build_error(f'{named_by} references "{name}", which is not in the package.{hint}')
@@ -171,13 +172,12 @@ def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_ToscaDefin
     definitions: dict[str, _ToscaDefinitions] = {}
     folder_names = [name for name in names if posixpath.dirname(name) == posixpath.dirname(entry)]
     documents = [name for name in folder_names if name.endswith(_DOCUMENTS) and not _is_standard(name)]
-    queue = [(entry, named_by), *((name, entry) for name in documents)]
+    queue = [(entry, named_by), *((name, entry) for name in documents)]  # each with the file naming it
     while queue:
         name, named_by = queue.pop(0)
         if name in definitions:
             continue  # imported twice
         text = read(name, named_by)
-        # A document as plain data; empty if it is no mapping.
         try:
             document = next(iter(yaml.load_all(text, _LOADER)), None)
         except yaml.MarkedYAMLError as problem:
@@ -185,8 +185,9 @@ def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_ToscaDefin
             raise _build_error(f"{name}{line} in it is not valid YAML: {problem.problem}.") from None
         except (yaml.YAMLError, RecursionError, ValueError):
             raise _build_error(f"{name} in it is not valid YAML.") from None
-        definitions[name] = _ToscaDefinitions(text, get_mapping(document))
+        definitions[name] = _ToscaDefinitions(text, get_mapping(document))  # {} if it is no mapping
         imports = [_resolve_package_path(imported, name) for imported in _list_imports(definitions[name].content)]
+        # A package may lack the files of standard types.
         queue += [(imported, name) for imported in imports if imported in names or not _is_standard(imported)]
     return list(definitions.values())
 
@@ -241,7 +242,7 @@ def _list_node_types(document: _ToscaDefinitions) -> list[str]:
 
 
 def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
-    """Return the requested deployment flavour, or the only one ("" = none)."""
+    """Return the requested deployment flavour, or without a request the only one; "" for an unnamed one."""
     names_text = ", ".join(f'"{name}"' for name in flavours if name)
     if not flavours or flavour_id in flavours:
         return flavour_id
@@ -252,7 +253,7 @@ def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
     if "" not in flavours:
         hint = suggest_name(flavour_id, flavours)
         raise _build_error(f'It has no deployment flavour "{flavour_id}".{hint} Known flavours: {names_text}.')
-    return ""  # the document without a flavour serves every one
+    return ""  # the document without a name of a flavour serves every request
 
 
 def _join_documents(document: _ToscaDefinitions | None, definitions: Sequence[_ToscaDefinitions]) -> str | None:
@@ -290,7 +291,7 @@ def _list_hot_folders(names: Iterable[str]) -> list[str]:
 def _read_hot_files(names: Sequence[str], flavour: str, read: _ReadFile) -> tuple[str | None, dict[str, str]]:
     """Return the top HOT file of a flavour, None without one, and the nested ones by file name (by path if taken)."""
     folders = _list_hot_folders(names)
-    # Without a flavour it is the only folder; without such a folder, the base folder.
+    # An unnamed flavour has the only folder. A flavour without its own folder has its files in the base folder.
     if not flavour and len(folders) == 1:
         flavour = folders[0]
     prefix = f"{_BASE_HOT}{flavour}/" if flavour in folders else _BASE_HOT

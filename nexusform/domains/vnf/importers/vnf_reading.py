@@ -41,15 +41,15 @@ class ParsedVnf(Struct, frozen=True):
 
 def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
     """Read and merge the documents; the result has all findings. Never raises for invalid input."""
-    notes = DocumentFindings(VNFD)
+    vnfd_notes = DocumentFindings(VNFD)
     descriptor = Vnf()
     template = HotVnf(Vnf(), notes=())
     if sources.vnfd is not None:
-        descriptor = parse_vnfd(sources.vnfd, sources.parameters, sources.flavour_id, notes)
+        descriptor = parse_vnfd(sources.vnfd, sources.parameters, sources.flavour_id, vnfd_notes)
     if sources.base_hot is not None:
-        counted_vdus = {vdu.name: vdu.has_count for vdu in descriptor.vdus}  # VDU: whether its number is given
+        counted_vdus = {vdu.name: vdu.has_count for vdu in descriptor.vdus}  # whether its number of VMs is given
         template = parse_hot(sources.base_hot, sources.nested, sources.parameters, counted_vdus)
-    all_notes = [notes, *template.notes]
+    all_notes = [vnfd_notes, *template.notes]
     by_file = {document_notes.file: document_notes for document_notes in all_notes}
     if sources.base_hot is None:
         vnf = _add_scheduler_hints(descriptor)
@@ -91,7 +91,7 @@ def _merge_vnfd_and_hot_file(descriptor: Vnf, template: HotVnf, notes: dict[str,
 
 
 def _add_hot_details(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: dict[str, DocumentFindings]) -> Vdu:
-    """Return a VDU of the VNFD with the additions of the HOT file. `current_size` is its number by the VNFD alone."""
+    """Return a VDU of the VNFD with the additions of the HOT file. `current_size` is its number of VMs by the VNFD."""
     if hot_vdu is None:
         detail = f'base_hot does not create the VDU "{vdu.name}": no server or group there has this name.'
         _add_contradiction(vdu.origin, detail, notes)
@@ -174,12 +174,12 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
 
 
 def _is_contradicting_rule(rule: PlacementRule, other: PlacementRule, maximum: Mapping[str, int]) -> bool:
-    """Return whether rules for shared VDUs contradict each other: two of a kind if one is stricter; an affinity and an
-    anti-affinity rule if `maximum`, the largest numbers of VMs, allows more shared VMs than may be on one location.
+    """Return whether rules with shared VDUs contradict each other: an affinity and an anti-affinity rule, if `maximum`
+    (numbers of VMs by VDU) allows more shared VMs than may be on one location; two rules of a kind, if one is stricter.
     """
     if rule.is_affinity != other.is_affinity:
         shared_vms = count_vms({*rule.vdus} & {*other.vdus}, maximum)
-        return shared_vms > max(rule.max_per_location, other.max_per_location)
+        return shared_vms > max(rule.max_per_location, other.max_per_location)  # 1 in the affinity rule
     return rule.is_hard != other.is_hard or rule.max_per_location != other.max_per_location
 
 

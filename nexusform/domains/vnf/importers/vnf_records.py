@@ -214,8 +214,8 @@ def compute_vdu_counts(vnf: Vnf, level: object = "", scale_levels: Mapping[str, 
     clamped_counts = []
     for vdu in vnf.vdus:
         base_increment = sum(_list_scale_increments(vnf, vdu.name, base_levels))
-        start_count = selected_level.sizes.get(vdu.name, vdu.initial + base_increment)  # at `base_levels`
-        requested = start_count + sum(_list_scale_increments(vnf, vdu.name, effective_levels)) - base_increment
+        base_count = selected_level.sizes.get(vdu.name, vdu.initial + base_increment)  # at `base_levels`
+        requested = base_count + sum(_list_scale_increments(vnf, vdu.name, effective_levels)) - base_increment
         applied = max(requested, vdu.minimum, 0)
         if vdu.maximum is not None:
             applied = min(applied, vdu.maximum)

@@ -261,9 +261,8 @@ def _is_fitting(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, is_same_host
 
 
 def _build_vnfc(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, names_hosts: bool) -> dict[str, Any]:
-    """Return a VNFC (VM) at its observed host, else as recorded.
-
-    With `names_hosts` the zones name hosts: Tacker selected another zone if one does not. The host is then unknown.
+    """Return a VNFC (VM) at its observed host, else as recorded. With `names_hosts` zones name hosts; without a host in
+    its zone, Tacker selected another zone, and the host is unknown.
     """
     zone, _, host = observed.zone.partition(":")
     if not host:

@@ -246,13 +246,13 @@ class TackerProvider(FixedIdentity):
     def _change_levels(
         self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any], *, only_in: bool = False
     ) -> None:
-        """Change each aspect from its observed level to its target, scaling in before out; with `only_in` only in."""
+        """Scale each aspect from its observed level to its planned one: first in, then out. With `only_in`, only in."""
         targets = compute_target_levels(planned)
         steps = {aspect: target - instance.scale_levels.get(aspect, 0) for aspect, target in targets.items()}
         for aspect in sorted(steps, key=lambda name: (steps[name] > 0, name)):
             difference = steps[aspect]
             if difference == 0 or (only_in and difference > 0):
-                continue  # not to change, or not yet
+                continue  # at its level, or scaled out in a later step
             kind = "SCALE_OUT" if difference > 0 else "SCALE_IN"
             body: dict[str, Any] = {"type": kind, "aspectId": aspect, "numberOfSteps": abs(difference)}
             body |= _build_user_data(planned)
@@ -306,7 +306,8 @@ def _add_observed_vnfcs(
 ) -> dict[str, Any]:
     """Return attributes with the observed VNFCs and scale levels; the ids of VNFCs in the note take precedence."""
     recorded_ids = get_mapping(note, _IDS_KEY)
-    observed = match_vnfcs({**attributes, **({"vnfc_ids": recorded_ids} if recorded_ids else {})}, instance.vnfcs)
+    known = {**attributes, "vnfc_ids": recorded_ids} if recorded_ids else attributes
+    observed = match_vnfcs(known, instance.vnfcs)
     targets = compute_target_levels(attributes)
     different = {
         aspect: instance.scale_levels[aspect]

@@ -36,7 +36,7 @@ class GrantRequests(Struct, frozen=True):
 def build_grant_requests(plan: Plan) -> GrantRequests:
     """Return a request for each VNF with VMs added, moved or removed by the plan."""
     requests: dict[str, Mapping[str, Any]] = {}
-    inexact_rules: list[str] = []
+    inexact_rules: list[str] = []  # a request cannot express them exactly
     actions_by_vnf: dict[Address, dict[str, PlacementAction]] = {}
     for row in plan.placements:
         if row.address.type == _VNF and row.kind == VM:
@@ -107,10 +107,10 @@ def _get_operation(change: Change, actions: Mapping[str, PlacementAction]) -> st
 
 
 def _list_constraints(attributes: Mapping[str, Any], added_names: set[str]) -> Iterator[dict[str, Any]]:
-    """Yield one constraint per rule with at least two VNFCs (VMs), one of them added. As in Tacker, another rule ends
-    the rules of its kind. Existing VNFCs are named as resources of the VIM.
+    """Yield one constraint per rule with at least two VNFCs (VMs), one of them added. As in Tacker, a rule without them
+    ends its kind: later affinity, or later anti-affinity rules yield none. Existing VNFCs are resources of the VIM.
     """
-    ended_kinds: set[bool] = set()
+    ended_kinds: set[bool] = set()  # values of is_affinity
     vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(attributes, "vnfcs")
     for rule in _get_vnf_or_empty(attributes).rules:
         members = [name for name, vnfc in vnfcs.items() if vnfc["vdu"] in rule.vdus]

@@ -88,14 +88,14 @@ def list_planned_grants(plan: Plan) -> PlannedGrants:
             names = list(chain.from_iterable(operation.added.values()))
             grants.append(
                 PlannedGrant(
-                    address,
-                    number,
-                    request.get("vnfdId", ""),
-                    operation.operation,
-                    operation.added,
-                    {vdu: len(vdu_names) for vdu, vdu_names in operation.removed.items()},
-                    build_zone_ids(change, names),
-                    build_healed_zones(change, operation),
+                    address=address,
+                    number=number,
+                    descriptor_id=request.get("vnfdId", ""),
+                    operation=operation.operation,
+                    added=operation.added,
+                    removed={vdu: len(vdu_names) for vdu, vdu_names in operation.removed.items()},
+                    zones=build_zone_ids(change, names),
+                    healed_zones=build_healed_zones(change, operation),
                 )
             )
     return PlannedGrants(tuple(grants))
@@ -192,7 +192,7 @@ def _format_counts(counts: Mapping[str, int]) -> str:
 
 def _build_grant(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, Any]:
     """Build the grant: the zones (ZONE:HOST or ZONE of OpenStack), and the zone of each new resource."""
-    names_left = {vdu: list(names) for vdu, names in grant.added.items()}  # as many as requested
+    names_left = {vdu: list(names) for vdu, names in grant.added.items()}  # each requested VM takes the next one
     requested = _list_requested_vdus(request, "addResources")
     zone_by_row = {row_id: grant.zones.get(names_left[vdu].pop(0), "") for row_id, vdu in requested}
     zones = sorted({*zone_by_row.values()} - {""})
@@ -265,7 +265,7 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
             yield _build_operation(_SCALE, _take_vnfc_names(added, counts), {})
         else:
             yield _build_operation(_SCALE, {}, _take_vnfc_names(removed, counts))
-    if any([*added.values(), *removed.values()]):  # VNFCs of no aspect
+    if any([*added.values(), *removed.values()]):  # the names left, of VDUs without an aspect
         yield _build_operation(_SCALE, added, removed)
     if any(healed.values()):
         yield _build_operation(_HEAL, healed, healed)

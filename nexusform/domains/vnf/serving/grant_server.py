@@ -154,7 +154,7 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
             return
         log_event("info", "grant request", status=status, detail=str(answer.get("detail", answer.get("id"))))
         location = {}
-        if "id" in answer:
+        if "id" in answer:  # a grant, not a rejection
             own_path = f"{path}/{answer['id']}"
             location = {"Location": f"{self.server.url}{own_path}"}
             answer = {**answer, "_links": {**answer["_links"], "self": {"href": own_path}}}

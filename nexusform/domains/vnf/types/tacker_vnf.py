@@ -271,7 +271,7 @@ def compute_demand(
     vnf = read_documents(attributes).vnf
     name, blocks = str(attributes["name"]), get_mapping(attributes, "vdu")
     levels = compute_target_levels(attributes)
-    numbers = compute_vdu_counts(vnf, attributes.get("instantiation_level"), levels).numbers
+    numbers = compute_vdu_counts(vnf, attributes.get("instantiation_level"), levels).numbers  # of VMs by VDU
     problems = list(_list_unmet_problems(vnf, numbers, attributes, context))
     problems += build_dropped_rule_warnings(vnf, numbers)
     pools = []
@@ -281,17 +281,17 @@ def compute_demand(
         if isinstance(sku, Problem):
             problems.append(sku)  # an error, so there is no demand at the end
             continue
-        numbers_range = range(numbers[vdu.name])
+        vm_numbers = tuple(range(numbers[vdu.name]))
         sku = add_vfs_to_sku(sku, block)
         is_plane = get_vm_role(vdu.name, block) == CONTROL_PLANE_ROLE
         if is_plane:
-            problems += check_even_control_plane(len(numbers_range), ("vdu", vdu.name))
+            problems += check_even_control_plane(len(vm_numbers), ("vdu", vdu.name))
         size_figures = (sku.vcpus, sku.memory_gib, sku.disk_gib) if not block.get("vm_sku_name") else ()
         pools.append(
             PoolDemand(
                 vdu.name,
-                tuple(numbers_range),
-                tuple(f"{name}-{vdu.name}-{number}" for number in numbers_range),
+                vm_numbers,
+                tuple(f"{name}-{vdu.name}-{number}" for number in vm_numbers),
                 sku,
                 PlacementConstraints(image=get_image(vdu, block)),
                 triggers=(("sku_changed", (sku.name, *size_figures)),),
@@ -411,7 +411,7 @@ def _compute_node_labels(
         return {**configured_labels, CIS_NODE_LABEL: machine, MACHINE_LABEL: machine, ZONE_LABEL: zone}
     vdu = read_documents(attributes).vnf.find_vdu(vdu_name)
     if vdu is None or not (vdu.has_anti_affinity if operation == INSTANTIATED else vdu.has_scheduler_hints):
-        return dict(configured_labels)  # the MgmtDriver labels only workers of server groups
+        return dict(configured_labels)  # it labels workers of anti-affinity groups, later ones of any server group
     grant_zone = attributes.get("grant_zone")
     granted_labels = {MACHINE_LABEL: str(grant_zone)} if grant_zone else {}
     return {**configured_labels, CIS_NODE_LABEL: machine, **granted_labels}

@@ -141,7 +141,7 @@ def has_known_documents(attributes: Mapping[str, Any]) -> bool:
 
 
 def read_documents(attributes: Mapping[str, Any]) -> ParsedVnf:
-    """Return the VNF of the arguments, which must be known."""
+    """Return the VNF of the arguments: all of them must be known. The cache needs hashable arguments."""
     nested = get_mapping(attributes, "nested")
     return _read_cached(
         attributes.get("vnfd"),

@@ -41,15 +41,16 @@ def build_topology_domains(
     domain_counts = [(members, (members & binding_masks.current).bit_count()) for members in by_value.values()]
     if not domain_counts:
         return ()
-    counts = sorted(count for _, count in domain_counts)
-    smallest, second, largest = counts[0], counts[min(1, len(counts) - 1)], counts[-1]  # of one domain: all the same
+    counts = [count for _, count in domain_counts]
+    smallest, largest = min(counts), max(counts)
+    is_smallest_unique = counts.count(smallest) == 1
     rows: list[SpreadDomain] = []
     for members, count in domain_counts:
         # The skew (largest minus smallest count) changes if the domain with `count` picks gets one more.
         if largest == smallest:
             change = 1
-        elif count == smallest and smallest != second:
-            change = -1  # the only domain with the smallest count
+        elif count == smallest and is_smallest_unique:
+            change = -1  # the smallest count grows
         else:
             change = 1 if count == largest else 0  # between smallest and largest: the skew stays
         is_violated = largest - smallest + change > constraint.max_skew
@@ -81,7 +82,7 @@ def evaluate_constraints(
             delta = -PENALTY if domain.is_violated else -domain.skew_change
             deltas[delta] = deltas.get(delta, 0) | domain.members
         deltas[0] = deltas.get(0, 0) | (member_list.all_members & ~members_with_label)  # in no domain
-        remaining_members = sum(members_by_score.values())
+        remaining_members = sum(members_by_score.values())  # a member has one score, so the sum is the union
         if rejected & remaining_members:
             rejected_by_constraint.append((constraint, rejected & remaining_members))
         totals: dict[int, Mask] = {}
