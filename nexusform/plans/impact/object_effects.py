@@ -167,19 +167,15 @@ def get_source_node(row: PlacementChange) -> Node:
 
 
 def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:
-    """Return the rows not covered by `upgrades`, so without re-created nodes and without pods leaving such nodes."""
+    """Return the placements without the nodes re-created by the plan's upgrades and without the pods leaving them."""
     nodes = index_upgrade_nodes(plan)
     pools = list_upgrade_pools(plan)
-    return [
-        row
-        for row in plan.placements
-        if not is_upgrade_row(row, pools)
-        and not (
-            KINDS[row.kind].runs_on_vms
-            and compute_effect(row) in (Effect.MOVED, Effect.RECREATED)
-            and get_source_node(row) in nodes
-        )
-    ]
+
+    def leaves_upgraded_node(row: PlacementChange) -> bool:
+        has_moved = KINDS[row.kind].runs_on_vms and compute_effect(row) in (Effect.MOVED, Effect.RECREATED)
+        return has_moved and get_source_node(row) in nodes
+
+    return [row for row in plan.placements if not is_upgrade_row(row, pools) and not leaves_upgraded_node(row)]
 
 
 def count_substitutions(rows: Iterable[PlacementChange]) -> dict[str, int]:
@@ -211,7 +207,7 @@ def format_effect_clauses(counts: Sequence[EffectCount], effects: Iterable[Effec
         if effect is Effect.MOVED:
             clauses += [_format_vm_moves(row) for row in rows if row.kind == VM]
             rows = [row for row in rows if row.kind != VM]
-        if effect is Effect.RECREATED:
+        if effect is Effect.RECREATED:  # predictions (with a state) have their own clause, too
             clauses += _format_clauses(effect, [row for row in rows if row.state])
             rows = [row for row in rows if not row.state]
         clauses += _format_clauses(effect, rows)

@@ -46,13 +46,13 @@ class ColumnField(NamedTuple):
 
 
 def write_table(records: Sequence[Struct], fields: Sequence[ColumnField]) -> dict[str, Any] | None:
-    """Return the records as a table (columns); None if no column would have a value per row."""
+    """Return the records as a table (columns); None if each field has one value for all records."""
     columns = {}
     for field in fields:
         column = _build_column_of_field([getattr(record, field.name) for record in records], field)
         if column is not None:
             columns[field.name] = column
-    has_row_values = any(column.keys() != {"all"} for column in columns.values())
+    has_row_values = any(column.keys() != {"all"} for column in columns.values())  # needed to read the table
     return {"rows": len(records), "columns": columns} if has_row_values else None
 
 

@@ -138,9 +138,9 @@ class _NodeCollector:
         return node
 
     def _add_shared_node(self, keys: tuple[str, ...] | None, parts: tuple[Any, ...]) -> _SharedNode:
-        """Add the node of a new content; it counts as a use of each of its parts."""
+        """Add the node of a new content (`keys` is None for a list); it is a use of each part with a node."""
         for part in parts:
-            if part.__class__ is _SharedNode:
+            if part.__class__ is _SharedNode:  # else a scalar
                 part.uses += 1
             elif part.__class__ is str and part[:1] == _LETTER:
                 self._update_longest_run(part)  # the mark of references must begin no other text

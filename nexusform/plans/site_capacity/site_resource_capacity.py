@@ -220,7 +220,9 @@ def count_nodes(
     networks: Mapping[str, str] = MappingProxyType({}),
     claims_by_cluster: Mapping[str, ClaimDemand] = MappingProxyType({}),
 ) -> ClusterNodeCounts:
-    """Count nodes of pools by cluster name. `networks` are their node networks, `claims_by_cluster` by cluster id."""
+    """Count the nodes of pools and the claims by cluster name. `claims_by_cluster` is by cluster id; `networks`, the
+    network of the nodes by cluster name, becomes a part of the result.
+    """
     counts: Counter[str] = Counter()
     surge: dict[str, int] = {}
     claims: dict[str, ClaimDemand] = {}
@@ -398,14 +400,14 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
 
 def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResourceKind) -> SiteResourceCapacity | None:
     """Return the row of a kind with the smallest spare amount after a surge; None without rows of the kind.
-    A row of an unknown amount counts as scarcer than a sufficient one.
+    A row of an unknown amount precedes it, unless the smallest amount is insufficient.
     """
     of_kind = [row for row in rows if row.kind is kind]
     known_rows = [row for row in of_kind if row.free is not None]
     scarcest = min(known_rows, key=lambda row: (row.free or 0) - row.surge, default=None)
     if scarcest is not None and scarcest.is_insufficient:
         return scarcest
-    # A network with a known total but unknown use counts only without any known row: it may have no nodes.
+    # With known rows, an unknown one of known total does not count: a network with unknown use may have no nodes.
     unknown_rows = [row for row in of_kind if row.free is None and (row.total is None or not known_rows)]
     return unknown_rows[0] if unknown_rows else scarcest
 

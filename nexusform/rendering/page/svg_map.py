@@ -220,7 +220,7 @@ class _SiteDrawing:
         return _RACK_NAME_HEIGHT + rows * (self._scale.row + self._scale.gap) + _RACK_GAP
 
     def render_markup(self, top: int) -> list[Markup]:
-        """Render the elements of the site from `top` down."""
+        """Render the site from `top` down: its name, two legends, and for each side a title and the racks in lines."""
         parts = [render_text(MARGIN, top + 16, f"Site {self._map.name}", "heading")]
         y = top + _HEADING_HEIGHT
         parts.append(translate_parts(self._legend, MARGIN, y))
@@ -230,7 +230,7 @@ class _SiteDrawing:
         for side in self._sides:
             parts.append(render_text(MARGIN, y + 16, side.title, "side"))
             y += _HEADING_HEIGHT
-            for line in self._lines:
+            for line in self._lines:  # of racks
                 for number, rack in enumerate(line):
                     parts.append(translate_parts(self._render_rack(rack, side), MARGIN + number * self._rack_width, y))
                 y += self._compute_rack_line_height(line)

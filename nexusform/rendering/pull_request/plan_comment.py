@@ -114,7 +114,7 @@ def _build_picture(view: PlanReportData) -> Section:
 
 
 def _build_finding_boxes(view: PlanReportData) -> Section:
-    """Build the folded findings with source lines as in the terminal, pre-existing ones last."""
+    """Build a folded code block of the first findings with their source lines, pre-existing findings last."""
     texts: dict[bool, list[str]] = {False: [], True: []}  # by `is_preexisting`
     for finding in view.findings[:_MAX_BOXES]:
         box = render_diagnostic(finding.diagnostic, view.sources, width=76).rstrip()

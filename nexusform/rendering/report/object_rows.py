@@ -119,7 +119,9 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
 
 
 def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
-    """Fold instances of blocks that differ in the final number or one module key: `rack.site01[0..3]` and so on."""
+    """Fold blocks with equal instance keys across their numbers: `rack.site01[0..3]`, ... to `rack.site01..04[0..3]`;
+    likewise across one key of their modules.
+    """
     folded: list[ObjectFold] = []
     for members in group_by(folds, _build_fold_shape).values():
         addresses = [replace(member.rows[0].address, key=None) for member in members]
@@ -246,11 +248,11 @@ _REASON_NOTES: Final = {
 
 
 def _format_change_note(change: Change) -> str:
-    """Return the reason of the change, its import id and its previous address; "" if it has none of them."""
+    """Return the reason of the change, its import id and its previous address; a forgotten object has a fate, too."""
     notes = []
     if change.action is Action.FORGET:
-        is_machine_action = change.address.type == MACHINE_ACTION_TYPE  # no object to destroy
-        result = "nothing is sent" if is_machine_action else "not destroyed"
+        is_machine_action = change.address.type == MACHINE_ACTION_TYPE
+        result = "nothing is sent" if is_machine_action else "not destroyed"  # an action has no object to destroy
         notes.append(f"removed from state, {result}")
         if change.reason.startswith("forgot_because_lifecycle"):
             notes.append("(destroy = false)")

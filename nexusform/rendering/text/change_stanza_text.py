@@ -105,11 +105,11 @@ class _DifferenceRenderer:
     def render_attributes(
         self, nodes: Iterable[DifferenceNode], level: int, width: int, *, is_map: bool = False, show_null: bool = True
     ) -> list[str]:
-        """Render one or more lines per attribute, or entry of a map, with aligned `=`."""
+        """Render attributes or entries of a map: comments on changed sensitivity, and `name = value` aligned at `=`."""
         margin = _BLANK * (level + 1)
         lines: list[str] = []
         for node in nodes:
-            lines += [f"{margin}{_BLANK}{text}" for text in _NOTES.get(node.note, ())]  # on its sensitivity
+            lines += [f"{margin}{_BLANK}{text}" for text in _NOTES.get(node.note, ())]
             name = fill_to_width(quote_string(node.name) if is_map else format_attribute_name(node.name), width)
             value = self.render_value(node, level + 1, show_null=show_null)
             lines.append(f"{margin}{self._signs[node.symbol]}{name} = {value}")

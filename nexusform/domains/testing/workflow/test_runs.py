@@ -213,7 +213,9 @@ class RunBlockExecutor(Struct):
             yield session
 
     def _execute_run(self, block: RunBlock, session: Run, problems: list[Diagnostic]) -> RunOutcome:
-        """Plan, apply if requested, and evaluate the assertions. Raises RunBlockError after unexpected problems."""
+        """Plan, apply if requested, and evaluate the assertions; `problems` has the warnings so far and gets those of
+        the plan. Raises RunBlockError for an unexpected error, and if an expected failure is missing.
+        """
         options = PlanOptions(
             mode=Mode(block.mode),
             refresh=block.refresh,
