@@ -435,10 +435,10 @@ class RackOverviewDrawing:
         vm_numbers = set(chain.from_iterable((*machine.before, *machine.after) for machine in rack.machines))
         mark_counts = Counter(self._site.vms[number].mark for number in vm_numbers)
         vm_count = sum(len(machine.after) for machine in remaining_machines)
-        visible_marks = (mark.value for mark in _MARKS_BY_SEVERITY if mark_counts[mark] and mark is not self._unmarked)
+        visible_marks = [mark.value for mark in _MARKS_BY_SEVERITY if mark_counts[mark] and mark is not self._unmarked]
         reasons = [machine.facts.unschedulable_reason for machine in remaining_machines]
         is_closed = bool(reasons) and all(reasons)  # no machine takes new VMs
-        css_classes = join_texts(("cell", "refused" if is_closed else "", next(visible_marks, "")), " ")
+        css_classes = join_texts(("cell", "refused" if is_closed else "", *visible_marks[:1]), " ")  # the worst mark
         used_width = round(_WIDTH * self._compute_memory_share(remaining_machines), 1)
         return [
             build_svg_element("title", _format_tooltip(rack, len(remaining_machines), vm_count, mark_counts)),

@@ -234,7 +234,7 @@ def _list_vm_counts(racks: Iterable[RackVmCounts]) -> Iterable[str]:
 
 
 def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:
-    """Render VMs per machine of one rack: a line of slot numbers, one before and one after; a new rack: after only."""
+    """Render the VMs per machine of one rack as lines of slot numbers, VMs before, and VMs after; a new one: after."""
     text = escape_control_characters(display_name).replace("\n", " ")
     name = text if count_columns(text) <= MAX_WIDTH else f"{text[: MAX_WIDTH // 2 - 3]}..."
     lines: list[str] = []

@@ -306,7 +306,7 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
 
 
 def _describe_guard_rails(results: Sequence[GuardRailResult]) -> Iterator[str]:
-    """Yield `none set`, or the results: blocked ones, unknown ones, then `passed moved:5, capacity:5`."""
+    """Yield `none set`, or each blocked or unknown result, then `passed moved:5, capacity:5`."""
     if not results:
         yield "none set"
     passed = []

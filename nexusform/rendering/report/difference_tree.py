@@ -440,9 +440,9 @@ def pair_elements(before: Sequence[Any], after: Sequence[Any]) -> list[_Pair]:
         return [(i, None) for i in range(len(before))] + [(None, j) for j in range(len(after))]
     from difflib import SequenceMatcher
 
-    # difflib hashes its elements; dicts are unhashable, so a number for each different element replaces them. Of equal
+    # difflib hashes its elements, but dicts are unhashable: compare numbers of the distinct elements instead. Of equal
     # matches it prefers those early in its first sequence, here the new one.
-    numbers: dict[str, int] = {}
+    numbers: dict[str, int] = {}  # by text of the element
     old, new = ([numbers.setdefault(repr(element), len(numbers)) for element in side] for side in (before, after))
     pairs: list[_Pair] = []
     for tag, new_start, new_stop, old_start, old_stop in SequenceMatcher(None, new, old, autojunk=False).get_opcodes():

@@ -193,7 +193,7 @@ def _format_bracketed_keys(keys: Sequence[int | str], texts: Sequence[str]) -> s
 
 
 def _group_keys_into_runs(keys: Sequence[int | str]) -> list[tuple[str, int]]:
-    """Return (text, number of keys) per run of keys such as `0..3`, numbers before strings."""
+    """Return (text, number of keys) per run (`0..3`): numbers first, then strings, of short runs each string alone."""
     numbers = sorted(key for key in keys if isinstance(key, int))
     texts = [(run.span, len(run.numbers)) for run in build_name_runs(map(str, numbers))]
     if len(numbers) == len(keys):
