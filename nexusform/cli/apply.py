@@ -297,14 +297,14 @@ def _apply_saved_plan(path: str, verification: SignatureRequirements, flags: App
     job = _create_apply_job(flags)
     context = flags.create_context()
     saved, problems = read_plan(path, context)
+    opened = OpenResult(project=None, diagnostics=(), sources={})  # so far, and after an error
     if saved is not None:
         problems += check_failed_plan(saved, path)  # a plan with errors cannot be applied
         for key in verification.key_files:
             problems += verify_signature(saved.signature, saved.signed_digest, key, context.confinement)
             problems += check_plan_statement(saved.digest, path, key) if not has_errors(problems) else []
-    opened = OpenResult(project=None, diagnostics=(), sources={})
-    if saved is not None and not has_errors(problems):  # otherwise `opened` stays without a project
-        opened = open_saved_plan(context, saved, is_verified=bool(verification.key_files))
+        if not has_errors(problems):
+            opened = open_saved_plan(context, saved, is_verified=bool(verification.key_files))
     job.reporter.report_diagnostics([*problems, *opened.diagnostics], opened.sources)
     if saved is None or opened.project is None:
         return 1

@@ -45,14 +45,14 @@ class ApplyProgress:
             self._print_line(progress_text.format_end_line(event, self._paint, self._screen.width))
 
     def print_result(self, outcome: ApplyOutcome, mode: Mode) -> None:
-        """Print `Apply complete! ...`, parsed by tools, and the checked predictions; after a failed step a table."""
+        """Print `Apply complete! ...`, parsed by tools, and the checked predictions; with steps left, a table."""
         applied = outcome.applied
         if not applied.is_complete:
             table = progress_text.render_step_outcomes(applied.end_events, self._paint, self._screen.width)
             self._screen.print_text(f"\n{table}")
             return
         if not outcome.is_complete:
-            return  # an error after the last step, such as an unsaved state, is reported as a diagnostic
+            return  # all steps are done; the error, such as an unsaved state, is reported as a diagnostic
         if mode is Mode.DESTROY:
             line = progress_text.format_destroy_complete(applied.destroyed, self._paint)
         else:
@@ -68,16 +68,16 @@ class ApplyProgress:
         if not outcome.sends and outcome.provider_names:  # such as the simulated provider
             self._screen.print_wrapped(progress_text.format_nothing_sent(outcome.provider_names[0]))
         misses, ties, hits = applied.wrong_predictions, applied.ties, applied.hits  # ties: on an equally good machine
-        if hits and not misses and not ties:  # else the number is part of a title below
+        if hits and not misses and not ties:
             self._screen.print_text(f"{hits:,} of {hits:,} predictions correct.")
-        hit_note = f", {hits:,} correct" if hits else ""
+        hit_note = f", {hits:,} correct" if hits else ""  # in the first title
         if misses:
             noun = select_word_form(len(misses), "prediction")
             self._print_wrong_predictions(f"{len(misses):,} {noun} wrong{hit_note}:", misses)
         if ties:
             count = format_count(len(ties), "VM")
             verb = select_word_form(len(ties), "runs", "run")
-            hit_note = "" if misses else hit_note  # the line above has it
+            hit_note = "" if misses else hit_note  # the title of the misses has it
             self._print_wrong_predictions(f"{count} {verb} on another machine allowed by the rule{hit_note}:", ties)
         for output in outcome.wrong_outputs:
             self._print_wrong_prediction(output)

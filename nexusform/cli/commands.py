@@ -69,8 +69,8 @@ class Command(click.Command):
     """A command with flags of one or two dashes; NF_CLI_ARGS precede the typed arguments."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Rewrite the flags into click's form, then let click parse."""
-        # Arguments of NF_CLI_ARGS and NF_CLI_ARGS_<cmd> (for `state list`: NF_CLI_ARGS_state_list) precede.
+        """Rewrite the words of NF_CLI_ARGS and `args` into click's form, then let click parse them."""
+        # For `state list`, the words of NF_CLI_ARGS and NF_CLI_ARGS_state_list precede.
         path = "_".join(ctx.command_path.split()[1:]).replace("-", "_")
         environment_words: list[str] = []
         for variable in ("NF_CLI_ARGS", f"NF_CLI_ARGS_{path}"):
@@ -80,7 +80,7 @@ class Command(click.Command):
                 raise click.UsageError(f"{variable} cannot be parsed: {problem}.", ctx) from None
             warn_of_terraform_variable(variable)
         words = [*environment_words, *args]
-        ctx.allow_extra_args = True  # for a better message than click's, below
+        ctx.allow_extra_args = True  # they are rejected below, with a better message than click's
         try:
             extra_arguments = super().parse_args(ctx, self._rewrite_single_dash_arguments(ctx, words))
         except click.UsageError:
@@ -298,7 +298,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return name, command and other words. Raises an error with a suggestion for an unknown command."""
+        """Return name, command and its words; None without words while a shell completes a name. Raises otherwise."""
         name = args[0]
         found_command = self.get_command(ctx, name)
         if found_command is not None:
@@ -310,7 +310,7 @@ class LazyGroup(click.Group):
         if removed_names:
             removed = max(removed_names, key=len)  # the most specific one
             raise RemovedCommandError(f'"nexusform {removed}" was removed. Use: {REMOVED_COMMANDS[removed]}')
-        hint = self.hints.get(name)  # for a word of another tool, for example
+        hint = self.hints.get(name)  # for a Terraform command without an equivalent
         suggestion = f" {hint}" if hint else suggest_name(name, [*self.table, *self.aliases])
         raise click.UsageError(f'Unknown command "{name}".{suggestion}', ctx)
 
@@ -457,14 +457,14 @@ def select_main_help_rows(command: str, rows: Mapping[str, tuple[str, str]]) -> 
 
 
 def group_flags(flags: Iterable[tuple[str, tuple[str, str]]]) -> dict[str, list[tuple[str, str]]]:
-    """Group the help rows of flags by title; few flags share one title."""
+    """Group pairs of a flag and its help row (usage, help) by title; few flags share one title."""
     rows = dict(flags)
     if len(rows) <= _MAX_UNGROUPED:
         return {"Options": list(rows.values())}
     groups: dict[str, list[tuple[str, str]]] = {}
     for title, names in _FLAG_SECTIONS.items():
         groups[title] = [rows.pop(name) for name in names.split() if name in rows]
-    # Positional arguments without help are in the usage line.
+    # Without help: positional arguments, named by the usage line.
     groups[_OTHER_TITLE] = [row for row in rows.values() if row[1]]
     return {title: group_rows for title, group_rows in groups.items() if group_rows}
 

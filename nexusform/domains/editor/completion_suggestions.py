@@ -43,14 +43,14 @@ _LABELS: Final = {
 
 
 def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggestion]:
-    """Return the suggestions at a byte of a file, based on the text before it; [] for none."""
+    """Return suggestions at a byte of a file: types in the label of a block, names on a new line, values after `=`."""
     text = module.files[path].text.encode()
     line_prefix = text[text.rfind(b"\n", 0, offset) + 1 : offset].decode(errors="replace")
     blocks = module.find_blocks(path, offset)
     label = _LABEL.match(line_prefix)
     if label is not None:
-        return list(_suggest_types(label[1], label[2]))
-    name = _NAME.match(line_prefix)
+        return list(_suggest_types(label[1], label[2]))  # kind of block, typed part of the type
+    name = _NAME.match(line_prefix)  # [1]: its typed part
     # The argument of the value being typed: on this line, or in open brackets above.
     assignment = _ASSIGNED.match(line_prefix)
     argument = assignment[1] if assignment is not None else None

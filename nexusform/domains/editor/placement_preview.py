@@ -53,10 +53,11 @@ def build_saved_preview(directory: str) -> PlacementPreview:
 
 
 def build_preview(plan: Plan) -> PlacementPreview:
-    """Return the preview of a plan. Instances of one block are merged."""
-    hints: dict[tuple[str, str], list[str]] = {}  # by address of the block and pool ("": no pool)
+    """Return the preview of a plan. Texts of the instances of one block are joined."""
+    # By address of the block and pool ("": no pool), a text per instance.
+    hints: dict[tuple[str, str], list[str]] = {}
     texts: dict[tuple[str, str], list[str]] = {}
-    zones = {
+    zones = {  # by address of the instance and pool
         (str(pool.address), pool.pool): sorted(
             {vm.placement.availability_zone for vm in (*pool.unchanged, *pool.added)}
         )
@@ -68,7 +69,7 @@ def build_preview(plan: Plan) -> PlacementPreview:
         hints.setdefault(key, []).append(_format_vms_per_rack(table))
         texts.setdefault(key, []).append(_format_pool(table, plan, zones.get((str(table.address), table.pool), [])))
     for row in plan.placements:
-        if row.target is not None and not row.pool and row.kind in ("vm", "binding"):  # not in a table
+        if row.target is not None and not row.pool and row.kind in ("vm", "binding"):  # objects without a table
             hints.setdefault((str(row.address.config_address), ""), []).append(format_location_text(row.target))
     return PlacementPreview(
         hints={key: _join_first_texts(parts, "; ") for key, parts in hints.items()},

@@ -99,12 +99,11 @@ class EditorState(Struct):
         location = create_editor_context(directory, dict(os.environ), self.unsaved_texts)
         validation = validate_directory(location)
         by_file: dict[str, list[tuple[Marker, Diagnostic]]] = {}
-        # Of the last plan, the findings not made by validation. Unsaved changes may have moved their lines.
+        has_changes = self._has_unsaved_changes(directory)  # they may have moved the lines of the findings
+        plan_findings = () if has_changes else self.previews.get(directory, PlacementPreview()).findings
         known_keys = {(finding.id, finding.subject) for finding in validation.diagnostics}
-        findings = self.previews.get(directory, PlacementPreview()).findings
-        new_findings = [finding for finding in findings if (finding.id, finding.subject) not in known_keys]
-        plan_findings = [] if self._has_unsaved_changes(directory) else new_findings
-        for diagnostic in (*validation.diagnostics, *plan_findings):
+        new_findings = [finding for finding in plan_findings if (finding.id, finding.subject) not in known_keys]
+        for diagnostic in (*validation.diagnostics, *new_findings):
             # Without a location (`subject`) a diagnostic marks the start of the edited file.
             file = diagnostic.subject.filename if diagnostic.subject is not None else path
             source = validation.sources.get(file)
@@ -176,7 +175,7 @@ def _register_document_handlers(server: LanguageServer, editor: EditorState) -> 
     @server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)
     def handle_save(parameters: lsp.DidSaveTextDocumentParams) -> None:  # validates, then plans
         path = _resolve_path(parameters.text_document.uri)
-        editor.edited_files.add(path)  # findings of the previous plan do not apply to this text
+        editor.edited_files.add(path)  # hides the findings of the previous plan, made for another text
         editor.publish_diagnostics(path)
         editor.edited_files.discard(path)
         editor.update_preview(path)

@@ -120,11 +120,10 @@ class PlanExploration:
         configuration = self.configuration
         if request.added:  # racks in a file not on disk
             extra_files = [SourceFile("explored.nf.hcl", "".join(self._render_added_racks(request.added)))]
-            extended, diagnostics = load_project_configuration(self.project.context, extra_files)
+            configuration, diagnostics = load_project_configuration(self.project.context, extra_files)
             errors = select_errors(diagnostics)
             if errors:
                 raise ExplorationRequestError(f"The racks cannot be added: {errors[0].detail}")
-            configuration = extended or configuration  # None only with errors
         return self._plan_configuration(configuration, self._list_requested_adjustments(request))
 
     def compute_file_changes(self, request: ExplorationRequest) -> ConfigurationFileChanges:
@@ -241,9 +240,9 @@ def _get_count_path(resource_type: str, pool: str) -> ValuePath | None:
 
 
 def _list_adjustable_racks(plan: Plan, project: Project) -> Iterator[RackStateControl]:
-    """Yield the racks after a plan, to be lost or (planned ones) activated."""
+    """Yield the racks existing after a plan: each can be lost, and a planned one activated."""
     for change in plan.changes:
-        rack = change.after
+        rack = change.after  # None: deleted
         if rack is not None and project.registries.get_kind(change.address.type) is PlanningKind.RACK:
             yield RackStateControl(
                 key=str(change.address),

@@ -183,8 +183,8 @@ def _select_interrupted_vms(plan: Plan) -> Iterable[PlacementChange]:
 
 
 def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
-    """Return the minutes of drains, None without any: clusters are drained one after another, and every batch takes
-    at most the drain timeout of its pool. Control planes have none.
+    """Return the minutes of drains, None without any. The maximum: clusters are drained one after another, and every
+    batch takes the drain timeout of its pool (control planes have none).
     """
     timeouts = {  # in seconds
         (table.site_id, table.cluster, table.pool): table.drain_timeout

@@ -56,7 +56,7 @@ _EFFECTS_BY_ACTION: Final = {
 
 
 def compute_effect(row: PlacementChange) -> Effect:
-    """Return the effect on the object of a row (VM, binding or pod): it waits if it has no location."""
+    """Return the effect on the object of a row (VM, binding or pod), by its action and by the sides with it running."""
     effect = _EFFECTS_BY_ACTION.get(row.action)
     if effect is not None:
         return effect
@@ -67,13 +67,13 @@ def compute_effect(row: PlacementChange) -> Effect:
         return Effect.UNCHANGED if kind.is_running(row.target) else Effect.STILL_WAITING
     if row.action is PlacementAction.PLACE:
         return Effect.PLACED if kind.is_running(row.target) else Effect.WAITING
-    # The action is MOVE. A VM without a machine does not run.
+    # The action is MOVE. For a VM, `is_running` is always true, but without a machine it does not run.
     runs_before = kind.is_running(row.source) and not (row.kind == VM and row.source is None)
     if not kind.is_running(row.target):
         return Effect.UNPLACED if runs_before else Effect.WAITING
     if not runs_before:
         return Effect.PLACED
-    if row.source is None or row.target is None:  # a location is unknown
+    if row.source is None or row.target is None:  # running at an unknown location
         return Effect.MOVED
     return Effect.RECREATED if kind.get_identity(row.target) == kind.get_identity(row.source) else Effect.MOVED
 
@@ -133,7 +133,7 @@ _VERBS: Final[Mapping[Effect, tuple[str, str]]] = {
 
 
 def list_upgrade_pools(plan: Plan) -> frozenset[tuple[str, str, str, str]]:
-    """Return the pools re-created by `upgrades`: site, cluster, pool, trigger."""
+    """Return the pools re-created by the plan's upgrades: site, cluster, pool, trigger."""
     return frozenset(
         (upgrade.site_id, upgrade.cluster, pool.pool, upgrade.trigger)
         for upgrade in plan.upgrades
@@ -150,7 +150,7 @@ Node: TypeAlias = tuple[str, str, str]  # site, cluster, name
 
 
 def index_upgrade_nodes(plan: Plan) -> dict[Node, PlacementChange]:
-    """Return the rows of nodes re-created by `upgrades`, by every name of the node."""
+    """Return the rows of nodes re-created by the plan's upgrades, by every name of the node."""
     pools = list_upgrade_pools(plan)
     nodes: dict[Node, PlacementChange] = {}
     for row in plan.placements if pools else ():
@@ -167,19 +167,15 @@ def get_source_node(row: PlacementChange) -> Node:
 
 
 def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:
-    """Return the rows not covered by `upgrades`, so without re-created nodes and without pods leaving such nodes."""
+    """Return the placements without the nodes re-created by the plan's upgrades and without the pods leaving them."""
     nodes = index_upgrade_nodes(plan)
     pools = list_upgrade_pools(plan)
-    return [
-        row
-        for row in plan.placements
-        if not is_upgrade_row(row, pools)
-        and not (
-            KINDS[row.kind].runs_on_vms
-            and compute_effect(row) in (Effect.MOVED, Effect.RECREATED)
-            and get_source_node(row) in nodes
-        )
-    ]
+
+    def leaves_upgraded_node(row: PlacementChange) -> bool:
+        has_moved = KINDS[row.kind].runs_on_vms and compute_effect(row) in (Effect.MOVED, Effect.RECREATED)
+        return has_moved and get_source_node(row) in nodes
+
+    return [row for row in plan.placements if not is_upgrade_row(row, pools) and not leaves_upgraded_node(row)]
 
 
 def count_substitutions(rows: Iterable[PlacementChange]) -> dict[str, int]:
@@ -211,7 +207,7 @@ def format_effect_clauses(counts: Sequence[EffectCount], effects: Iterable[Effec
         if effect is Effect.MOVED:
             clauses += [_format_vm_moves(row) for row in rows if row.kind == VM]
             rows = [row for row in rows if row.kind != VM]
-        if effect is Effect.RECREATED:
+        if effect is Effect.RECREATED:  # predictions (with a state) have their own clause, too
             clauses += _format_clauses(effect, [row for row in rows if row.state])
             rows = [row for row in rows if not row.state]
         clauses += _format_clauses(effect, rows)

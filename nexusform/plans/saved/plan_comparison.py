@@ -89,10 +89,10 @@ def is_equal_record(first: Any, second: Any) -> bool:
     pairs_to_compare = [(first, second)]
     while pairs_to_compare:
         left, right = pairs_to_compare.pop()
-        pairs = _pair_compared_parts(left, right)
+        pairs = _pair_compared_parts(left, right)  # of their members; none for equal values without members
         if pairs is None:  # the values differ
             return False
-        pairs_to_compare += [pair for pair in pairs if not _is_equal_scalar(*pair)]
+        pairs_to_compare += [pair for pair in pairs if not _is_equal_scalar(*pair)]  # a shortcut
     return True
 
 

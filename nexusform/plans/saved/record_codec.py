@@ -46,13 +46,13 @@ class ColumnField(NamedTuple):
 
 
 def write_table(records: Sequence[Struct], fields: Sequence[ColumnField]) -> dict[str, Any] | None:
-    """Return the records as a table (columns); None if no column would have a value per row."""
+    """Return the records as a table (columns); None if each field has one value for all records."""
     columns = {}
     for field in fields:
         column = _build_column_of_field([getattr(record, field.name) for record in records], field)
         if column is not None:
             columns[field.name] = column
-    has_row_values = any(column.keys() != {"all"} for column in columns.values())
+    has_row_values = any(column.keys() != {"all"} for column in columns.values())  # needed to read the table
     return {"rows": len(records), "columns": columns} if has_row_values else None
 
 
@@ -283,7 +283,7 @@ def _build_tuple_shape(items: tuple[Shape, ...]) -> Shape:
 
 
 def _build_mapping_shape(key: Any, value: Shape) -> Shape:
-    """Build the shape of a mapping: an object for text keys, a list of pairs for addresses."""
+    """Build the shape of a mapping to values of a shape: an object for text keys, a list of pairs for addresses."""
     if key is Address:
         pairs = _build_sequence_shape(_build_tuple_shape((get_annotation_shape(Address), value)))
         write_pairs = pairs.write
@@ -300,7 +300,7 @@ def _build_mapping_shape(key: Any, value: Shape) -> Shape:
             return data
         return {name: _read_with_path(name, value.read, inner) for name, inner in data.items()}
 
-    if write is None:  # values are written as they are
+    if write is None:  # the values are JSON data already, so the mapping is, too
         return Shape(None, read, is_plain=value.is_plain)
     return Shape(lambda mapping: {name: write(inner) for name, inner in mapping.items()}, read)
 

@@ -138,9 +138,9 @@ class _NodeCollector:
         return node
 
     def _add_shared_node(self, keys: tuple[str, ...] | None, parts: tuple[Any, ...]) -> _SharedNode:
-        """Add the node of a new content; it counts as a use of each of its parts."""
+        """Add the node of a new content (`keys` is None for a list); it is a use of each part with a node."""
         for part in parts:
-            if part.__class__ is _SharedNode:
+            if part.__class__ is _SharedNode:  # else a scalar
                 part.uses += 1
             elif part.__class__ is str and part[:1] == _LETTER:
                 self._update_longest_run(part)  # the mark of references must begin no other text
@@ -178,17 +178,17 @@ class DocumentExpander:
         self._mark = mark
         self._maximum_parts = maximum_parts
         keys = shared["keys"]
-        lists = isinstance(keys, list) and all(isinstance(names, list) for names in keys)
-        if not lists or not all(all(isinstance(key, str) for key in names) for names in keys):
+        are_lists = isinstance(keys, list) and all(isinstance(names, list) for names in keys)
+        if not are_lists or not all(isinstance(key, str) for names in keys for key in names):
             raise SharedValuesError("The keys that its objects share are not lists of texts.")
-        self._keys = list(keys)
+        self._keys = list(keys)  # a list for each kind of object
         self._values: list[Any] = []
         self._sizes: list[int] = []  # the number of parts in each of `_values`
-        self._size = 0
+        self._size = 0  # the number of parts expanded so far
         values = shared["values"]
         if not isinstance(values, list):
             raise SharedValuesError("Its shared values are not a list.")
-        for value in values:
+        for value in values:  # it refers only to values before it
             self._size = 0
             self._values.append(self.expand(value))
             self._sizes.append(self._size)

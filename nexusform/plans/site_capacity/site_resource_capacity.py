@@ -220,7 +220,7 @@ def count_nodes(
     networks: Mapping[str, str] = MappingProxyType({}),
     claims_by_cluster: Mapping[str, ClaimDemand] = MappingProxyType({}),
 ) -> ClusterNodeCounts:
-    """Count nodes of pools by cluster name. `networks` are their node networks, `claims_by_cluster` by cluster id."""
+    """Count nodes by cluster name, with `networks` (of nodes, by name) and claims (`claims_by_cluster` is by id)."""
     counts: Counter[str] = Counter()
     surge: dict[str, int] = {}
     claims: dict[str, ClaimDemand] = {}
@@ -276,12 +276,12 @@ def _compute_node_addresses(supplies: SiteResources, counter: _SiteNodeCounts) -
     """Yield the addresses in networks of nodes and VMs: a row per network by name, an unnamed one if no provider reads
     networks, and one per cluster without a known network. The total is None for networks not read.
     """
-    network_by_name = {item.name: item for item in supplies.networks or ()}
+    read_networks = {network.name: network for network in supplies.networks or ()}
     connected_clusters = {cluster for cluster in {**counter.before, **counter.after} if cluster in counter.networks}
-    network_names = {counter.networks[cluster] for cluster in connected_clusters} | network_by_name.keys()
+    network_names = {counter.networks[cluster] for cluster in connected_clusters} | read_networks.keys()
     for network_name in sorted(network_names):
         own_clusters = [cluster for cluster in sorted(connected_clusters) if counter.networks[cluster] == network_name]
-        network = network_by_name.get(network_name, NetworkAddresses(network_name, addresses=None, vms=0))
+        network = read_networks.get(network_name, NetworkAddresses(network_name, addresses=None, vms=0))
         row = SiteResourceCapacity(
             site_id="",
             site="",
@@ -353,10 +353,10 @@ def _sum_appliance_capacity(supplies: SiteResources) -> int | None:
 def _compute_pod_storage(
     supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
 ) -> SiteResourceCapacity:
-    """Compute the storage claimed by pods, of that of all appliances; None if the pods of no cluster are known."""
+    """Build the row of storage claimed by pods; without a cluster with known pods, the use is None (unknown)."""
     claims = {**before.claims, **after.claims}  # by name of a cluster with known pods
     unknown_clusters = [cluster for cluster in after.counts if cluster not in claims]
-    unsized_claims = [claim.unsized_claim for claim in after.claims.values() if claim.unsized_claim]
+    unsized_claims = [claim.unsized_claim for claim in after.claims.values() if claim.unsized_claim]  # names
     notes = [f"not of {format_first_items(unknown_clusters, _MAXIMUM_NAMES)}"] if claims and unknown_clusters else []
     notes += [f"{unsized_claims[0]} has no size"] if unsized_claims else []
     name = format_first_items(sorted(claims), _MAXIMUM_NAMES)
@@ -398,14 +398,14 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
 
 def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResourceKind) -> SiteResourceCapacity | None:
     """Return the row of a kind with the smallest spare amount after a surge; None without rows of the kind.
-    A row of an unknown amount counts as scarcer than a sufficient one.
+    A row of an unknown amount precedes it, unless the smallest amount is insufficient.
     """
     of_kind = [row for row in rows if row.kind is kind]
     known_rows = [row for row in of_kind if row.free is not None]
     scarcest = min(known_rows, key=lambda row: (row.free or 0) - row.surge, default=None)
     if scarcest is not None and scarcest.is_insufficient:
         return scarcest
-    # A network with a known total but unknown use counts only without any known row: it may have no nodes.
+    # With known rows, an unknown one of known total does not count: a network with unknown use may have no nodes.
     unknown_rows = [row for row in of_kind if row.free is None and (row.total is None or not known_rows)]
     return unknown_rows[0] if unknown_rows else scarcest
 

@@ -198,8 +198,8 @@ def build_explanation_report(
     is_long: bool = False,
     is_folded: bool = True,
 ) -> Report:
-    """Build the steps of the choice for the VM `name`. `facts` come first, `sections` on other locations last. A long
-    report adds the ranked candidates and the rejected machines; for a VM without a location every one lists the latter.
+    """Explain the location of the VM `name`: `facts`, rules, and `sections` about other locations. A long report adds
+    the ranked candidates and the rejected machines; without a location, every report lists the rejected machines.
     """
     steps = [Section("Rules, in order", notes=tuple(_describe_decision_steps(explanation))), *sections]
     placement = explanation.placement

@@ -211,9 +211,9 @@ def _list_drift_documents(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
 
 
 def _build_drift(drift: Drift, address: Address, provider: str, show: bool) -> dict[str, Any]:
-    """Build an element of `resource_drift`."""
+    """Build an element of `resource_drift`. `address` is the one after moves; `show` includes sensitive values."""
     document: dict[str, Any] = {"address": str(address)}
-    if address != drift.address:
+    if address != drift.address:  # the object was moved
         document["previous_address"] = str(drift.address)
     document |= omit_empty({"module_address": format_module(address.module)})
     marks = build_path_trie(drift.sensitive)

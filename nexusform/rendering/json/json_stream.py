@@ -209,7 +209,7 @@ def create_outputs_event(outputs: Mapping[str, OutputState], time: str) -> Event
         is_hidden = output.sensitive
         document: Event = {"sensitive": is_hidden, "type": build_visible_type(output.type, is_hidden=is_hidden)}
         if not is_hidden:
-            document["value"] = build_visible_value(output.value, sensitive=(), show_sensitive=True)
+            document["value"] = build_visible_value(output.value, sensitive=(), show_sensitive=True)  # nothing to hide
         documents[name] = document
     return create_event("outputs", f"Outputs: {len(documents)}", time, outputs=documents)
 

@@ -39,7 +39,9 @@ def _is_list(plain: Any) -> bool:
 
 
 def build_unknown_mask(plain: Any) -> Any:
-    """Build a mask: True for unknown values, False for scalars; objects list parts with unknowns, lists all or none."""
+    """Build a mask: True for an unknown value, False for a known one. Objects keep only parts with unknown values (else
+    {}), lists all elements if one has unknown values (else []).
+    """
     if plain is UNKNOWN:
         return True
     if isinstance(plain, Mapping):

@@ -34,14 +34,13 @@ def describe_numa_samples(sampling: NumaSampling | None) -> str:
 
 
 def describe_sampled_capacity(sampled_capacity: SampledShortage) -> str:
-    """Describe how far a what-if depends on unknown NUMA cells, and the number of VMs without capacity."""
-    if sampled_capacity.missing_count.is_exact and not sampled_capacity.missing_count.maximum:  # all have capacity
-        return describe_numa_samples(sampled_capacity.numa_sampling)
+    """Describe how far a what-if depends on unknown NUMA cells, and the number of VMs without capacity, if any."""
+    sample_text = describe_numa_samples(sampled_capacity.numa_sampling)
+    missing_count = sampled_capacity.missing_count
+    if missing_count.is_exact and not missing_count.maximum:  # none, in every sample
+        return sample_text
     scope = "in any layout" if sampled_capacity.is_exact else "in these samples"
-    return (
-        f"{describe_numa_samples(sampled_capacity.numa_sampling)} VMs without capacity {scope}: "
-        f"{sampled_capacity.missing_count}."
-    )
+    return f"{sample_text} VMs without capacity {scope}: {missing_count}."
 
 
 INTERVAL_FORM: Final = RecordForm(Interval, "min=minimum max=maximum")

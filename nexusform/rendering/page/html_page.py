@@ -125,20 +125,20 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
 
 
 def _build_verdict(view: PlanReportData, report: Report) -> Markup:
-    """Build the decision block with placements and changes, and the notes."""
+    """Build the decision with the counts of placements and changes; below it the notes and the number of findings."""
     lines = [*report.decision, *_build_count_lines(view)]
-    kind = "safe" if report.impact is None else IMPACT_STYLES[report.impact][0]  # a CSS class
+    css_class = "safe" if report.impact is None else IMPACT_STYLES[report.impact][0]
     if report.verdict:  # the reason of a rejection
-        kind = "denied"
+        css_class = "denied"
     notes = plan_sections.build_note_section(view)
     is_stale = has_stale_inventory(view.plan)
     items = []
     for heading, sentence in notes.notes:
-        css_class = "old" if heading == INVENTORY and is_stale else None
-        items.append(build_element("li", build_element("b", f"{heading}: "), sentence, class_=css_class))
+        item_class = "old" if heading == INVENTORY and is_stale else None
+        items.append(build_element("li", build_element("b", f"{heading}: "), sentence, class_=item_class))
     counts = ", ".join(count_findings(view.findings))
     items += [build_element("li", build_element("a", counts, href="#diagnostics"))] if counts else []
-    return build_decision(lines, kind, items)
+    return build_decision(lines, css_class, items)
 
 
 def _build_count_lines(view: PlanReportData) -> list[DecisionLine]:

@@ -191,13 +191,13 @@ def _build_vm_details(vm: MapVm) -> dict[str, Any] | None:
 
 
 def _describe_vm_outcome(vm: MapVm) -> str:
-    """Return the outcome of a VM as text, such as a loss of its machine; "" if its mark on the map says the same."""
+    """Return the outcome of a VM as text, such as a loss of its machine; "" if its mark on the map says all."""
     if vm.row is None:  # unchanged or unmanaged; an unmanaged VM can only lose its host
         return _EFFECT_TEXTS[Effect.LOST] if vm.mark is ChangeMark.REMOVED else ""
     effect = compute_effect(vm.row)
-    if vm.mark is ChangeMark.KEPT and effect is not Effect.FORGOTTEN:
+    if vm.mark is ChangeMark.KEPT and effect is not Effect.FORGOTTEN:  # a forgotten VM stays, too
         return ""
-    if effect is Effect.RECREATED:  # its mark is that of a move
+    if effect is Effect.RECREATED:  # in place, but with the mark of a move
         return describe_placement_effect(effect, describe_state(vm.row))
     if effect is Effect.MOVED and vm.row.trigger in RECREATION_VERBS:
         return _RECREATED_WITH_POOL

@@ -225,14 +225,13 @@ def _map_site(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRa
 
 
 def _list_managed_vms(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRack]) -> Iterator[MapVm]:
-    """Yield each VM of the pools before or after the plan once, with the certainty of its location."""
-    old: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}  # VMs before the plan
-    new: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}  # VMs after the plan
+    """Yield each VM existing before or after the plan once, by pool and number, with the certainty of its location."""
+    old: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}  # each VM before the plan, with its pool
+    new: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}  # after the plan
     for pool in site.pools:
         old.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.before)
         new.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.after)
-    # Every VM once, although it may be removed and added: by pool, then by number.
-    keys: list[_VmKey] = []
+    keys: list[_VmKey] = []  # twice for a VM both removed and added
     for pool in site.pools:
         vms = (*pool.unchanged, *pool.removed, *pool.added)
         ordered_vms = sorted(vms, key=lambda pool_vm: compute_number_sort_key(pool_vm.number))

@@ -54,11 +54,11 @@ def render_report_page(
     plays: Sequence[Playback] = (),
     rows: Sequence[PlacementChange] = (),
 ) -> str:
-    """Render the page: verdict, pictures or a map of `plays`, text, tables, `appendix`; `rows` are searchable."""
+    """Render the page: verdict, pictures (with `plays` a map), text, tables, appendix; `rows` can be searched."""
     data = build_simulation_data(plays, rows)
     if plays:
-        has_steps = any(play.steps for play in plays)
-        data["layer"] = "cluster" if has_steps else "free"  # the initial colours of the map
+        # The initial colours of the map: without steps only free capacity is of interest.
+        data["layer"] = "cluster" if any(play.steps for play in plays) else "free"
         pictures = build_section("racks", "Map", build_script_placeholder("map"))
     header = build_element("header", build_element("h1", report.title))
     footer = build_element("footer", "Made by nexusform. Future placements are predictions.", class_="quiet")
@@ -81,7 +81,7 @@ def build_report_main(report: Report, pictures: Part = None, appendix: Part = No
 
 
 def build_decision(lines: Iterable[DecisionLine], kind: str, facts: Sequence[Markup]) -> Markup:
-    """Build the decision block (a label with its texts per line) in the style of its kind, and a list of facts."""
+    """Build the decision block, per line a label with its texts, in CSS class `kind`; below it a list of facts."""
     block = [
         (build_element("dt", line.label), [build_element("dd", render_inline_code(text)) for text in line.texts])
         for line in lines

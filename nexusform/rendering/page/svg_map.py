@@ -220,7 +220,7 @@ class _SiteDrawing:
         return _RACK_NAME_HEIGHT + rows * (self._scale.row + self._scale.gap) + _RACK_GAP
 
     def render_markup(self, top: int) -> list[Markup]:
-        """Render the elements of the site from `top` down."""
+        """Render the site from `top` down: its name, two legends, and for each side a title and the racks in lines."""
         parts = [render_text(MARGIN, top + 16, f"Site {self._map.name}", "heading")]
         y = top + _HEADING_HEIGHT
         parts.append(translate_parts(self._legend, MARGIN, y))
@@ -230,7 +230,7 @@ class _SiteDrawing:
         for side in self._sides:
             parts.append(render_text(MARGIN, y + 16, side.title, "side"))
             y += _HEADING_HEIGHT
-            for line in self._lines:
+            for line in self._lines:  # of racks
                 for number, rack in enumerate(line):
                     parts.append(translate_parts(self._render_rack(rack, side), MARGIN + number * self._rack_width, y))
                 y += self._compute_rack_line_height(line)
@@ -435,10 +435,10 @@ class RackOverviewDrawing:
         vm_numbers = set(chain.from_iterable((*machine.before, *machine.after) for machine in rack.machines))
         mark_counts = Counter(self._site.vms[number].mark for number in vm_numbers)
         vm_count = sum(len(machine.after) for machine in remaining_machines)
-        visible_marks = (mark.value for mark in _MARKS_BY_SEVERITY if mark_counts[mark] and mark is not self._unmarked)
+        visible_marks = [mark.value for mark in _MARKS_BY_SEVERITY if mark_counts[mark] and mark is not self._unmarked]
         reasons = [machine.facts.unschedulable_reason for machine in remaining_machines]
         is_closed = bool(reasons) and all(reasons)  # no machine takes new VMs
-        css_classes = join_texts(("cell", "refused" if is_closed else "", next(visible_marks, "")), " ")
+        css_classes = join_texts(("cell", "refused" if is_closed else "", *visible_marks[:1]), " ")  # the worst mark
         used_width = round(_WIDTH * self._compute_memory_share(remaining_machines), 1)
         return [
             build_svg_element("title", _format_tooltip(rack, len(remaining_machines), vm_count, mark_counts)),

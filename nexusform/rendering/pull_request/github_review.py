@@ -101,11 +101,9 @@ def _build_suggestions(
             build_literal_edit(configuration, parse_address(edit["address"]), edit["path"], edit["value"])
             for edit in remedy["edits"]
         ]
-        possible = [edit for edit in edits if edit is not None]  # None: an expression, or a shared argument
-        if not possible or len(possible) < len(edits):
-            continue
-        comments = [_build_suggestion(diagnostic, remedy["text"], edit, files, diff) for edit in possible]
-        if all(comments):  # a part of a remedy does not help
+        possible_edits = [edit for edit in edits if edit is not None]  # None: an expression, or a shared argument
+        comments = [_build_suggestion(diagnostic, remedy["text"], edit, files, diff) for edit in possible_edits]
+        if edits and len(possible_edits) == len(edits) and all(comments):  # a part of a remedy does not help
             return [comment for comment in comments if comment is not None]
     return []
 

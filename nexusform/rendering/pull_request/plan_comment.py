@@ -114,7 +114,7 @@ def _build_picture(view: PlanReportData) -> Section:
 
 
 def _build_finding_boxes(view: PlanReportData) -> Section:
-    """Build the folded findings with source lines as in the terminal, pre-existing ones last."""
+    """Build a folded code block of the first findings with their source lines, pre-existing findings last."""
     texts: dict[bool, list[str]] = {False: [], True: []}  # by `is_preexisting`
     for finding in view.findings[:_MAX_BOXES]:
         box = render_diagnostic(finding.diagnostic, view.sources, width=76).rstrip()
@@ -234,7 +234,7 @@ def _list_vm_counts(racks: Iterable[RackVmCounts]) -> Iterable[str]:
 
 
 def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:
-    """Render VMs per machine of one rack: a line of slot numbers, one before and one after; a new rack: after only."""
+    """Render the VMs per machine of one rack as lines of slot numbers, VMs before, and VMs after; a new one: after."""
     text = escape_control_characters(display_name).replace("\n", " ")
     name = text if count_columns(text) <= MAX_WIDTH else f"{text[: MAX_WIDTH // 2 - 3]}..."
     lines: list[str] = []

@@ -159,9 +159,9 @@ def _build_code_part(section: Section, importance: int) -> ReportPart:
 def _render_section_lines(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[str]:
     """Yield the lines of a section in blocks; without `has_all` only the first rows of tables and lists."""
     blocks = [_render_notes(section)]
-    tables = [table.compact or table for table in section.all_tables]  # few columns, for a phone
-    for table, full_table in zip(tables, section.all_tables, strict=True):
-        if len(tables) > 1:
+    for full_table in section.all_tables:
+        table = full_table.compact or full_table  # few columns, for a phone
+        if len(section.all_tables) > 1:  # a single table is explained by the title of the section
             blocks.append([f"{escape_plain_text(full_table.caption)}:"])
         blocks.append(_limit_table_rows(_render_table(table, origin), len(table.headers), has_all=has_all))
     blocks += _render_groups(section, origin, has_all=has_all)

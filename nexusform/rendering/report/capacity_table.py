@@ -47,19 +47,21 @@ class _EqualSites(Struct, frozen=True):
 def build_capacity_table(
     capacity: Sequence[SiteSkuCapacity], other_capacity: Sequence[SiteResourceCapacity], *, has_unchanged: bool = False
 ) -> tuple[Table | None, str]:
-    """Return the figures of changed sites before and after, those with less capacity first, and a note about the other
-    sites. Without changes, or with `has_unchanged`, the table has all sites; without any site it is None.
+    """Return the figures of changed sites before and after, a row each, and a note with the number of unchanged sites.
+    Sites with equal figures share rows; those with a worse figure come first. Without changes, or with `has_unchanged`,
+    the table has all sites; without any site it is None.
     """
     rows_by_site = group_by(capacity, lambda row: row.site_id)
     if not rows_by_site:
         return None, ""
     figures = _build_site_figures(rows_by_site, other_capacity)
-    changed = [site for site in figures if any(figure.before != figure.after for figure in figures[site])]  # ids
-    shown = figures if has_unchanged or not changed else changed  # ids of the sites in the table
-    sites_by_figures = group_by(shown, lambda site: (rows_by_site[site][0].sku, figures[site]))
+    changed_ids = [id_ for id_ in figures if any(figure.before != figure.after for figure in figures[id_])]
+    shown_ids = figures if has_unchanged or not changed_ids else changed_ids
+    # By the largest SKU, too: the figures are numbers of its VMs.
+    ids_by_figures = group_by(shown_ids, lambda id_: (rows_by_site[id_][0].sku, figures[id_]))
     groups = [
-        _EqualSites(format_names(rows_by_site[site][0].site for site in sites), len(sites), site_figures)
-        for (_, site_figures), sites in sites_by_figures.items()
+        _EqualSites(format_names(rows_by_site[id_][0].site for id_ in ids), len(ids), site_figures)
+        for (_, site_figures), ids in ids_by_figures.items()
     ]
     groups.sort(key=lambda group: not group.has_worse_figure)
     if len(groups) == 1:  # the first header has the names of the sites, else each row
@@ -67,9 +69,8 @@ def build_capacity_table(
         table_rows = _build_rows(groups[0].figures)
     else:
         scope = "site"
-        rows = (_build_rows(group.figures, f"{group.names}: ") for group in groups)
-        table_rows = list(chain.from_iterable(rows))
-    unchanged_count = len(figures) - len(changed) if changed else 0
+        table_rows = [row for group in groups for row in _build_rows(group.figures, f"{group.names}: ")]
+    unchanged_count = len(figures) - len(changed_ids) if changed_ids else 0
     note = f"{format_count(unchanged_count, 'site')} unchanged." if unchanged_count else ""
     headers, caption = (scope, "before", "after"), "Capacity before and after"
     return Table(headers, tuple(table_rows), figures=frozenset({1, 2}), caption=caption), note

@@ -30,7 +30,9 @@ _NO_TEXTS: Final[Mapping[str, tuple[str, ...]]] = {}
 
 
 def describe_changes(change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]) -> tuple[str, ...]:
-    """Return clauses about changed arguments, else `placement_clauses`, else the kind of change; () for no change."""
+    """Return clauses about changed arguments, else `placement_clauses`, else one about an unfinished apply or computed
+    values; () for no change.
+    """
     marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)
     tree = Comparison().compare_objects(change.before, change.after, schema, marks)
     tree = sort_by_source_order(tree, change.configured_paths)
@@ -39,8 +41,10 @@ def describe_changes(change: Change, schema: BlockSchema | None, placement_claus
     clauses = tuple(_build_clauses(tree, schema, texts, machines)) or placement_clauses
     if clauses:
         return clauses
-    progress = get_mapping(change.private, UNFINISHED_KEY)  # of a change failed or still in progress
-    if progress.get("in_progress"):
+    unfinished = get_mapping(
+        change.private, UNFINISHED_KEY
+    )  # about a change of an earlier apply, failed or in progress
+    if unfinished.get("in_progress"):
         return ("continues an earlier apply",)
     # `-details` lists changed computed values.
     return ("computed values change",) if any(child.symbol for child in tree.children) else ()
@@ -63,16 +67,16 @@ def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str
     clauses = {}
     for name in names:
         fields = compare_manifests(get_value_at_path(change.before, name), get_value_at_path(change.after, name))
-        attribute = "" if any(field.title for field in fields) else f"{name} "  # a title such as `Deployment web`
-        clauses[name] = tuple(f"{attribute}{clause}" for clause in describe_manifest_changes(fields))
+        prefix = "" if any(field.title for field in fields) else f"{name} "  # a title (`Deployment web`) is enough
+        clauses[name] = tuple(f"{prefix}{clause}" for clause in describe_manifest_changes(fields))
     return clauses
 
 
 def _describe_nested_changes(change: Change, tree: DifferenceNode) -> dict[str, tuple[str, ...]]:
-    """Return clauses about the changed paths of few parts deep inside an argument, by attribute."""
+    """Return clauses about the paths changed deep inside an argument, by attribute; none for one with many paths."""
     clauses = {}
     for child in filter(_has_nested_changes, tree.children):
-        from nexusform.rendering.report.changed_paths import describe_changed_paths
+        from nexusform.rendering.report.changed_paths import describe_changed_paths  # rarely needed
 
         marks = build_path_trie((*change.sensitive_before, *change.sensitive_after))
         old, new = get_value_at_path(change.before, child.name), get_value_at_path(change.after, child.name)

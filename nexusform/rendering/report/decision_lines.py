@@ -168,7 +168,7 @@ def _describe_upgraded(plan: Plan) -> list[str]:
 
 
 def describe_effects(counts: Sequence[EffectCount], effects: Iterable[Effect]) -> list[str]:
-    """Return a clause per effect: `3 VMs and 2 pods to move (VMs are re-created)`."""
+    """Return a clause per effect with objects: `3 VMs and 2 pods to move (re-created)`."""
     rows_by_effect = group_by(counts, lambda row: row.effect)
     clauses: list[str] = []
     for effect in effects:
@@ -177,7 +177,7 @@ def describe_effects(counts: Sequence[EffectCount], effects: Iterable[Effect]) -
             continue
         if effect in _VERBS:
             clauses.append(_format_effect_clause(effect, rows))
-        else:  # objects without their host
+        else:  # UNPLACED or LOST: the objects lose their host
             clauses += format_effect_clauses(rows, [effect])
     return clauses
 
@@ -282,7 +282,7 @@ def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Ite
 
 def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
     """Yield a clause on the certainty of the predicted locations of placed VMs; nothing without any."""
-    placed, racks, machines = figures.vms, figures.exact_rack_counts, figures.exact_machines
+    placed, rack_known, machine_known = figures.vms, figures.exact_rack_counts, figures.exact_machines  # numbers of VMs
     if not placed:
         return
     platforms = sorted({table.platform or "Azure" for table in plan.placement_tables if table.placed})
@@ -291,21 +291,22 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
         yield "exact; nexusform decides every location"
     elif not plan.samples:
         yield "not computed (-samples=0)"
-    elif not racks:
+    elif not rack_known:
         yield f"low; {chooser} rack and machine"
     else:
-        share = f"all {placed:,}" if racks == placed > 2 else f"{racks:,} of {placed:,}"  # never `all 1` or `all 2`
+        is_all = rack_known == placed and placed > 2  # never `all 1` or `all 2`
+        share = f"all {placed:,}" if is_all else f"{rack_known:,} of {placed:,}"
         counts = f"rack counts exact for {share} {select_word_form(placed, 'VM')}"
-        if not machines:
+        if not machine_known:
             yield f"{counts}; {chooser} the machines"
-        elif machines == placed:
+        elif machine_known == placed:
             yield f"{counts}, machines too"
         else:
-            yield f"{counts}, machines for {machines:,}; {chooser} the others"
+            yield f"{counts}, machines for {machine_known:,}; {chooser} the others"
 
 
 def _describe_guard_rails(results: Sequence[GuardRailResult]) -> Iterator[str]:
-    """Yield `none set`, or the results: blocked ones, unknown ones, then `passed moved:5, capacity:5`."""
+    """Yield `none set`, or each blocked or unknown result, then `passed moved:5, capacity:5`."""
     if not results:
         yield "none set"
     passed = []

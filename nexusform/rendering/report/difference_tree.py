@@ -279,7 +279,7 @@ class Comparison(Struct, frozen=True):
         return DifferenceNode(NodeKind.SET, symbol, children=visible, hidden=len(children) - len(visible))
 
     def _compare_strings(self, symbol: str, old: Any, new: Any) -> DifferenceNode:
-        """Compare strings: embedded JSON, several lines, or a leaf."""
+        """Compare strings, or a string and ABSENT: as JSON if possible, by line if there are several, else a leaf."""
         structures = (_parse_json(old), _parse_json(new))
         if None not in structures:  # both sides are JSON, or one is absent
             structure = Comparison(self.show_unchanged, keep_null=True).compare_values("", *structures, DYNAMIC)
@@ -288,7 +288,7 @@ class Comparison(Struct, frozen=True):
         if len(old_lines) <= 1 and len(new_lines) <= 1:
             return _create_leaf(symbol, old, new)
         lines = []
-        for i, j in pair_elements(old_lines, new_lines):
+        for i, j in pair_elements(old_lines, new_lines):  # positions; None: no such line on this side
             old_line, new_line = _get_element(old_lines, i), _get_element(new_lines, j)
             lines.append(_create_leaf(_compute_symbol(old_line, new_line, STRING), old_line, new_line))
         return DifferenceNode(NodeKind.TEXT, symbol, children=tuple(lines))
@@ -440,9 +440,9 @@ def pair_elements(before: Sequence[Any], after: Sequence[Any]) -> list[_Pair]:
         return [(i, None) for i in range(len(before))] + [(None, j) for j in range(len(after))]
     from difflib import SequenceMatcher
 
-    # difflib hashes its elements; dicts are unhashable, so a number for each different element replaces them. Of equal
+    # difflib hashes its elements, but dicts are unhashable: compare numbers of the distinct elements instead. Of equal
     # matches it prefers those early in its first sequence, here the new one.
-    numbers: dict[str, int] = {}
+    numbers: dict[str, int] = {}  # by text of the element
     old, new = ([numbers.setdefault(repr(element), len(numbers)) for element in side] for side in (before, after))
     pairs: list[_Pair] = []
     for tag, new_start, new_stop, old_start, old_stop in SequenceMatcher(None, new, old, autojunk=False).get_opcodes():

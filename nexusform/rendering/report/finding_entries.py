@@ -110,14 +110,14 @@ def list_finding_subjects(entries: Iterable[FindingEntry]) -> list[str]:
 
 
 def _group_warnings(warnings: Iterable[Diagnostic]) -> tuple[FindingEntry, ...]:
-    """Build one entry per text, with all subjects of that text."""
-    # (id, text, proposed code) -> (subject, location) of each warning
-    groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
+    """Build an entry per id, text and proposed code, with the subjects and locations of its warnings, by level."""
+    groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}  # (subject, location) of each warning
     for warning in warnings:
         subject, text = _split_warning_subject(warning)
-        moved = warning.extra.get("moved")
-        group = warning.id, text, render_moved_block(moved["from"], moved["to"]) if moved else ""
-        groups.setdefault(group, []).append((subject, format_location(warning.subject)))
+        moved = warning.extra.get("moved")  # addresses of a proposed `moved` block
+        proposed_code = render_moved_block(moved["from"], moved["to"]) if moved else ""
+        group = groups.setdefault((warning.id, text, proposed_code), [])
+        group.append((subject, format_location(warning.subject)))
     entries: list[FindingEntry] = []
     for (diagnostic_id, text, proposed_code), warning_sources in groups.items():
         entry = FindingEntry(

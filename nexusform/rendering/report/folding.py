@@ -193,7 +193,7 @@ def _format_bracketed_keys(keys: Sequence[int | str], texts: Sequence[str]) -> s
 
 
 def _group_keys_into_runs(keys: Sequence[int | str]) -> list[tuple[str, int]]:
-    """Return (text, number of keys) per run of keys such as `0..3`, numbers before strings."""
+    """Return (text, number of keys) per run (`0..3`): numbers first, then strings, of short runs each string alone."""
     numbers = sorted(key for key in keys if isinstance(key, int))
     texts = [(run.span, len(run.numbers)) for run in build_name_runs(map(str, numbers))]
     if len(numbers) == len(keys):
@@ -341,18 +341,17 @@ class SitePools(Struct, frozen=True):
 
 
 def build_site_pools(plan: Plan, tables: Sequence[PlacementTable], maximum: int = MAX_ROWS) -> tuple[SitePools, ...]:
-    """Build up to MAX_ROWS pool rows per site; more tables than the maximum fold into shared rows."""
-    names = {site.id: site.name for site in plan.sites}
+    """Build a row per pool; with more tables than `maximum`, similar pools of a site share one. Fold equal sites."""
+    site_names = {site.id: site.name for site in plan.sites}
     tables_by_site = group_by((table for table in tables if table.total_count), lambda table: table.site_id)
-    is_folded = len(tables) > maximum
     sites = []
-    for site_id, site_tables in tables_by_site.items():  # one table per pool with VMs
-        similar_pools = _group_pools(site_tables) if is_folded else [[table] for table in site_tables]
-        rows = [_build_pool_row(pool_tables, plan.samples) for pool_tables in similar_pools]
-        visible_rows = rows[:MAX_ROWS]
+    for site_id, site_tables in tables_by_site.items():  # a table is for one pool
+        # Each group becomes a row.
+        pool_groups = _group_pools(site_tables) if len(tables) > maximum else [[table] for table in site_tables]
+        rows = [_build_pool_row(pool_tables, plan.samples) for pool_tables in pool_groups]
         hidden_pools = sum(row.pools for row in rows[MAX_ROWS:])
-        name, is_decided = names.get(site_id, site_id), is_fully_decided(site_tables)
-        sites.append(SitePools(name, tuple(visible_rows), hidden_pools, is_decided, names=(name,)))
+        name, is_decided = site_names.get(site_id, site_id), is_fully_decided(site_tables)
+        sites.append(SitePools(name, tuple(rows[:MAX_ROWS]), hidden_pools, is_decided, names=(name,)))
     return _fold_equal_sites(sites)
 
 

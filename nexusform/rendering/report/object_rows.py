@@ -97,14 +97,13 @@ def select_drift(plan: Plan) -> tuple[Drift, ...]:
 def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
     """Fold rows with similar addresses and the same symbol and clauses; every row is in one fold."""
     unfolded = list(rows)
-    # Only rows with equal kinds are folded; of their clauses the instance key at the end may differ.
+    # Only rows with equal kinds are folded. An instance key at the end of their clauses may differ.
     kinds = [(row.symbol, _remove_key(row), row.deposed, bool(row.name)) for row in unfolded]
     folds = []
     for fold in fold_addresses([row.address for row in unfolded], kinds):
         members = tuple(unfolded[position] for position in fold.members)
         first_row = members[0]
-        names = [row.name for row in members if row.name]
-        name_text = format_names(names) or fold.keys
+        name_text = format_names(row.name for row in members if row.name) or fold.keys
         clauses = _format_shared_clauses(_remove_key(first_row)) if len(members) > 1 else first_row.clauses
         folds.append(
             ObjectFold(
@@ -119,7 +118,7 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
 
 
 def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
-    """Fold instances of blocks that differ in the final number or one module key: `rack.site01[0..3]` and so on."""
+    """Fold blocks with equal keys across the numbers of their names (`rack.site01..04[0..3]`) or one key of modules."""
     folded: list[ObjectFold] = []
     for members in group_by(folds, _build_fold_shape).values():
         addresses = [replace(member.rows[0].address, key=None) for member in members]
@@ -246,11 +245,11 @@ _REASON_NOTES: Final = {
 
 
 def _format_change_note(change: Change) -> str:
-    """Return the reason of the change, its import id and its previous address; "" if it has none of them."""
+    """Return the reason of the change, its import id and its previous address; a forgotten object has a fate, too."""
     notes = []
     if change.action is Action.FORGET:
-        is_machine_action = change.address.type == MACHINE_ACTION_TYPE  # no object to destroy
-        result = "nothing is sent" if is_machine_action else "not destroyed"
+        is_machine_action = change.address.type == MACHINE_ACTION_TYPE
+        result = "nothing is sent" if is_machine_action else "not destroyed"  # an action has no object to destroy
         notes.append(f"removed from state, {result}")
         if change.reason.startswith("forgot_because_lifecycle"):
             notes.append("(destroy = false)")

@@ -498,13 +498,14 @@ def _format_row_locations(row: PlacementChange, location_formatter: LocationForm
 
 
 def _format_run_label(rows: Sequence[PlacementChange]) -> str:
-    """Return the names as `prefix-0..3,5`; without a common prefix the names or, if many, the first and a count."""
+    """Return the names as `prefix-0..3,5`; without a common prefix the names or, if many, the first and a count. For a
+    kind without numbered names return `3 clusters`.
+    """
     run_noun = KINDS[rows[0].kind].run_noun
     if run_noun:
         return format_count(len(rows), run_noun)
-    prefixes = set(map(_get_name_prefix, rows))
-    prefix = prefixes.pop()
-    if prefix is not None and not prefixes:  # the only prefix; each name ends with its number
+    prefix = _get_name_prefix(rows[0])
+    if prefix is not None and all(_get_name_prefix(row) == prefix for row in rows):
         numbers = [number for number in map(_get_number_or_key, rows) if isinstance(number, int)]
         spans = [str(low) if low == high else f"{low}..{high}" for low, high in group_ranges(sorted(numbers))]
         return f"{prefix}{','.join(spans)}"

@@ -34,19 +34,19 @@ def describe_plan_conditions(plan: Plan) -> tuple[str, ...]:
 
 def describe_feasibility(plan: Plan) -> Iterator[str]:
     """Yield a line per placement: `payments: runs on 3 of 4; west needs 2 more nodes in pool workers (...)`.
-    Placements running everywhere share a line. Lines about lost machines, lost racks and rejected clusters follow
-    where they were computed.
+    Several placements running everywhere share the first line. Lines about tested fixes, lost machines and racks, and
+    clusters not selected follow if they were computed.
     """
     selected = [row for row in plan.feasibility if row.is_selected]
     placements = [(address, list(rows)) for address, rows in groupby(selected, key=lambda row: row.placement)]
-    incomplete = {row.placement for row in selected if row.result is not FeasibilityResult.RUNS}  # fail somewhere
+    incomplete = {row.placement for row in selected if row.result is not FeasibilityResult.RUNS}  # on a cluster
     complete = {address for address, _ in placements} - incomplete
     if len(complete) > 1:
         names = format_list(address.name for address, _ in placements if address in complete)
         count = sum(row.placement in complete for row in selected)
         yield f"{names}: run on all {count:,} selected clusters"
     for address, rows in placements:
-        if len(complete) < 2 or address not in complete:  # the others share the line above
+        if len(complete) == 1 or address in incomplete:  # not in the shared line
             yield f"{address.name}: {_describe_placement_feasibility(rows)}"
     yield from describe_suggested_fixes(selected)
     if plan.untested_bindings:

@@ -472,15 +472,14 @@ def _build_item(line: PlacementLine) -> Item:
 
 
 def describe_line(line: PlacementLine) -> Text:
-    """Return `-> target`, `leaves origin`, `origin -> target` or `stays: target`, each with trigger and doubt."""
+    """Return `-> target`, `leaves origin`, `origin -> target` or `stays: target`, each with `(trigger; doubt)`."""
     remark = enclose(" ", line.remark)
     target = StyledText(line.target, Style.STRONG)
     if line.effect is Effect.PLACED:
         return (ARROW, " ", target, remark)
-    leaving_verb = get_leaving_verb(line)  # "" for objects not leaving the plan
+    leaving_verb = get_leaving_verb(line)  # "" if the object is not removed, lost or forgotten
     if leaving_verb:
-        departure = f"{leaving_verb} {line.origin}".rstrip()
-        return f"{departure}{remark}"
+        return f"{f'{leaving_verb} {line.origin}'.rstrip()}{remark}"
     if line.origin:
         return (f"{line.origin} ", ARROW, " ", target, remark)
     return (enclose("", get_action_text(line), " "), target, remark)

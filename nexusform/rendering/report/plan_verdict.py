@@ -197,7 +197,7 @@ INVENTORY: Final = "Inventory"  # a heading of the verdict
 
 
 def build_notes(plan: Plan) -> list[tuple[str, str]]:
-    """Return pairs of heading and sentence about upgrades, samples, rules and inputs, without empty ones."""
+    """Return pairs of heading and sentence about upgrades, doubts, dry run, rules and inputs, without empty ones."""
     sentences: list[tuple[str, str]] = []
     if plan.upgrades:
         from nexusform.rendering.report.upgrade_sentences import build_upgrade_sentences

@@ -26,11 +26,11 @@ def _describe_recreation(upgrade: Upgrade) -> str:
 
 
 def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
-    """Return a clause per blocked upgrade, per version of Kubernetes and per re-creation; of many, their number."""
-    by_blocked = group_by(upgrades, is_upgrade_blocked)
-    clauses = _describe_blocked_upgrades(by_blocked.get(True, []))
-    by_version = group_by(by_blocked.get(False, []), lambda upgrade: upgrade.after if upgrade.is_rolling else "")
-    recreations = by_version.pop("", [])  # of pools only: without a new version, or all nodes at once
+    """Return a clause per blocked upgrade, per new version and per re-creation; many share one with their number."""
+    clauses = _describe_blocked_upgrades([upgrade for upgrade in upgrades if is_upgrade_blocked(upgrade)])
+    unblocked = [upgrade for upgrade in upgrades if not is_upgrade_blocked(upgrade)]
+    by_version = group_by(unblocked, lambda upgrade: upgrade.after if upgrade.is_rolling else "")
+    recreations = by_version.pop("", [])  # of nodes, without a new version
     for version, version_upgrades in by_version.items():
         names = list(dict.fromkeys(upgrade.cluster for upgrade in version_upgrades))
         count = _count_clusters(version_upgrades)  # several sites may have a cluster of one name

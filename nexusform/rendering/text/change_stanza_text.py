@@ -105,11 +105,11 @@ class _DifferenceRenderer:
     def render_attributes(
         self, nodes: Iterable[DifferenceNode], level: int, width: int, *, is_map: bool = False, show_null: bool = True
     ) -> list[str]:
-        """Render one or more lines per attribute, or entry of a map, with aligned `=`."""
+        """Render attributes or entries of a map: comments on changed sensitivity, and `name = value` aligned at `=`."""
         margin = _BLANK * (level + 1)
         lines: list[str] = []
         for node in nodes:
-            lines += [f"{margin}{_BLANK}{text}" for text in _NOTES.get(node.note, ())]  # on its sensitivity
+            lines += [f"{margin}{_BLANK}{text}" for text in _NOTES.get(node.note, ())]
             name = fill_to_width(quote_string(node.name) if is_map else format_attribute_name(node.name), width)
             value = self.render_value(node, level + 1, show_null=show_null)
             lines.append(f"{margin}{self._signs[node.symbol]}{name} = {value}")
@@ -120,12 +120,12 @@ class _DifferenceRenderer:
         return f"{_BLANK * level}{_BLANK}{self._paint(text, 'grey')}"
 
     def render_value(self, node: DifferenceNode, level: int, *, show_null: bool = True) -> str:
-        """Return the text right of `=`, of several lines if nested; `show_null`: with an arrow from a deleted value."""
+        """Return the text right of `=`, of several lines if nested; `show_null`: `-> null` follows a deleted value."""
         replacement_note = self._replacement_note if node.forces_replacement else ""
         null_note = self._null_arrow if show_null and node.symbol == "-" else ""
-        if node.kind is NodeKind.CONDENSED:
+        if node.kind is NodeKind.CONDENSED:  # a text in place of the value
             return f"{node.new}{replacement_note}"
-        if node.kind is NodeKind.TYPE_CHANGED:
+        if node.kind is NodeKind.TYPE_CHANGED:  # its children are the old and the new value
             old, new = (self.render_value(child, level, show_null=False) for child in node.children)
             return f"{old}{self._arrow}{new}{replacement_note}"
         opening, lines, closing = self._render_value_parts(node, level)
@@ -255,9 +255,7 @@ _LEVEL_WIDTH: Final = 4  # columns of a nesting level; a sign is in the third of
 
 
 def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield the lines of stanzas with a flag for lines of user text (a manifest), in which a dash is not a
-    sign. Signs appear only at the sign column of stanzas.
-    """
+    """Yield the lines of stanzas, and for each True if it is an unchanged line of a text: a dash in it is no sign."""
     text_column = 0  # start column of the current text; 0 = outside of texts
     for line in text.split("\n"):
         # The sign of a changed line of a text is in the middle of the level after `text_column`.

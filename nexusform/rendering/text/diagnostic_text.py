@@ -38,12 +38,14 @@ def render_diagnostics(
     """Render all diagnostics by level, the most severe first, with similar warnings merged. `terraform` uses errors and
     warnings only, errors last, as Terraform does. `width` is in terminal columns. Return "" without diagnostics.
     """
-    merged = merge_similar_warnings(diagnostics)
-    levels = ((merged_diagnostic, _get_level(merged_diagnostic, terraform=terraform)) for merged_diagnostic in merged)
-    ordered = sorted(levels, key=lambda pair: (terraform and pair[1] is Level.ERROR, pair[1].order))  # [1]: level
+
+    def compute_order(diagnostic: Diagnostic) -> tuple[bool, int]:
+        level = _get_level(diagnostic, terraform=terraform)
+        return terraform and level is Level.ERROR, level.order
+
     return "".join(
         render_diagnostic(diagnostic, files, colour=colour, width=width, terraform=terraform)
-        for diagnostic, _ in ordered
+        for diagnostic in sorted(merge_similar_warnings(diagnostics), key=compute_order)
     )
 
 

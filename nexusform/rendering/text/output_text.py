@@ -50,7 +50,8 @@ def _summarize_value(output: DifferenceNode) -> str:
         removed, added, changed = symbols["-"], symbols["+"], symbols["~"]
         total -= removed  # the children include removed elements
         note += enclose(", ", added, " of them new")
-        note += f", {changed} of them {select_word_form(changed, 'changes', 'change')}" if 0 < changed < total else ""
+        if 0 < changed < total:  # if all change, the symbol says it
+            note += f", {changed} of them {select_word_form(changed, 'changes', 'change')}"
         note += enclose(", ", removed, " removed")
     match output.kind:
         case NodeKind.MAP | NodeKind.OBJECT:

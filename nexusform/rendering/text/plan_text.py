@@ -177,13 +177,13 @@ def render_placement_text(view: PlanReportData, width: int, paint: Painter) -> l
 
 
 def _render_placements(view: PlanReportData, width: int, paint: Painter) -> list[str]:
-    """Render the placements with a hint about flags with more detail."""
+    """Render the changed pools, then the changed objects; both with a hint about flags for more detail."""
     pools = render_plan_section(plan_sections.build_pool_section(view), width, paint)
     if pools and view.placed_vms:
         certainty_hint = " Certainty per pool: -details." if view.plan.samples else ""
         pools[-1] += f"\n  List every VM: -placements=all.{certainty_hint}"
-    hint = "; -details -placements=all lists each"
-    return [*pools, *render_plan_section(plan_sections.build_placement_section(view), width, paint, hint=hint)]
+    hidden_hint = "; -details -placements=all lists each"  # after the number of hidden objects
+    return [*pools, *render_plan_section(plan_sections.build_placement_section(view), width, paint, hint=hidden_hint)]
 
 
 _SHORT_PLAN: Final[tuple[_SectionRenderer, ...]] = (
@@ -366,7 +366,7 @@ def _render_changes(view: PlanReportData, paint: Painter, options: PlanTextOptio
 
 
 def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[str]:
-    """Render the `Plan:` line, or for no changes `No changes.` with the reason, then the placements."""
+    """Render the `Plan:` line, or `No changes.` with the comparison made, then the counts and changes of placements."""
     plan = view.plan
     counts = _render_placement_summaries(view, width, paint)
     placements = render_placement_text(view, width, paint) if counts else []

@@ -225,15 +225,16 @@ def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_det
 
 
 def render_report_items(groups: Sequence[ItemGroup], width: int, paint: Painter, hint: str = "") -> list[str]:
-    """Render the items under the names of their groups, with the texts in one column. Of very many, show
-    deleted, replaced and forgotten ones rather than others, and count the hidden ones in a last line.
+    """Render the items under the names of their groups, with the texts in one column. Of more than
+    _MAX_ITEMS, show deleted, replaced and forgotten ones first; a last line has the number of hidden objects.
     """
     items = list(chain.from_iterable(group.items for group in groups))
     visible = sorted(items, key=lambda item: item.symbol not in _URGENT_SYMBOLS)[:_MAX_ITEMS]
     visible_ids = set(map(id, visible))
     label_widths = [count_columns(escape_control_characters(item.label)) for item in visible]
     max_label_width = width - _SYMBOL_WIDTH - _MIN_TEXT_WIDTH  # the text of a longer label is below it
-    column = max((number for number in label_widths if number <= max_label_width), default=0) + _SYMBOL_WIDTH
+    short_label_widths = [label_width for label_width in label_widths if label_width <= max_label_width]
+    column = max(short_label_widths, default=0) + _SYMBOL_WIDTH  # of the texts
     lines: list[str] = []
     for group in groups:
         group_items = [item for item in group.items if id(item) in visible_ids]
@@ -277,8 +278,8 @@ def render_decision(decision: Sequence[DecisionLine], width: int, paint: Painter
 
 
 def render_labelled_text(label: str, text: str, indent: int, width: int, gap: int = 2) -> list[str]:
-    """Return lines with `label` and, in a column at `indent`, the text. After a longer label, possibly with
-    colours, the text follows after `gap` spaces if it fits, else it is below. Lines have no trailing spaces.
+    """Return lines with `label` and, from column `indent` on, the text. If the label is longer (it can have colours),
+    the text follows after `gap` spaces if it fits on the line; else it is below. Lines have no trailing spaces.
     """
     if count_columns(label) > width and " " in label.strip():
         # Names may be as long as a line, so the last word of a label moves below.
@@ -286,7 +287,7 @@ def render_labelled_text(label: str, text: str, indent: int, width: int, gap: in
         return [front.rstrip(), *render_labelled_text(f"      {last_word}", text, indent, width, gap)]
     text_width = width - indent
     longest_word = max(map(count_columns, text.split()), default=0)
-    # Too narrow a column, or one that would cut a word, moves to the left.
+    # Too narrow a column moves to the left, and so does one that cuts a word, if the word fits there.
     if text_width < _MIN_LABELLED_WIDTH or text_width < longest_word <= width - _BELOW_INDENT:
         indent, text_width = _BELOW_INDENT, width - _BELOW_INDENT
     label_width = count_columns(label) + gap

@@ -30,7 +30,7 @@ def import_with_new_file(
     with begin_run(opened.project, "OperationTypeImport", locking, notices=notices) as run:
         written_problems = write_objects(run) if run.is_ready else []
         failed_ids = {problem.id for problem in select_errors([*run.diagnostics, *written_problems])}
-        if failed_ids & {"unwritable-journal", "unwritable-state", "state-save-failed"} and run.is_ready:  # not ready: nothing was written
+        if failed_ids & {"unwritable-journal", "unwritable-state", "state-save-failed"} and run.is_ready:
             detail = (
                 f'The state may have the objects although writing it failed, so "{path}" was kept. When the backend '
                 f'works again, run `nexusform plan`. If it creates objects, delete "{path}" and import again.'

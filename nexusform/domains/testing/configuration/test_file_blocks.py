@@ -247,7 +247,7 @@ def _decode_module_source(parts: BodyContent, problems: list[Diagnostic]) -> tup
 
 
 def _decode_providers(attribute: Attribute | None, problems: list[Diagnostic]) -> Mapping[str, str]:
-    """Return the keys of providers of the file by the names of those they replace; {} for none, or (error) no map."""
+    """Return the key of a provider by the name of the one it replaces; {} without `attribute`, or if it is no map."""
     if attribute is None:
         return {}
     expression = attribute.expression
@@ -259,7 +259,7 @@ def _decode_providers(attribute: Attribute | None, problems: list[Diagnostic]) -
     for key, value in expression.items:
         name = key.expression.value if isinstance(key.expression, StringLiteral) else _format_dotted(key.expression)
         used_reference = parse_reference(value, problems)
-        if used_reference is not None and name:  # others are reported or computed
+        if used_reference is not None and name:  # else the reference is reported, or the key is computed
             providers[name] = _format_dotted(used_reference)
     return providers
 

@@ -82,7 +82,7 @@ class Tests(Struct):
 
 
 def find_tests(location: CommandContext, options: TestFilter) -> Tests:
-    """Load the configuration and its test files."""
+    """Load the configuration and its test files; problems are among the diagnostics of the result."""
     configuration, problems = load_project_configuration(location)
     tests = Tests(configuration, diagnostics=problems, sources=dict(configuration.files))
     paths = find_test_files(location, options.directory, options.files, tests.diagnostics)
@@ -182,10 +182,9 @@ class _TestFileRunner:
         result.seconds = (self._clock.read_time() - start_time).total_seconds()
 
     def _load_configuration(self, block: RunBlock, problems: list[Diagnostic]) -> Configuration | None:
-        """Return the configuration of the run: the tested one or its module's; None, with problems, if invalid."""
-        cached = self._modules.get(block.source)
-        if cached is not None:
-            return cached
+        """Return the configuration of the run's module (source "": the tested one); None if invalid: see `problems`."""
+        if block.source in self._modules:  # "", or a module of an earlier run
+            return self._modules[block.source]
         directory = os.path.normpath(Path(self._place.directory, block.source))
         types = build_registries()
         configuration, new_problems = load_configuration(

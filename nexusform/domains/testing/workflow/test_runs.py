@@ -213,7 +213,9 @@ class RunBlockExecutor(Struct):
             yield session
 
     def _execute_run(self, block: RunBlock, session: Run, problems: list[Diagnostic]) -> RunOutcome:
-        """Plan, apply if requested, and evaluate the assertions. Raises RunBlockError after unexpected problems."""
+        """Plan, apply if requested, and evaluate the assertions; `problems` has the warnings so far and gets those of
+        the plan. Raises RunBlockError for an unexpected error, and if an expected failure is missing.
+        """
         options = PlanOptions(
             mode=Mode(block.mode),
             refresh=block.refresh,
@@ -311,13 +313,13 @@ def _evaluate_assertion(
     """Return "pass", "fail" or "error" (also for an unknown value), with the diagnostics."""
     root = scope.inner.instance.module
     schemas = build_registries().schemas
+    names = ("run", "output")  # allowed in assertions only
     diagnostics: list[Diagnostic] = []
     for expression in (condition.condition, condition.error_message):
-        names = ("run", "output")
         diagnostics += check_expression(expression, root, schemas["managed"], schemas["data"], extra_names=names)
     if has_errors(diagnostics):
         return "error", [replace(d, block=block.header) for d in diagnostics]
-    previous_count = len(evaluation.diagnostics)
+    previous_count = len(evaluation.diagnostics)  # the evaluation adds those of the condition
     status, message = evaluate_condition(condition, evaluation, scope, "")
     diagnostics = [replace(d, block=d.block or block.header) for d in evaluation.diagnostics[previous_count:]]
     if status == "fail":

@@ -73,17 +73,17 @@ class AssertionScope(Struct, frozen=True):
 
     def lookup(self, traversal: Traversal) -> LookupResult:
         """Return the value of a traversal's root, the number of steps it takes, and problems."""
-        root = traversal.root.name
+        root, name = traversal.root.name, traversal.first_name
         if root == "run":
             return lookup_run_outputs(self.runs, traversal)
-        name, declared_outputs = traversal.first_name, self.inner.instance.module.outputs
         if root != "output":
-            result = self.inner.lookup(traversal)
-            # An expected failure leaves a variable its value.
-            rejected = self.inner.names.rejected_values.get((self.inner.instance.path, name))
-            return (rejected, *result[1:]) if root == "var" and rejected is not None else result
+            value, step_count, problems = self.inner.lookup(traversal)
+            # A variable rejected as expected is unknown in the plan; assertions read its value.
+            rejected = self.inner.names.rejected_values.get((self.inner.instance.path, name)) if root == "var" else None
+            return value if rejected is None else rejected, step_count, problems
         if name in self.failed_outputs:  # an expected failure left it without a value
             return NULL, 1, []
+        declared_outputs = self.inner.instance.module.outputs
         if name in declared_outputs:
             return self.inner.names.get_output(self.inner.instance, name), 1, []
         detail = f'No output "{name}" is declared.{suggest_name(name, declared_outputs)}'
@@ -197,18 +197,17 @@ def _evaluate_override(
 def build_tested_configuration(
     configuration: Configuration, file: TestFile, run: RunBlock
 ) -> tuple[Configuration, list[Diagnostic]]:
-    """Return the configuration with the providers and mocks of the file, renamed for the run, and replaced modules."""
+    """Return the configuration with overridden modules, and providers and mocks of the file as selected by the run."""
     problems: list[Diagnostic] = []
-    # The providers of a run by their names in the configuration, mocks included.
     providers = {**configuration.root.providers, **file.providers}
     for mock in file.mocks.values():
-        # The simulated provider without settings needs none, and connects to no system.
         name, _, alias = mock.key.partition(".")
-        name = DEFAULT_PROVIDER if name in PROVIDERS else name  # unknown ones are reported later
+        # Without settings, the default provider (simulated) connects to no system. Unknown names are reported later.
+        name = DEFAULT_PROVIDER if name in PROVIDERS else name
         span = providers[mock.key].span if mock.key in providers else mock.span
         body = Body((), (), mock.span, mock.span)
         providers[mock.key] = ProviderBlock(key=mock.key, name=name, alias=alias, body=body, span=span)
-    for name, provider_key in run.providers.items():
+    for name, provider_key in run.providers.items():  # name in the configuration: key of the selected provider
         block = providers.get(provider_key)
         if block is not None:
             providers[name] = replace(block, key=name)
