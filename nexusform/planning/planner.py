@@ -107,7 +107,7 @@ def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
     evaluation = Evaluation(build_evaluation_settings(request, bodies, prior.state))
     blocks = BlockPlanner(request, start.prior, start.order, start.selection, bodies)
     outcome = _plan_destroy(blocks, evaluation) if request.mode is Mode.DESTROY else _run_phases(blocks, evaluation)
-    prior_addresses = [*prior.instances, *prior.previous.values()]
+    prior_addresses = [*prior.instances, *prior.previous.values()]  # after and before `moved` blocks
     prior_names = {address: vms.list_prior_names() for address, vms in outcome.vms.items()}
     condition_problems, checks = _check_conditions_outside_resources(request, outcome.evaluation, start.selection)
     output_changes = plan_outputs(request, outcome.evaluation, start.selection)

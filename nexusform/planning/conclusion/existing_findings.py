@@ -47,15 +47,15 @@ def mark_existing_findings(plan: Plan) -> Plan:
     new_shortages: set[tuple[str, str]] = set()
     for row in plan.capacity:
         new_shortages |= {(row.site_id, cluster) for cluster in row.new_no_surge_clusters}
-    addresses: set[str] = set()  # of clusters and pools
-    caused_by_plan: set[str] = set()
+    addresses: set[str] = set()  # of all clusters and their pools
+    addresses_with_new_shortage: set[str] = set()
     for site in plan.sites:
         for pool in site.pools:
             addresses.add(str(pool.address))
             if (site.id, pool.cluster) in new_shortages:
-                caused_by_plan.add(str(pool.address))
-    existing_addresses = {  # by kind: a finding of the kind at one of these addresses existed before
-        "no-surge-capacity": frozenset(addresses - caused_by_plan),
+                addresses_with_new_shortage.add(str(pool.address))
+    existing_addresses = {  # by kind of finding: a finding at one of these addresses existed before
+        "no-surge-capacity": frozenset(addresses - addresses_with_new_shortage),
         "shared-machine": select_without_new_sharing(plan.sites),
     }
     diagnostics = [

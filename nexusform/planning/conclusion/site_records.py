@@ -278,9 +278,9 @@ def build_occupied_sites(
     for change in plan.changes:
         if change.deposed:  # left over from a replacement, without VMs
             continue
-        # Forgotten VMs keep running after the plan.
-        runs_on = change.action is Action.FORGET and registries.resource_types[change.address.type].vms is not None
-        attributes = change.before if side is BeforeOrAfter.BEFORE or runs_on else change.after
+        # The VMs of a forgotten object keep running after the plan, with its attributes before the plan.
+        is_kept = change.action is Action.FORGET and registries.resource_types[change.address.type].vms is not None
+        attributes = change.before if side is BeforeOrAfter.BEFORE or is_kept else change.after
         if attributes is not None:
             private = prior_notes.get(change.address, change.private)
             present.append(SiteObject(change.address, attributes, change.creation, private))
@@ -291,9 +291,10 @@ def build_occupied_sites(
         # An invalid instance may lack the arguments that determine its VMs.
         is_invalid = side is BeforeOrAfter.AFTER and vm_object is not None and vm_object.instance.is_invalid
         if kind.vms is not None and not is_invalid:
+            # Forgotten VMs are unmanaged after the plan.
             is_managed = side is BeforeOrAfter.BEFORE or vm_object is None or not vm_object.request.actions.forgets
             _place_vms(kind, site_object, _list_vms_on_side(vm_object, side), layout, sites, is_managed=is_managed)
-    # A new VM with the name of an unmanaged one is another VM.
+    # An unmanaged VM with the name of an existing one is the same VM; with the name of a new one, another VM.
     existing_names = set(chain.from_iterable(vms.existing_names for vms in objects.values()))
     for occupied in sites.values():
         occupied.unmanaged_vms = place_unmanaged_vms(occupied.site, existing_names)
@@ -350,8 +351,11 @@ def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order_in_
     unmanaged_vms = chain.from_iterable(side.unmanaged_vms for side in sides)
     unique_vms = {(vm.placement.machine, vm.name): vm for vm in unmanaged_vms}
     pools_before, pools_after = _group_by_pool(before.vms if before else ()), _group_by_pool(after.vms if after else ())
-    keys = sorted(dict.fromkeys((*pools_after, *pools_before)), key=lambda key: order_in_plan[key[0]])  # by address
-    pools = tuple(_build_pool_before_and_after(pools_before.get(key, []), pools_after.get(key, [])) for key in keys)
+    pool_keys = dict.fromkeys((*pools_after, *pools_before))  # address, pool and SKU
+    pools = tuple(
+        _build_pool_before_and_after(pools_before.get(key, []), pools_after.get(key, []))
+        for key in sorted(pool_keys, key=lambda pool_key: order_in_plan[pool_key[0]])
+    )
     all_racks = chain.from_iterable(side.site.racks for side in sides)
     racks = {rack.name: rack for rack in all_racks}
     machines_before = before.site.machines if before else {}

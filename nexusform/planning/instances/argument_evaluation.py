@@ -192,7 +192,9 @@ def _add_computed_paths_exposing_secrets(schema: BlockSchema, sensitive: tuple[P
     """Return the sensitive paths, and the computed attributes that would expose parts of them."""
     paths: dict[Path, None] = dict.fromkeys(sensitive)
     for path in sensitive:
-        attribute = schema.attributes.get(str(path[0])) if len(path) == 1 else None  # `displayed_in` is of whole texts
+        attribute = (
+            schema.attributes.get(str(path[0])) if len(path) == 1 else None
+        )  # deeper parts are displayed nowhere
         if attribute is not None:
             paths.update(((name,), None) for name in attribute.displayed_in)
     return tuple(paths)

@@ -36,18 +36,14 @@ def plan_attributes(
 ) -> dict[str, Any]:
     """Return all planned attributes of the object. `prior` is None without an object to update: it is new, or
     replaced; `computed` are the values computed by this plan.
-    The first applicable source of an attribute is used.
+    The first applicable source of an attribute is used:
 
     1. The configuration. A null counts as unset: otherwise `x = var.maybe` could not mean "use the default".
     An unknown value stays unknown even if a prior value is known, because it may differ after apply.
-
     2. The values computed by this plan. They precede prior values, because their inputs may have changed.
-
     3. The prior value, for computed attributes. Attributes not computed by this plan were set by a provider
     or an earlier plan and are assumed unchanged. Without a prior object, they are unknown until apply.
-
-    4. Null. An argument that is only optional is not kept from the prior object: removing it from the
-    configuration unsets it.
+    4. Null. A prior value of an optional argument is not kept: its removal from the configuration unsets it.
 
     Nested blocks come from the configuration alone; no prior values are merged into them. An absent block
     type reads as null, or as an empty list or map, never as unknown.

@@ -202,11 +202,11 @@ class InstanceView(Struct):
         return convert_to_value(plain, kind, sensitive, refined)
 
     def _get_attribute_with_sensitive_paths(self, attributes: Mapping[str, Any], name: str) -> tuple[Any, list[Path]]:
-        """Return one attribute as expressions see it, and its sensitive paths; derived values may expose others."""
+        """Return one attribute as expressions see it, and its sensitive paths, with those of derived values."""
         sensitive = [path[1:] for path in self.sensitive if path[:1] == (name,)]
         recorded = attributes.get(name)
         presented = recorded if self.present is None else self.present(attributes, name)
-        if self.sensitive and presented is not recorded:
+        if self.sensitive and presented is not recorded:  # perhaps derived from another, sensitive attribute
             sensitive += _list_unrecorded_paths(presented, recorded)
         return presented, sensitive
 

@@ -90,9 +90,8 @@ class MoveStatement(Struct, frozen=True):
         if pattern.type:
             key = ANY if self.is_for_all_instances else pattern.key  # without keys at both ends all instances move
             return MoveEndpoint((*prefix, *steps), get_resource_name(pattern), key)
-        if self.is_for_all_instances:
-            moved_module = pattern.module[-1].name
-            steps = (*steps[:-1], (moved_module, ANY))
+        if self.is_for_all_instances:  # the pattern is a module, here without a key
+            steps = (*steps[:-1], (pattern.module[-1].name, ANY))
         return MoveEndpoint((*prefix, *steps))
 
     def has_endpoint(self, resource: Address) -> bool:

@@ -114,8 +114,8 @@ class ImportTarget(Struct, frozen=True):
 
 
 def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[Diagnostic]]:
-    """Return the targets of import blocks missing in state, and the problems. Import blocks may refer to variables,
-    locals, and resources in state.
+    """Return the objects to import by import blocks, except those already in state, and the problems. Import blocks may
+    refer to variables, locals, and resources in state.
     """
     from nexusform.planning.preparation.moves import apply_moves
 
@@ -129,10 +129,10 @@ def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[
             earlier = targets.get(address)
             if earlier is not None:
                 problems.append(_build_duplicate_import_error(block, address, earlier))
-            elif address not in moved_state.state.instances:  # others are imported already
-                target_block = blocks.get(address.config_address)
-                provider = (target_block.provider if target_block is not None else "") or block.provider
-                targets[address] = ImportTarget(address, object_id, provider, block.to.span, target_block)
+            elif address not in moved_state.state.instances:  # an object in state is imported already
+                resource = blocks.get(address.config_address)
+                provider = resource.provider if resource is not None and resource.provider else block.provider
+                targets[address] = ImportTarget(address, object_id, provider, block.to.span, resource)
     problems += evaluation.diagnostics
     return list(targets.values()), problems
 

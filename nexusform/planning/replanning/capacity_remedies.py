@@ -246,7 +246,7 @@ def _try_fewer_vms(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Rem
             ArgumentAdjustment(unplaced.address, unplaced.pool.count_path, counts[key])
             for key, unplaced in pools.items()
         ]
-        outcome = trial(adjustments, ())
+        outcome = trial(adjustments)
         if not outcome.plan.errored:
             remedy = _build_count_remedy(pools, counts)
             certain = _format_certain_count(outcome, adjustments, pools.values(), trial)
@@ -370,7 +370,7 @@ def _try_planned_racks(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator
     ]
     for racks in _list_choices(planned):
         adjustments = [ArgumentAdjustment(address, ("status",), "active") for address, _ in racks]
-        outcome = trial(adjustments, ())
+        outcome = trial(adjustments)
         if not outcome.plan.errored:
             names = ", ".join(name for _, name in racks)
             data = {"racks": [{"address": str(address), "status": "active"} for address, _ in racks]}

@@ -94,10 +94,10 @@ class _Bindings(Struct, frozen=True):
 
 
 def _collect_bindings(plan: Plan) -> _Bindings:
-    """Collect the bindings of a plan by whether all of their pods run."""
-    bindings = _Bindings(set(), set())
+    """Collect the bindings (placement and selected cluster) of a plan: those with all pods running, and the rest."""
+    bindings = _Bindings(running=set(), not_running=set())
     for row in plan.feasibility:
-        if row.is_selected:
+        if row.is_selected:  # a row about another cluster is no binding
             group = bindings.running if row.result is FeasibilityResult.RUNS else bindings.not_running
             group.add((row.placement, row.cluster))
     return bindings

@@ -327,7 +327,7 @@ def compute_vm_actions(
     for pool in pools.values():
         prior = prior_pools.get(pool.pool)
         argument_trigger = ROLLING if is_upgraded else find_changed_argument(prior, pool)  # "" for none
-        # A scale-in removing those created last may leave gaps in the numbers; otherwise a missing node was deleted.
+        # A missing VM requested before was deleted. With removes_newest, a scale-in may have left its number free.
         prior_numbers = set(prior.numbers) if prior and not pool.removes_newest else set()
         for number in pool.numbers:
             key = (pool.pool, number)

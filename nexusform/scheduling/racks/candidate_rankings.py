@@ -227,7 +227,7 @@ class CandidateQueue:
             self._take_own_group()
 
     def _finish_group(self) -> None:
-        """Finish the group of the front: its items not removed were skipped, as they do not fit the demand."""
+        """Leave the neutral group of the front: its items not removed from it do not fit the demand, and are skipped."""
         removed = self._removed
         if len(removed) < self._next - self._first:
             removed_items = set(removed)
@@ -236,7 +236,7 @@ class CandidateQueue:
         if removed:
             self._removed = []
         self._first = self._next
-        self._key = OWN
+        self._key = OWN  # the front has no neutral group
 
     def _take_own_group(self) -> None:
         """Add the first group of equal keys in the heap of own keys to the front, each item once."""
