@@ -197,7 +197,9 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
         blocks.plan_block(block, evaluation)
     for instance in orphans.without_vms:
         blocks.add_instance(instance, evaluation)
-    if any(instance.loses_prior_object for instance in blocks.instances.values()):
+    if any(
+        instance.loses_prior_object for instance in blocks.instances.values()
+    ):  # perhaps machines with unmanaged VMs
         from nexusform.planning.vm_planning.machine_recreation import transfer_unmanaged_vms
 
         transfer_unmanaged_vms(blocks)
@@ -208,7 +210,7 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
     for block in order.list_after(PLACEMENT_PHASE):
         blocks.plan_block(block, placed_evaluation)
     read_all_data(blocks.request.configuration, placed_evaluation)
-    if not blocks.selection.is_partial:  # other outputs may refer to missing objects
+    if not blocks.selection.is_partial:  # the outputs of a partial plan may refer to missing objects
         evaluate_all_outputs(blocks.request.configuration, placed_evaluation)
     return PlacementPhasesResult(
         evaluation=placed_evaluation,

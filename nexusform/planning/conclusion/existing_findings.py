@@ -73,9 +73,10 @@ def _is_existing_finding(diagnostic: Diagnostic, actions: _PlanActions, existing
         return False
     if diagnostic.address in existing_addresses:
         return True
-    cause = _CAUSE_OF.get(diagnostic.id, "")  # "": caused by this plan
-    # There was a state before, and this plan does nothing to cause such a finding.
-    return actions.has_predecessor and bool(cause) and not _CAUSES[cause](actions, diagnostic.address)
+    cause = _CAUSE_OF.get(diagnostic.id)
+    if cause is None or not actions.has_predecessor:  # a plan is the only cause of the finding, or nothing was before
+        return False
+    return not _CAUSES[cause](actions, diagnostic.address)
 
 
 _ADDING_EFFECTS: Final = (Effect.PLACED, Effect.MOVED, Effect.RECREATED)

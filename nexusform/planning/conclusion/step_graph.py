@@ -174,9 +174,9 @@ def add_capacity_waits(
     for step, updates in _find_rolling_waits(graph, objects, sites).items():
         waits.setdefault(step, set()).update(updates)
     for step, previous in _find_placement_order(graph, objects, sites):
-        if previous not in graph.drafts[step].waits | waits.setdefault(step, set()):
+        if previous not in graph.drafts[step].waits | waits.setdefault(step, set()):  # no other wait orders them
             waits[step].add(previous)
-            graph.drafts[step].order_only.add(previous)  # unlike other waits, a failure there does not skip this step
+            graph.drafts[step].order_only.add(previous)  # a failure of the previous step does not skip this one
     for step, awaited in waits.items():
         graph.drafts[step].waits |= awaited
     remove_cyclic_waits(graph, waits)

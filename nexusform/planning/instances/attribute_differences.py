@@ -36,7 +36,7 @@ def plan_attributes(
 ) -> dict[str, Any]:
     """Return all planned attributes of the object. `prior` is None without an object to update: it is new, or
     replaced; `computed` are the values computed by this plan.
-    The first applicable source of an attribute is used:
+    The first applicable source of an attribute is used.
 
     1. The configuration. A null counts as unset: otherwise `x = var.maybe` could not mean "use the default".
     An unknown value stays unknown even if a prior value is known, because it may differ after apply.
@@ -242,7 +242,7 @@ def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_request
     elif paths:
         reason = "replace_because_cannot_update"
     if reason:
-        if computed or paths:  # without any, arguments are invalid: the prior values are displayed
+        if computed or paths:  # an invalid instance has neither: it keeps the prior values for display
             planned = plan_attributes(schema, instance.config, prior=None, computed=computed)
         action = Action.REPLACE_CREATE_FIRST if instance.create_first else Action.REPLACE
         return ActionDecision(action, planned, reason, paths)
@@ -332,7 +332,7 @@ def _build_key_reader(instance: Instance, evaluation: Evaluation) -> Callable[[E
 
 
 def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]) -> TriggerReference | None:
-    """Return the target of a reference `T.N` or `T.N[key]`, with any path; None for others."""
+    """Return the target of a reference `T.N` or `T.N[key]`, with its further path if any; None for other references."""
     if isinstance(expression, Traversal):  # with literal keys only
         if not expression.steps or not isinstance(expression.steps[0], TraverseAttribute):
             return None
@@ -342,10 +342,10 @@ def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]
         return TriggerReference(expression.root.name, name, key=None, path=_convert_steps_to_path(steps))
     if isinstance(expression, RelativeTraversal):
         target = _parse_trigger(expression.source, read_key)
-        return target and replace(target, path=target.path + _convert_steps_to_path(expression.steps))
+        return None if target is None else replace(target, path=target.path + _convert_steps_to_path(expression.steps))
     assert isinstance(expression, Index)
     collection = _parse_trigger(expression.collection, read_key)
-    return collection and TriggerReference(collection.type, collection.name, read_key(expression.key))
+    return None if collection is None else TriggerReference(collection.type, collection.name, read_key(expression.key))
 
 
 def _convert_steps_to_path(steps: Iterable[Step]) -> Path:

@@ -458,7 +458,9 @@ def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
             is_moved = address in blocks.prior.previous
             reason = "delete_because_no_move_target" if is_moved else "delete_because_no_resource_config"
             keeps_object = is_object_kept(blocks.request.configuration, address)  # None without a `removed` block
-            if keeps_object is None or blocks.prior.get_object(address) is None:
+            if (
+                keeps_object is None or blocks.prior.get_object(address) is None
+            ):  # only deposed objects: all are deleted
                 instances.append(blocks.build_removed_instance(address, reason, block=None))
             elif keeps_object:
                 instances.append(blocks.build_forgotten_instance(address, reason))

@@ -310,7 +310,7 @@ class StateEvaluation(Evaluation):
         view = ResourceView(expansion.shape)
         for repetition in expansion.repetitions:
             address = Address(instance.path, "managed", block.type, block.name, repetition.key)
-            item = InstanceView(None, (), kind.schema, kind.present)
+            item = InstanceView(attributes=None, sensitive=(), schema=kind.schema, present=kind.present)
             recorded = self._state.instances.get(address)
             if recorded is not None and recorded.current is not None:
                 item.attributes, item.sensitive = recorded.current.attributes, recorded.current.sensitive

@@ -219,7 +219,7 @@ def _list_unrecorded_paths(presented: Any, recorded: Any) -> list[Path]:
     for key, value in presented.items():
         recorded_value = recorded.get(key)
         if isinstance(value, Mapping) and isinstance(recorded_value, Mapping):
-            paths += [(key, name) for name in value if name not in recorded_value]
+            paths += [(key, name) for name in value if name not in recorded_value]  # derived ones, such as labels
         elif value != recorded_value:
             paths.append((key,))
     return paths

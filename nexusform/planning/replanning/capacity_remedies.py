@@ -296,7 +296,7 @@ def _try_more_zones(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Re
         return  # a pool without zones may use all; VMs outside of clusters have no pool with zones to change
     for zones in _iterate_zone_additions(shortage):
         adjustments = [_build_zone_adjustment(unplaced, zones) for unplaced in shortage.pools]
-        outcome = trial(adjustments, ())
+        outcome = trial(adjustments)
         if not outcome.plan.errored:
             remedy = _build_zone_remedy(shortage.pools, zones, outcome.plan)
             yield replace(remedy, text=remedy.text + format_certainty_note(outcome), edits=tuple(adjustments))
@@ -414,7 +414,7 @@ def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> I
     for order in (failing, larger_first):
         if list(new_clusters)[: len(order)] == order:  # it is the order of the plan
             continue
-        outcome = trial((), order)  # without adjustments; the clusters of `order` are placed first
+        outcome = trial(adjustments=(), first=order)  # the clusters of `order` are placed first
         if outcome.plan.errored:
             continue
         names = [new_clusters[address] for address in order]
@@ -447,7 +447,7 @@ def _try_recreated_vms(shortage: _PlanShortage, trial: TrialPlanner, hints: Sequ
     vms = list(dict.fromkeys(f"{hint.address}:{hint.name}" for hint in hints))
     if not all(hint.is_existing for hint in hints):
         return  # this plan creates or re-creates the others already
-    outcome = trial((), (), vms)
+    outcome = trial(adjustments=(), replaces=vms)
     if not outcome.plan.errored:
         options = " ".join(f"-replace='{vm}'" for vm in vms)
         subject = select_word_form(len(vms), "that VM is", "those VMs are")
@@ -500,7 +500,7 @@ def _try_smaller_skus(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[
             ArgumentAdjustment(unplaced.address, (*unplaced.pool.path, "vm_sku_name"), smaller.name)
             for unplaced in pools
         ]
-        outcome = trial(adjustments, ())
+        outcome = trial(adjustments)
         if not outcome.plan.errored:
             vcpus = sum(len(unplaced.pool.numbers) * smaller.vcpus for unplaced in pools)
             text = f'vm_sku_name = "{smaller.name}" with the same count fits ({vcpus:,} vCPUs).'

@@ -55,8 +55,8 @@ def check_stranded_vms(
     affected = [vms for vms in objects if vms.request.actions.losses]
     if not affected:
         return
-    offering_addresses = _index_prior_offers_by_machine(instances, types)  # the resource to blame, by site id and name
-    for site_id, site in sites.items():
+    offering_addresses = _index_prior_offers_by_machine(instances, types)  # resource to blame by machine
+    for site_id, site in sites.items():  # a re-created machine has a new resource, or the one of its rack or site
         offering_addresses |= {(site_id, name): renewal.cause for name, renewal in site.recreated_machines.items()}
     objects_by_offer: dict[str, list[VmObject]] = {}  # by the address to blame; "": missing before
     for vms in affected:
@@ -73,7 +73,8 @@ def check_stranded_vms(
             continue
         instance = by_text[offering_address]
         # A removed object with losses leaves only the state: its VMs keep running, so they need their machine.
-        forgotten = {address: lost_names.pop(address) for address in [*lost_names] if instances[address].is_removed}
+        forgotten = {address: names for address, names in lost_names.items() if instances[address].is_removed}
+        lost_names = {address: names for address, names in lost_names.items() if address not in forgotten}
         if lost_names:
             rejection = instance.build_error(STRANDED, _format_lost_vms_error(instance, lost_names, selection, mode))
             options = _suggest_options(lost_names, selection, mode)

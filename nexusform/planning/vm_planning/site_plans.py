@@ -443,4 +443,5 @@ def build_site_layout(objects: Iterable[SiteObject], registries: PluginRegistrie
     for kind, site_object in typed_objects:
         if kind.kind is PlanningKind.CLUSTER:
             context.clusters.setdefault(kind.build_id(site_object.attributes), site_object.attributes)
-    return SiteLayout(build_sites(inventory)[0], typed_objects, skus, context)
+    sites, _ = build_sites(inventory)  # machines described twice are reported by plans
+    return SiteLayout(sites, typed_objects, skus, context)

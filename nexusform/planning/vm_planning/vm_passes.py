@@ -256,10 +256,10 @@ class _VmPlanner:
         for instance in instances:
             if instance.is_configured:
                 self.diagnostics += self.blocks.evaluate_known(instance, evaluation)
-            self.objects.setdefault(instance.address, VmObject(instance)).instance = instance
+            self.objects.setdefault(instance.address, VmObject(instance)).instance = instance  # with its prior VMs
         self.decide_actions(instances, evaluation)
         objects = self._list_vm_objects(instances)
-        for vms in objects:
+        for vms in objects:  # every release comes before the first placement, every restored location before a new one
             vm_placement_steps.release_vm_capacity(vms)
         for vms in objects:
             vm_placement_steps.restore_vm_locations(vms)

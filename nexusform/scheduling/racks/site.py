@@ -63,7 +63,7 @@ class CapacitySteps(dict[int, CapacityStep | None]):
         share = self._share
         cells = tuple(sorted(rank_cells(share, capacity)[: share.cells]))
         return CapacityStep(
-            self._capacity_table.add_cells(cells), self._capacity_table.apply_share(number, share, cells, -1)
+            self._capacity_table.add_cells(cells), self._capacity_table.apply_share(number, share, cells, sign=-1)
         )
 
 

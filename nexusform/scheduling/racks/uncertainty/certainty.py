@@ -210,11 +210,11 @@ class _UnknownCells:
     def _is_uncertain(self, machine: str, sku: VmSku) -> bool:
         """Return whether the unknown NUMA layout, or the VMs placed by a run, decide if a VM of the SKU fits there."""
         if machine not in self._released_machines and self._base.has_no_fitting_split(machine, sku):
-            return False  # it never fits
+            return False  # it never fits: no VM leaves the machine
         occupying_skus = self._occupying_skus.get(machine, [])
         return not all(
             self._base.should_always_fit(machine, sku, [*added_skus, *occupying_skus])
-            for added_skus in self._added_skus[machine]
+            for added_skus in self._added_skus[machine]  # those placed by a run
         )
 
 
