@@ -44,16 +44,12 @@ def mark_existing_findings(plan: Plan) -> Plan:
     """Return the plan with its findings marked if they existed before."""
     actions = _collect_plan_actions(plan)
     # Clusters (site id, name) with surge capacity before the plan, and none after it.
-    new_shortages: set[tuple[str, str]] = set()
-    for row in plan.capacity:
-        new_shortages |= {(row.site_id, cluster) for cluster in row.new_no_surge_clusters}
-    addresses: set[str] = set()  # of all clusters and their pools
-    addresses_with_new_shortage: set[str] = set()
-    for site in plan.sites:
-        for pool in site.pools:
-            addresses.add(str(pool.address))
-            if (site.id, pool.cluster) in new_shortages:
-                addresses_with_new_shortage.add(str(pool.address))
+    new_shortages = {(row.site_id, cluster) for row in plan.capacity for cluster in row.new_no_surge_clusters}
+    pools = [(site.id, pool) for site in plan.sites for pool in site.pools]
+    addresses = {str(pool.address) for _, pool in pools}  # of clusters, and of pools in blocks of their own
+    addresses_with_new_shortage = {
+        str(pool.address) for site_id, pool in pools if (site_id, pool.cluster) in new_shortages
+    }
     existing_addresses = {  # by kind of finding: a finding at one of these addresses existed before
         "no-surge-capacity": frozenset(addresses - addresses_with_new_shortage),
         "shared-machine": select_without_new_sharing(plan.sites),

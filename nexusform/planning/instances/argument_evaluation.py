@@ -207,7 +207,7 @@ def _check_secret_placements(instance: Instance) -> list[Diagnostic]:
         attribute = find_schema(instance.type.schema, path)
         if not isinstance(attribute, AttributeSchema) or isinstance(attribute.type, MapType):
             continue
-        # Those in `displayed_in` make the displaying attributes sensitive instead.
+        # A value displayed in other attributes makes these sensitive instead.
         if attribute.displayed_in or not (attribute.decides_placement and attribute.is_configurable):
             continue
         detail = (

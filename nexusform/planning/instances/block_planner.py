@@ -138,11 +138,11 @@ class BlockPlanner:
             if self.selection.has(address):
                 yield instance
             else:
-                # Exclude an instance outside the selection. References to a new one must not treat it as absent,
-                # and capacity of a new or different rack or machine is not used.
+                # The instance is outside the selection. If it is new, references to it are unknown: it is not absent.
                 if instance.prior is None:
                     resource_view = evaluation.get_resource_view(instance.address)
                     resource_view.items[instance.address.key] = InstanceView(None, (), instance.type.schema)  # unknown
+                # The capacity of a new or different rack or machine is not used: an error may name it.
                 if instance.type.kind in (PlanningKind.RACK, PlanningKind.MACHINE) and not instance.is_invalid:
                     argument_evaluation.evaluate_arguments(instance, evaluation.create_reporting_copy())
                     before = instance.before
@@ -458,9 +458,7 @@ def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
             is_moved = address in blocks.prior.previous
             reason = "delete_because_no_move_target" if is_moved else "delete_because_no_resource_config"
             keeps_object = is_object_kept(blocks.request.configuration, address)  # None without a `removed` block
-            if (
-                keeps_object is None or blocks.prior.get_object(address) is None
-            ):  # only deposed objects: all are deleted
+            if keeps_object is None or blocks.prior.get_object(address) is None:  # or only deposed objects
                 instances.append(blocks.build_removed_instance(address, reason, block=None))
             elif keeps_object:
                 instances.append(blocks.build_forgotten_instance(address, reason))

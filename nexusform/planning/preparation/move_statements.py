@@ -146,7 +146,7 @@ def find_move_cycles(statements: Sequence[MoveStatement]) -> list[list[MoveState
 def _index_earlier_statements(statements: Sequence[MoveStatement]) -> dict[int, list[int]]:
     """Return for each statement (its index) the indices of the statements to apply before it."""
     ends = [(statement.start, statement.end) for statement in statements]
-    roots = [{_get_outermost(start), _get_outermost(end)} for start, end in ends]
+    roots = [{_get_outermost(start), _get_outermost(end)} for start, end in ends]  # only equal roots can be related
     statements_by_root = index_owners(enumerate(roots))
     needs: dict[int, list[int]] = {}
     for index, statement in enumerate(statements):

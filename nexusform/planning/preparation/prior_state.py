@@ -88,14 +88,11 @@ def build_prior_state(request: PlanRequest) -> PriorState:
 
 def exclude_unselected_imports(prior: PriorState, selection: Selection) -> PriorState:
     """Return the prior state without the objects to import outside the selection (-target, -exclude)."""
-    excluded = [address for address in prior.imports if not selection.has(address)]
+    excluded = {address for address in prior.imports if not selection.has(address)}
     if not excluded:
         return prior
-    instances = dict(prior.instances)
-    imports = dict(prior.imports)
-    for address in excluded:
-        instances.pop(address, None)
-        del imports[address]
+    instances = {address: instance for address, instance in prior.instances.items() if address not in excluded}
+    imports = {address: imported for address, imported in prior.imports.items() if address not in excluded}
     return replace(prior, instances=instances, by_block=_group_by_block(instances), imports=imports)
 
 

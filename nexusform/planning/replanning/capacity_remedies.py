@@ -342,7 +342,7 @@ def _build_zone_remedy(pools: Sequence[PoolShortage], new_zones: Sequence[str], 
         data.append({"address": str(unplaced.address), "pool": unplaced.pool.pool, "availability_zones": zones})
     moved_count = count_moved_vms(plan, "zones_changed")
     cost = f" It re-places {moved_count:,} existing VMs." if moved_count else ""
-    # An upgrade re-places them as well, but batch by batch.
+    # Without the remedy, an upgrade (adding surge VMs) re-places the VMs batch by batch.
     concurrent_count = sum(unplaced.existing_count for unplaced in pools if unplaced.surge)
     if concurrent_count:
         nodes = format_count(concurrent_count, "node")

@@ -359,9 +359,9 @@ def _is_packed(violating_member: GroupMember, ordered_members: Sequence[GroupMem
 
 
 def format_verdict(verdict: SeparationVerdict) -> str:
-    """Format a violated rule: each shared location with its members, and the member placed there last."""
-    noun = select_word_form(len(verdict.violations), verdict.scope)
+    """Format a violated rule: each shared location with its members, and the one joining those of another group."""
     count = len(verdict.violations)
+    noun = select_word_form(count, verdict.scope)
     seed = verdict.violations[0].sample
     sample = " in the plan" if seed is None else f" in sample {seed} (none in the plan itself)"
     lines = [(f"{verdict.address} {_format_frequency(verdict)}. Its groups share {count} {noun}{sample}:")]

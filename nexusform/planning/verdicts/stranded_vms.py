@@ -90,7 +90,7 @@ def find_lost_forgotten_vms(
     instances: Mapping[Address, Instance], types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan], mode: Mode
 ) -> dict[Address, list[LostVm]]:
     """Return the forgotten VMs (running, but without a resource) on machines lost by this plan, by the address of the
-    rack or machine with their record, its private note. Remove them from it. `sites` are those after the plan.
+    rack or machine recording them in its private note. Remove them from this note. `sites`: those after the plan.
     """
     vms_by_address = {address: _list_forgotten_vms(instance) for address, instance in instances.items()}
     if not any(vms_by_address.values()):

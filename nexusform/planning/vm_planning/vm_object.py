@@ -242,14 +242,10 @@ class VmObject(Struct):
     def keep_unselected_vms(self, find_trigger: Callable[[str], str]) -> None:
         """Keep the VMs of an object outside the selection; those losing their machine (`find_trigger`) are losses."""
         self.keep_all_vms()
-        losses = {}
-        unchanged = []
-        for key, vm in self.prior.existing.items():
-            trigger = find_trigger(vm.placement.machine)
-            if trigger in (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN):
-                losses[key] = trigger
-            else:
-                unchanged.append(key)
+        triggers = {key: find_trigger(vm.placement.machine) for key, vm in self.prior.existing.items()}
+        losing_triggers = (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN)
+        losses = {key: trigger for key, trigger in triggers.items() if trigger in losing_triggers}
+        unchanged = [key for key in triggers if key not in losses]
         self.request = replace(self.request, actions=replace(self.request.actions, unchanged=unchanged, losses=losses))
 
     def forget(self, trigger: str, find_trigger: Callable[[str], str]) -> None:
