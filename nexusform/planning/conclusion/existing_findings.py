@@ -46,7 +46,7 @@ def mark_existing_findings(plan: Plan) -> Plan:
     # Clusters (site id, name) with surge capacity before the plan, and none after it.
     new_shortages = {(row.site_id, cluster) for row in plan.capacity for cluster in row.new_no_surge_clusters}
     pools = [(site.id, pool) for site in plan.sites for pool in site.pools]
-    addresses = {str(pool.address) for _, pool in pools}  # of clusters, and of pools in blocks of their own
+    addresses = {str(pool.address) for _, pool in pools}  # of all objects with VMs
     addresses_with_new_shortage = {
         str(pool.address) for site_id, pool in pools if (site_id, pool.cluster) in new_shortages
     }

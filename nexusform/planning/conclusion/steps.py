@@ -167,7 +167,7 @@ def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
         step = steps[0]  # its create or update; the delete of a removed object
         awaited_steps = set(chain.from_iterable(map(graph.list_steps, awaited_addresses))) - {step}
         if awaited_steps:
-            gate_name = ("ordered", ",".join(map(str, sorted(awaited_steps))))  # a gate stands for many steps
+            gate_name = ("ordered", ",".join(map(str, sorted(awaited_steps))))  # equal steps share a gate
             ordered_waits[step] = set(graph.get_gate(gate_name, sorted(awaited_steps))) - graph.drafts[step].waits
             graph.add_waits(step, ordered_waits[step])
     remove_cyclic_waits(graph, ordered_waits)

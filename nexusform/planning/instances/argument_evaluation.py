@@ -242,7 +242,8 @@ def format_argument(path: Path, schema: BlockSchema) -> str:
         if isinstance(step, int):
             text += f"[{step}]"
             continue
-        text += f'["{step}"]' if is_label else f".{step}" if text else step  # no dot before the first step
+        dot = "." if text else ""  # none before the first step
+        text += f'["{step}"]' if is_label else f"{dot}{step}"
         block = None if is_label else inner.blocks.get(step)
         is_label = block is not None and block.nesting is Nesting.MAP
         inner = block.schema if block is not None else inner

@@ -347,7 +347,7 @@ class BlockPlanner:
         problems = instance.type.add_to_inventory(observed, str(instance.address), self.inventory)
         add_recorded_vms(self.inventory, instance.type, instance.planned, instance.prior_note)
         self.diagnostics += [instance.build_diagnostic(problem) for problem in problems]
-        # The machines of a rack are alike, so only the first one is checked against the limits of a cell.
+        # The machines of a rack are alike: checking the first one against the limits of a cell is enough.
         machines: Sequence[Machine] = ()
         if str(instance.address) in self.inventory.racks:
             machines = self.inventory.racks[str(instance.address)].machines
@@ -355,11 +355,10 @@ class BlockPlanner:
             machines = [self.inventory.machines[str(instance.address)].machine]
         self._count_toward_limit("machines", len(machines))
         limits = self.request.limits
-        for first_machine in machines[:1]:
-            self._check_cell_limit(instance, "cpus_per_cell", first_machine.cpus_per_cell, limits.cpus_per_cell)
-            self._check_cell_limit(
-                instance, "memory_gib_per_cell", first_machine.memory_gib_per_cell, limits.memory_gib_per_cell
-            )
+        if machines:
+            cpus, memory_gib = machines[0].cpus_per_cell, machines[0].memory_gib_per_cell
+            self._check_cell_limit(instance, "cpus_per_cell", cpus, limits.cpus_per_cell)
+            self._check_cell_limit(instance, "memory_gib_per_cell", memory_gib, limits.memory_gib_per_cell)
 
     def _check_cell_limit(self, instance: Instance, name: str, figure: float, maximum: int) -> None:
         if figure > maximum:

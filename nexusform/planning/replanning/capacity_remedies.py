@@ -273,7 +273,7 @@ def _format_certain_count(
 def _build_count_remedy(
     pools: dict[tuple[Address, str], PoolShortage], counts: dict[tuple[Address, str], int]
 ) -> Remedy:
-    """Build the remedy of fewer VMs: `counts` are those with capacity. Both are keyed by address and pool name."""
+    """Build the remedy of fewer VMs: the `counts` with capacity. Both arguments have the keys (address, pool name)."""
     texts, data = [], []
     for key, unplaced in pools.items():
         prefix = "" if len(pools) == 1 else f"{unplaced.cluster}/{unplaced.pool.pool}: "
@@ -281,9 +281,8 @@ def _build_count_remedy(
         argument = str(unplaced.pool.count_path[-1])  # the name of the argument
         texts.append(f"{prefix}{argument} = {count}")
         data.append({"address": str(unplaced.address), "pool": unplaced.pool.pool, argument: count, "sku": sku.name})
-    verb = "fits" if len(texts) == 1 else "fit"
+    verb, sku_text = ("fits", "this SKU") if len(texts) == 1 else ("fit", "these SKUs")
     vcpus = sum(counts[key] * unplaced.pool.sku.vcpus for key, unplaced in pools.items())
-    sku_text = "this SKU" if len(texts) == 1 else "these SKUs"
     return Remedy("count", f"{', '.join(texts)} {verb} with {sku_text} ({vcpus:,} vCPUs).", {"counts": data})
 
 
