@@ -160,7 +160,7 @@ def _parse_replace_options(
     vms: list[tuple[AddressPattern, str]] = []
     for text in texts:
         address, vm = split_object_address(text)
-        for pattern in _parse_patterns("-replace", [address], order, problems):
+        for pattern in _parse_patterns("-replace", [address], order, problems):  # none if it is invalid
             if not pattern.type:
                 detail = f'"{text}" names a module; name a resource in it.'
                 headline = "Invalid -replace address"

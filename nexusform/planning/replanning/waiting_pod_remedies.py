@@ -65,7 +65,7 @@ def add_feasibility_remedies(
 
 
 def _is_proposal_successful(proposal: ProposedFix, plan: Plan, trial: Plan) -> bool:
-    """Return True if in its trial the bindings in `runs` run and those in `solves` wait no more, no other binding stops,
+    """Return True if in its trial the bindings in `runs` run, those in `solves` wait no more, no other binding stops,
     and no placement loses clusters (except for the announced `fewer_clusters`).
     """
     if trial.errored:
