@@ -108,7 +108,7 @@ def _add_site_problems(result: PlanResult, registries: PluginRegistries) -> Plan
     """Add the problems of Kubernetes versions and networks to the plan, and the facts missing to find more."""
     plan = result.plan
     if not any(change.before or SUPPLIES in change.note for change in plan.changes):
-        return result  # neither an existing cluster nor a site read by a provider
+        return result  # neither an existing object nor a site read by a provider
     from nexusform.planning.conclusion.network_references import list_missing_data, warn_missing_networks
     from nexusform.planning.conclusion.version_changes import check_version_changes
 

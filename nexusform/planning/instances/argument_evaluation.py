@@ -92,7 +92,7 @@ def _replace_write_only(
     remarks.refinements = [(path, refinement) for path, refinement in remarks.refinements if path[0] not in names]
     exposures: list[Problem] = []
     for name in _find_exposed_variables(public, evaluation):
-        arguments.update(dict.fromkeys(public, UNKNOWN))  # no output may show the text
+        arguments.update(dict.fromkeys(public, UNKNOWN))  # a plan may not show the text
         detail = (
             f'A name or label of this object contains the ephemeral variable "{name}", and every plan shows those. Use '
             "values that are not ephemeral there."

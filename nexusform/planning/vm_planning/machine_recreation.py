@@ -111,7 +111,9 @@ class _MachineRecord(Struct, frozen=True):
 
 
 def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
-    """Record the unmanaged VMs of removed machines at the planned machine in the same slot, and in its private note."""
+    """Record the unmanaged VMs of each removed machine for the planned machine in the same slot (now the one they run
+    on): in the inventory, and in the private note of its resource.
+    """
     instances = blocks.instances.values()
     removed = [
         instance for instance in instances if instance.loses_prior_object and _list_observed_unmanaged_vms(instance)

@@ -132,7 +132,7 @@ class CellSplits:
         if self.is_known and not self.legal_splits:
             return None
         cells = _SplitSearch(self._base, self.shares, order, _build_memory_order(packed=packed)).find_cells()
-        # The search is bounded; with all splits (possible assignments) enumerated, there is one.
+        # The search is bounded: if it found none, take the first of the known splits (possible assignments).
         return self.find_split_cells(self.legal_splits[0]) if cells is None and self.is_known else cells
 
     def _format_taken_resources(self, split: FreeCells) -> str:
