@@ -133,7 +133,7 @@ def _build_request(
     instance: Instance, kind: MachineActionKind, site: SitePlan, machine: Machine, objects: Iterable[VmObject]
 ) -> MachineActionRequest:
     """Build the request of an action, with the VMs to leave the machine by this plan, and those to stay there."""
-    leaving: list[tuple[Address, EvacuatedVm]] = []
+    leaving: list[tuple[Address, EvacuatedVm]] = []  # with the address of the VM's object
     staying: dict[str, tuple[str, ...]] = {}  # names by cluster id
     for vms in objects:
         keys_before = []

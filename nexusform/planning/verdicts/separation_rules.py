@@ -351,8 +351,8 @@ def _is_packed(violating_member: GroupMember, ordered_members: Sequence[GroupMem
     pool, is_placed = violating_member.pool, violating_member.token is not None  # by this plan
     if not (machine and is_placed and pool.sku.extra_large) or pool.pinned_machine:  # pinned: chosen by the user
         return False
-    before = [member for member in ordered_members if member.rank <= violating_member.rank]
-    return any(member.pool.sku.extra_large and member.cluster != violating_member.cluster for member in before)
+    placed_so_far = [member for member in ordered_members if member.rank <= violating_member.rank]
+    return any(member.pool.sku.extra_large and member.cluster != violating_member.cluster for member in placed_so_far)
 
 
 # --- messages ----------------------------------------------------------------------------------

@@ -111,9 +111,7 @@ class _MachineRecord(Struct, frozen=True):
 
 
 def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
-    """Record the unmanaged VMs of each removed machine for the planned machine in the same slot (now the one they run
-    on): in the inventory, and in the private note of its resource.
-    """
+    """Record the unmanaged VMs of removed machines for the planned one in the same slot, also in its private note."""
     instances = blocks.instances.values()
     removed = [
         instance for instance in instances if instance.loses_prior_object and _list_observed_unmanaged_vms(instance)

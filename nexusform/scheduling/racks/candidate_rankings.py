@@ -91,7 +91,7 @@ class CandidateQueues:
         return keys
 
     def rank_racks(self, keys: NeutralKeys, demand: Demand, filters: Sequence[OpenFilter]) -> NeutralRanking:
-        """Return the racks passing all `filters`, full or not, by neutral keys."""
+        """Return the racks passing all `filters`, full or not, by neutral keys; one ranking for equal demands."""
         cache_key = (keys.rack_keys.active_keys, demand_rules.build_filter_key(filters, demand) if filters else ())
         ranking = self._racks.get(cache_key)
         if ranking is None:

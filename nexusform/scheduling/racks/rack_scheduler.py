@@ -185,7 +185,7 @@ class RackScheduler:
         for rule in self._site.demand_filters:
             if isinstance(rule, DemandFilter):
                 inputs.append(rule.select_input(demand))
-            elif rule.build_check(usage, demand) is not None:
+            elif rule.build_check(usage, demand) is not None:  # a count filter with an effect: it counts other VMs
                 return None
         return tuple(inputs)
 

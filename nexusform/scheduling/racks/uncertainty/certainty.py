@@ -222,9 +222,7 @@ class _SampleMatches:
     """Matches of all runs so far with the plan (`planned`), by VM, and by pool and rack."""
 
     def __init__(self, demands: Mapping[Token, Demand], planned: Mapping[Token, Placement | None]) -> None:
-        self._pool_by_token: dict[Token, PoolId] = {
-            token: (demand.vm.owner, demand.vm.pool) for token, demand in demands.items()
-        }
+        self._pool_by_token = {token: (demand.vm.owner, demand.vm.pool) for token, demand in demands.items()}
         self._planned = {token: placement for token, placement in planned.items() if placement is not None}
         self._racks: Counter[Token] = Counter()  # number of runs with the VM on the same rack as in the plan
         self._machines: Counter[Token] = Counter()  # number of runs with the VM on the same machine
