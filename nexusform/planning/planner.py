@@ -107,7 +107,7 @@ def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
     evaluation = Evaluation(build_evaluation_settings(request, bodies, prior.state))
     blocks = BlockPlanner(request, start.prior, start.order, start.selection, bodies)
     outcome = _plan_destroy(blocks, evaluation) if request.mode is Mode.DESTROY else _run_phases(blocks, evaluation)
-    prior_addresses = [*prior.instances, *prior.previous.values()]
+    prior_addresses = [*prior.instances, *prior.previous.values()]  # after and before `moved` blocks
     prior_names = {address: vms.list_prior_names() for address, vms in outcome.vms.items()}
     condition_problems, checks = _check_conditions_outside_resources(request, outcome.evaluation, start.selection)
     output_changes = plan_outputs(request, outcome.evaluation, start.selection)
@@ -197,7 +197,9 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
         blocks.plan_block(block, evaluation)
     for instance in orphans.without_vms:
         blocks.add_instance(instance, evaluation)
-    if any(instance.loses_prior_object for instance in blocks.instances.values()):
+    if any(
+        instance.loses_prior_object for instance in blocks.instances.values()
+    ):  # perhaps machines with unmanaged VMs
         from nexusform.planning.vm_planning.machine_recreation import transfer_unmanaged_vms
 
         transfer_unmanaged_vms(blocks)
@@ -208,7 +210,7 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
     for block in order.list_after(PLACEMENT_PHASE):
         blocks.plan_block(block, placed_evaluation)
     read_all_data(blocks.request.configuration, placed_evaluation)
-    if not blocks.selection.is_partial:  # other outputs may refer to missing objects
+    if not blocks.selection.is_partial:  # the outputs of a partial plan may refer to missing objects
         evaluate_all_outputs(blocks.request.configuration, placed_evaluation)
     return PlacementPhasesResult(
         evaluation=placed_evaluation,

@@ -90,7 +90,7 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
     before = instance.before
     after: Mapping[str, Any] | None = instance.planned
     if instance.action is Action.NO_OP and before == after:
-        after = before  # one object, that of the state: written once, and compared at once
+        after = before  # one shared object is written once, and compared at once
     change = Change(
         address=instance.address,
         action=instance.action,

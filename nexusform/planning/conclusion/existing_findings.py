@@ -44,18 +44,14 @@ def mark_existing_findings(plan: Plan) -> Plan:
     """Return the plan with its findings marked if they existed before."""
     actions = _collect_plan_actions(plan)
     # Clusters (site id, name) with surge capacity before the plan, and none after it.
-    new_shortages: set[tuple[str, str]] = set()
-    for row in plan.capacity:
-        new_shortages |= {(row.site_id, cluster) for cluster in row.new_no_surge_clusters}
-    addresses: set[str] = set()  # of clusters and pools
-    caused_by_plan: set[str] = set()
-    for site in plan.sites:
-        for pool in site.pools:
-            addresses.add(str(pool.address))
-            if (site.id, pool.cluster) in new_shortages:
-                caused_by_plan.add(str(pool.address))
-    existing_addresses = {  # by kind: a finding of the kind at one of these addresses existed before
-        "no-surge-capacity": frozenset(addresses - caused_by_plan),
+    new_shortages = {(row.site_id, cluster) for row in plan.capacity for cluster in row.new_no_surge_clusters}
+    pools = [(site.id, pool) for site in plan.sites for pool in site.pools]
+    addresses = {str(pool.address) for _, pool in pools}  # of all objects with VMs
+    addresses_with_new_shortage = {
+        str(pool.address) for site_id, pool in pools if (site_id, pool.cluster) in new_shortages
+    }
+    existing_addresses = {  # by kind of finding: a finding at one of these addresses existed before
+        "no-surge-capacity": frozenset(addresses - addresses_with_new_shortage),
         "shared-machine": select_without_new_sharing(plan.sites),
     }
     diagnostics = [
@@ -73,9 +69,10 @@ def _is_existing_finding(diagnostic: Diagnostic, actions: _PlanActions, existing
         return False
     if diagnostic.address in existing_addresses:
         return True
-    cause = _CAUSE_OF.get(diagnostic.id, "")  # "": caused by this plan
-    # There was a state before, and this plan does nothing to cause such a finding.
-    return actions.has_predecessor and bool(cause) and not _CAUSES[cause](actions, diagnostic.address)
+    cause = _CAUSE_OF.get(diagnostic.id)
+    if cause is None or not actions.has_predecessor:  # a plan is the only cause of the finding, or nothing was before
+        return False
+    return not _CAUSES[cause](actions, diagnostic.address)
 
 
 _ADDING_EFFECTS: Final = (Effect.PLACED, Effect.MOVED, Effect.RECREATED)

@@ -67,7 +67,7 @@ def compute_totals(
     totals: list[PlacementTotal] = []
     for kind in sorted(totals_by_kind, key=get_kind_order):
         counts = totals_by_kind[kind]
-        if counts["before"] or counts["comes"]:
+        if counts["before"] or counts["comes"]:  # the plan shows no kind without objects
             after = counts["stays"] + counts["moves"] + counts["recreated"] + counts["comes"]
             totals.append(PlacementTotal(kind, **counts, after=after))
     return AccountingResult(tuple(totals), tuple(mistakes))
@@ -105,7 +105,7 @@ def _add_object_to_totals(
     row_counts = _PlacementRowCounts()
     for row in rows:
         row_counts.add_row_to_counts(row)
-    existing, added = row_counts.existing, row_counts.added
+    existing, added = row_counts.existing, row_counts.added  # names with a row: those before the plan, new ones
     if change.action is Action.FORGET:
         # Forgotten objects leave the state, even those losing their machine.
         row_counts.removed += row_counts.lost_names
@@ -168,12 +168,12 @@ class _PlacementRowCounts(Struct):
 def mark_waiting_pods(
     rows: Iterable[PlacementChange], changes: Iterable[Change], types: Types
 ) -> tuple[PlacementChange, ...]:
-    """Return the rows. Rows placing a pod already in state without a node become rows of an existing pod."""
+    """Return the rows. A pod in state without a node has the row of a new pod: it becomes a row of an existing one."""
     rows_by_object: dict[Address, list[PlacementChange]] = {}
     for row in rows:
         if KINDS[row.kind].build_waiting is not None:
             rows_by_object.setdefault(row.address, []).append(row)
-    waiting_rows: set[int] = set()  # identities of rows placing pods already in state without a node
+    waiting_rows: set[int] = set()  # identities of rows of pods in state without a node
     for change in changes:
         object_rows = rows_by_object.get(change.address, [])
         placing = [row for row in object_rows if row.action is PlacementAction.PLACE]
@@ -187,7 +187,8 @@ def mark_waiting_pods(
             row_counts.add_row_to_counts(row)
         for row in placing:
             name = _format_placed_object_name(row)
-            if after[name] < before[name] - row_counts.removed[name] + row_counts.added[name]:  # counted twice
+            # With more pods of a name in state and rows than after the plan, the pod of this row is in state, too.
+            if after[name] < before[name] - row_counts.removed[name] + row_counts.added[name]:
                 waiting_rows.add(id(row))
                 row_counts.added[name] -= 1
     return tuple(_convert_row_of_unscheduled_pod(row) if id(row) in waiting_rows else row for row in rows)
@@ -196,8 +197,8 @@ def mark_waiting_pods(
 def _convert_row_of_unscheduled_pod(row: PlacementChange) -> PlacementChange:
     """Convert the row of a placed pod already waiting in state: it moves if it gets a node, else it stays."""
     kind, waiting = KINDS[row.kind], row.target
-    if waiting is not None and kind.build_waiting is not None:
-        waiting = kind.build_waiting(waiting)  # the same location without a node
+    if row.target is not None and kind.build_waiting is not None:
+        waiting = kind.build_waiting(row.target)  # the same location without a node
     if row.target is not None and kind.is_running(row.target):
         return replace(row, action=PlacementAction.MOVE, source=waiting)
     return replace(row, action=PlacementAction.KEEP, source=waiting, trigger="")

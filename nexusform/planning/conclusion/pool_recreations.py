@@ -170,7 +170,7 @@ class _ScaleInPools:
         ]
         if not other_pools:
             return ()
-        # All pools of a site without a scale-in of their own have the same other pools: one replay for all.
+        # One replay for all pools of a site without a scale-in of their own: they exclude none: ("", "").
         excluded = own_name if len(other_pools) < len(self._pools[site.id]) else ("", "")
         if (site.id, excluded) not in self._outcomes:
             scheduler = site.base.copy()

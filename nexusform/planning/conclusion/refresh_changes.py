@@ -87,7 +87,7 @@ def list_lost_rows(
         for vm in resource_type.vms.list_existing_vms(current.attributes):
             if site is None or vm.placement.machine not in site.machines:
                 is_recorded = (site_id, vm.placement.machine) in recorded_machines
-                trigger = MACHINE_REMOVED if is_recorded else MACHINE_FORGOTTEN
+                trigger = MACHINE_REMOVED if is_recorded else MACHINE_FORGOTTEN  # missing in state before
                 yield PlacementChange(
                     address=address,
                     kind=VM,

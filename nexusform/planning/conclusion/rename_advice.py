@@ -31,7 +31,7 @@ _Group: TypeAlias = dict[object, Instance]
 def build_rename_diagnostics(
     instances: Collection[Instance], removed_vms: Mapping[Address, int]
 ) -> Iterator[Diagnostic]:
-    """Yield advice for each deletion with exactly one similar new object, with another id if it removes VMs."""
+    """Yield advice for each deletion with exactly one similar new object; another id if it destroys VMs."""
     existing_blocks = {instance.address.config_address for instance in instances if instance.prior is not None}
     deleted_by_type: defaultdict[str, list[Instance]] = defaultdict(list)
     created_by_type: defaultdict[str, list[Instance]] = defaultdict(list)

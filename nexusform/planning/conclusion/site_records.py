@@ -108,7 +108,7 @@ def _add_site_problems(result: PlanResult, registries: PluginRegistries) -> Plan
     """Add the problems of Kubernetes versions and networks to the plan, and the facts missing to find more."""
     plan = result.plan
     if not any(change.before or SUPPLIES in change.note for change in plan.changes):
-        return result  # neither an existing cluster nor a site read by a provider
+        return result  # neither an existing object nor a site read by a provider
     from nexusform.planning.conclusion.network_references import list_missing_data, warn_missing_networks
     from nexusform.planning.conclusion.version_changes import check_version_changes
 
@@ -211,7 +211,7 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
     free = sum_count_intervals(by_rack.values())
     minimums = {rack: interval.minimum for rack, interval in by_rack.items()}
     worst_rack = max(sorted(minimums), key=lambda rack: minimums[rack], default="")
-    # Another rack may have the most capacity if the VMs are in other NUMA cells: its maximum is the one of all racks.
+    # At most, a loss takes the highest maximum: in other NUMA cells, another rack may have the most capacity.
     rack_lost = Interval(
         free.minimum - minimums.get(worst_rack, 0),
         free.maximum - max((interval.maximum for interval in by_rack.values()), default=0),
@@ -221,7 +221,7 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
     uncertain: dict[str, None] = {}
     known_counts: dict[Hashable, Interval] = {}  # filled by the scheduler, to count equal demands once
     for owner, pool in pools:
-        capacity = occupied.site.scheduler.count_free_slots(build_demand(owner, pool, 0), known_counts)
+        capacity = occupied.site.scheduler.count_free_slots(build_demand(owner, pool, number=0), known_counts)
         if capacity.maximum < pool.surge_size:
             without_capacity[owner.cluster] = None
         elif capacity.minimum < pool.surge_size:
@@ -278,9 +278,9 @@ def build_occupied_sites(
     for change in plan.changes:
         if change.deposed:  # left over from a replacement, without VMs
             continue
-        # Forgotten VMs keep running after the plan.
-        runs_on = change.action is Action.FORGET and registries.resource_types[change.address.type].vms is not None
-        attributes = change.before if side is BeforeOrAfter.BEFORE or runs_on else change.after
+        # The VMs of a forgotten object keep running after the plan, with its attributes before the plan.
+        is_kept = change.action is Action.FORGET and registries.resource_types[change.address.type].vms is not None
+        attributes = change.before if side is BeforeOrAfter.BEFORE or is_kept else change.after
         if attributes is not None:
             private = prior_notes.get(change.address, change.private)
             present.append(SiteObject(change.address, attributes, change.creation, private))
@@ -291,9 +291,10 @@ def build_occupied_sites(
         # An invalid instance may lack the arguments that determine its VMs.
         is_invalid = side is BeforeOrAfter.AFTER and vm_object is not None and vm_object.instance.is_invalid
         if kind.vms is not None and not is_invalid:
+            # Forgotten VMs are unmanaged after the plan.
             is_managed = side is BeforeOrAfter.BEFORE or vm_object is None or not vm_object.request.actions.forgets
             _place_vms(kind, site_object, _list_vms_on_side(vm_object, side), layout, sites, is_managed=is_managed)
-    # A new VM with the name of an unmanaged one is another VM.
+    # An unmanaged VM with the name of an existing one is the same VM; with the name of a new one, another VM.
     existing_names = set(chain.from_iterable(vms.existing_names for vms in objects.values()))
     for occupied in sites.values():
         occupied.unmanaged_vms = place_unmanaged_vms(occupied.site, existing_names)
@@ -347,13 +348,14 @@ def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order_in_
     """Build a site with its racks, machines and VMs before and after the plan; at least one side is not None."""
     sides = [side for side in (before, after) if side is not None]
     present = sides[-1]  # the site after the plan, or a removed one before it
-    unmanaged_vms = chain.from_iterable(side.unmanaged_vms for side in sides)
-    unique_vms = {(vm.placement.machine, vm.name): vm for vm in unmanaged_vms}
+    unmanaged_vms = {(vm.placement.machine, vm.name): vm for side in sides for vm in side.unmanaged_vms}
     pools_before, pools_after = _group_by_pool(before.vms if before else ()), _group_by_pool(after.vms if after else ())
-    keys = sorted(dict.fromkeys((*pools_after, *pools_before)), key=lambda key: order_in_plan[key[0]])  # by address
-    pools = tuple(_build_pool_before_and_after(pools_before.get(key, []), pools_after.get(key, [])) for key in keys)
-    all_racks = chain.from_iterable(side.site.racks for side in sides)
-    racks = {rack.name: rack for rack in all_racks}
+    pool_keys = dict.fromkeys((*pools_after, *pools_before))  # address, pool and SKU
+    pools = tuple(
+        _build_pool_before_and_after(pools_before.get(key, []), pools_after.get(key, []))
+        for key in sorted(pool_keys, key=lambda pool_key: order_in_plan[pool_key[0]])
+    )
+    racks = {rack.name: rack for side in sides for rack in side.site.racks}
     machines_before = before.site.machines if before else {}
     machines_after = after.site.machines if after else {}
     # A machine before and after the plan is described as after it.
@@ -364,7 +366,7 @@ def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order_in_
         racks=tuple(SiteRack(rack.name, rack.availability_zone, rack.is_planned) for rack in racks.values()),
         machines=tuple(SiteMachine(item, name in machines_before, name in machines_after) for name, item in machines),
         pools=pools,
-        unmanaged_vms=tuple(unique_vms.values()),
+        unmanaged_vms=tuple(unmanaged_vms.values()),
     )
 
 

@@ -174,9 +174,9 @@ def add_capacity_waits(
     for step, updates in _find_rolling_waits(graph, objects, sites).items():
         waits.setdefault(step, set()).update(updates)
     for step, previous in _find_placement_order(graph, objects, sites):
-        if previous not in graph.drafts[step].waits | waits.setdefault(step, set()):
+        if previous not in graph.drafts[step].waits | waits.setdefault(step, set()):  # no other wait orders them
             waits[step].add(previous)
-            graph.drafts[step].order_only.add(previous)  # unlike other waits, a failure there does not skip this step
+            graph.drafts[step].order_only.add(previous)  # a failure of the previous step does not skip this one
     for step, awaited in waits.items():
         graph.drafts[step].waits |= awaited
     remove_cyclic_waits(graph, waits)
@@ -242,13 +242,12 @@ def _find_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines
 
 
 def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]) -> Waits:
-    """Return the waits for Kubernetes upgrades. Their VMs free capacity only when their own object is updated: VMs of
-    other objects placed there later wait for this update, except those of an object upgraded before it.
+    """Return the waits for Kubernetes upgrades. The VMs of an upgraded object free capacity only in its update: objects
+    with VMs placed there later wait for this update, unless they are upgraded before it.
     """
     rolling = {address: vms for address, vms in objects.items() if ROLLING in vms.request.actions.recreations.values()}
     creation_numbers = {address: vms.instance.prior_creation for address, vms in rolling.items()}
-    # The addresses of rolling VMs by owner, pool and number in terms of the placement rule.
-    owners = {}
+    owners = {}  # addresses of upgraded objects by VM: owner, pool and number
     for address, vms in rolling.items():
         for key, trigger in vms.request.actions.recreations.items():
             if trigger == ROLLING and vms.prior.demand is not None:
@@ -287,20 +286,20 @@ def _find_placement_order(
 def _has_order_effect(
     base: RackScheduler, planned: Sequence[Operation], operations: Mapping[Address, Sequence[Operation]]
 ) -> bool:
-    """Return whether other machines result from another order of the objects, in the plan or in a sample."""
+    """Return whether any VM gets another machine if the objects are placed in another order, in the plan or a sample.
+    `planned` are all operations, `operations` those placing VMs, by object.
+    """
     placing = {id(operation) for group in operations.values() for operation in group}
     others = [operation for operation in planned if id(operation) not in placing]  # releases, VMs without capacity
     groups = list(operations.values())
-    orders = (groups[::-1], [*groups[1:], groups[0]])  # reversed, and with the first object last
-    for sample in _ORDER_SAMPLES:
-        expected = run_operations(base, planned, sample)
+    orders = (groups[::-1], [*groups[1:], groups[0]])  # two of many: reversed, and with the first object last
+    for sample in _ORDER_SAMPLES:  # the plan and three samples
+        planned_placements = run_operations(base, planned, sample)
         for order in orders:
-            outcome = run_operations(base, [*others, *chain.from_iterable(order)], sample)
-            if any(
-                _get_machine_of_placement(expected[token]) != _get_machine_of_placement(outcome[token])
-                for token in expected
-            ):
-                return True
+            placements = run_operations(base, [*others, *chain.from_iterable(order)], sample)
+            for token, planned_placement in planned_placements.items():
+                if _get_machine_of_placement(placements[token]) != _get_machine_of_placement(planned_placement):
+                    return True
     return False
 
 
@@ -326,15 +325,14 @@ def _find_machine_successions(
     """Yield the objects of upgraded VMs released from a machine, each with an object placed there later. `owners` are
     the objects by VM (owner, pool, number), `placed_vms` the placed VMs by handle (see `_map_placed_vms`).
     """
-    owners_rolled_off: dict[str, set[Address]] = {}  # objects of released VMs, by machine
-    for operation in site.operations:
-        if not isinstance(operation, ReleaseOperation):
-            if operation.token in placed_vms:
-                successor, machine = placed_vms[operation.token]
-                for owner in sorted(owners_rolled_off.get(machine, ()), key=str):
-                    yield owner, successor
-        else:
-            vm = site.base.get_vm(operation.handle)
-            owner_of_vm = owners.get((vm.vm.owner, vm.vm.pool, vm.vm.number))
-            if owner_of_vm is not None:
-                owners_rolled_off.setdefault(vm.placement.machine, set()).add(owner_of_vm)
+    released_owners: dict[str, set[Address]] = {}  # objects of upgraded VMs released so far, by machine
+    for operation in site.operations:  # in order of time
+        if isinstance(operation, ReleaseOperation):
+            released = site.base.get_vm(operation.handle)
+            owner = owners.get((released.vm.owner, released.vm.pool, released.vm.number))
+            if owner is not None:  # None: the VM is not upgraded
+                released_owners.setdefault(released.placement.machine, set()).add(owner)
+        elif operation.token in placed_vms:
+            successor, machine = placed_vms[operation.token]
+            for earlier_owner in sorted(released_owners.get(machine, ()), key=str):
+                yield earlier_owner, successor

@@ -80,7 +80,7 @@ def build_step_graph(
     for index, change in enumerate(changes):
         _add_steps_of_change(graph, index, change, remaining.get(change.address))
     concurrent_blocks = _find_concurrent_blocks(changes, types)
-    # Let creates and updates wait for referenced objects, except concurrent ones.
+    # Let creates and updates wait for referenced objects, except those created at the same time.
     for change in changes:
         apply_step = graph.apply_step.get(change.address)
         if apply_step is None:
@@ -91,7 +91,7 @@ def build_step_graph(
     _add_dependent_waits(graph, prior, step_order)
     _add_used_object_waits(graph, _UsedObjectIndex(changes, machines, types), step_order)
     _add_domain_order_waits(graph, step_order)
-    # Let concurrent objects wait for the same steps.
+    # Objects created at the same time start together: let each wait for the steps awaited by the referenced ones.
     for address, blocks in concurrent_blocks.items():
         apply_step = graph.apply_step.get(address)
         if apply_step is None:
@@ -167,7 +167,7 @@ def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
         step = steps[0]  # its create or update; the delete of a removed object
         awaited_steps = set(chain.from_iterable(map(graph.list_steps, awaited_addresses))) - {step}
         if awaited_steps:
-            gate_name = ("ordered", ",".join(map(str, sorted(awaited_steps))))  # a gate stands for many steps
+            gate_name = ("ordered", ",".join(map(str, sorted(awaited_steps))))  # equal steps share a gate
             ordered_waits[step] = set(graph.get_gate(gate_name, sorted(awaited_steps))) - graph.drafts[step].waits
             graph.add_waits(step, ordered_waits[step])
     remove_cyclic_waits(graph, ordered_waits)
@@ -230,6 +230,7 @@ def _add_former_user_wait(
         if destroy is None or used == change.address:  # it stays, or uses itself
             continue
         graph.add_waits(destroy, releasing_steps)
+        # The update of a user no longer uses the object; the delete of a replaced object comes before updates of users.
         waits_for_update = delete is None and used not in earlier and not graph.is_replacement(destroy)
         if waits_for_update and apply_step is not None:
             graph.add_waits(destroy, [apply_step])
@@ -249,11 +250,11 @@ class _UsedObjectIndex:
             if change.after is not None:
                 after[change.address] = change.after
         created = {change.address for change in changes if change.action in _CREATES}
-        references: dict[str, list[tuple[str, ObjectReference]]] = {}  # by type: attributes and their references
-        for name in dict.fromkeys(change.address.type for change in changes):
-            if name in types:
-                attributes = types[name].schema.attributes.items()
-                references[name] = [
+        references: dict[str, list[tuple[str, ObjectReference]]] = {}  # by type: referring attributes
+        for type_name in dict.fromkeys(change.address.type for change in changes):
+            if type_name in types:
+                attributes = types[type_name].schema.attributes.items()
+                references[type_name] = [
                     (attribute, schema.refers_to) for attribute, schema in attributes if schema.refers_to is not None
                 ]
         self._before = _ObjectIndex(before, references)
@@ -264,12 +265,12 @@ class _UsedObjectIndex:
             for address, values in before.items()
             if address.type in types and types[address.type].kind in (PlanningKind.RACK, PlanningKind.MACHINE)
         }
-        self._by_text_after = {  # resources with a step to wait for before new VMs are placed
+        self._offers_to_await = {  # resources with a step before new VMs can be placed on them, by address as text
             str(address): address
             for address in after
             if address in created or _can_add_machine_capacity(before.get(address), after[address])
         }
-        self._machines = machines
+        self._machines = machines  # those used by the VMs of each object
 
     def list_after(self, change: Change) -> Iterator[Address]:
         """Yield the objects used after the plan: those referenced, and changed resources with machines of new VMs."""
@@ -277,8 +278,8 @@ class _UsedObjectIndex:
             yield from self._after.find_referenced(change.address.type, change.after)
         use = self._machines.get(change.address, _NO_MACHINES)
         for owner in use.offering_addresses:
-            if owner in self._by_text_after:
-                yield self._by_text_after[owner]
+            if owner in self._offers_to_await:
+                yield self._offers_to_await[owner]
 
     def list_before(self, address: Address, values: Values) -> Iterator[Address]:
         """Yield the objects used before the plan: those referenced, and the racks and machines of prior VMs."""
@@ -295,8 +296,8 @@ def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:
     """Return whether the step of a rack or machine may add capacity: new or unknown machines, changed hardware, or a
     change of existing cordons. No VM waits for other changes, such as the first cordon.
     """
-    machines = get_mapping(after, "machines")
-    if before is None or has_unknown_part(machines) or not get_mapping(before, "machines").keys() >= machines.keys():
+    machines, machines_before = get_mapping(after, "machines"), get_mapping(before, "machines")
+    if before is None or has_unknown_part(machines) or machines.keys() - machines_before.keys():  # new or unknown
         return True
     return any(before.get(name) != after.get(name) for name in _OFFERED) or any(
         before.get(name) and before.get(name) != after.get(name) for name in _CORDONS

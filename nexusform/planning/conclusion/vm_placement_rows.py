@@ -55,7 +55,7 @@ def build_placement_changes(
     another machine. With `everything` also unchanged VMs, and the rejected machines (up to a million on a site).
     """
     for vms in objects:
-        renamed_vms = {  # also with another site: the old VM is removed, a new one placed
+        renamed_vms = {  # the old VM is removed, one of another name or on another site placed
             key: trigger for key, trigger in vms.request.actions.recreations.items() if _is_vm_renamed(vms, key)
         }
         triggers_by_action = {
@@ -66,7 +66,7 @@ def build_placement_changes(
         for action, triggers in triggers_by_action.items():
             for key, trigger in triggers.items():
                 yield _build_row_of_removed_vm(vms, key, action, trigger)
-        if everything or vms.placements.tokens or vms.prior.recorded_placements:
+        if everything or vms.placements.tokens or vms.prior.recorded_placements:  # placed, or observed elsewhere
             yield from _list_current_vm_rows(vms, certainty, everything=everything)
 
 
@@ -241,7 +241,8 @@ def _build_table_row(
     maximum_on_rack = -(-len(keys) // expected_racks) if expected_racks else 0  # rounded up
     sampled = pool_certainty = _NO_CERTAINTY
     if certainty is not None:  # None: nothing was sampled on the site
-        sampled = certainty.get_pool(demand.owner, pool.rule_pool or pool.pool) or _NO_CERTAINTY
+        rule_pool = pool.rule_pool or pool.pool  # plain VMs: their block
+        sampled = certainty.get_pool(demand.owner, rule_pool) or _NO_CERTAINTY
         # With unknown NUMA cells on an allowed rack, nothing about the pool is certain.
         is_uncertain = any(pool.is_zone_allowed(racks.get(rack)) for rack in certainty.uncertain_racks)
         pool_certainty = _NO_CERTAINTY if is_uncertain else sampled
@@ -272,6 +273,7 @@ def _build_table_row(
         is_tie_certain=pool_certainty.is_tie_certain,
         minimum_remaining_on_rack=_compute_minimum_remaining(vms, pool) if is_platform_scale_in(vms, pool) else None,
         provenance=demand.provenance,
+        # Plain VMs and VNFs have no count path; only nodes of an agent pool have a drain timeout.
         drain_timeout=pool.drain_timeout if pool.count_path and not pool.is_control_plane else 0,
         platform=vms.request.site.scheduler.profile.platform if vms.request.site is not None else "",
     )

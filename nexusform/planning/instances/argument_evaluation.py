@@ -92,7 +92,7 @@ def _replace_write_only(
     remarks.refinements = [(path, refinement) for path, refinement in remarks.refinements if path[0] not in names]
     exposures: list[Problem] = []
     for name in _find_exposed_variables(public, evaluation):
-        arguments.update(dict.fromkeys(public, UNKNOWN))  # no output may show the text
+        arguments.update(dict.fromkeys(public, UNKNOWN))  # a plan may not show the text
         detail = (
             f'A name or label of this object contains the ephemeral variable "{name}", and every plan shows those. Use '
             "values that are not ephemeral there."
@@ -192,7 +192,9 @@ def _add_computed_paths_exposing_secrets(schema: BlockSchema, sensitive: tuple[P
     """Return the sensitive paths, and the computed attributes that would expose parts of them."""
     paths: dict[Path, None] = dict.fromkeys(sensitive)
     for path in sensitive:
-        attribute = schema.attributes.get(str(path[0])) if len(path) == 1 else None  # `displayed_in` is of whole texts
+        attribute = (
+            schema.attributes.get(str(path[0])) if len(path) == 1 else None
+        )  # deeper parts are displayed nowhere
         if attribute is not None:
             paths.update(((name,), None) for name in attribute.displayed_in)
     return tuple(paths)
@@ -205,7 +207,7 @@ def _check_secret_placements(instance: Instance) -> list[Diagnostic]:
         attribute = find_schema(instance.type.schema, path)
         if not isinstance(attribute, AttributeSchema) or isinstance(attribute.type, MapType):
             continue
-        # Those in `displayed_in` make the displaying attributes sensitive instead.
+        # A value displayed in other attributes makes these sensitive instead.
         if attribute.displayed_in or not (attribute.decides_placement and attribute.is_configurable):
             continue
         detail = (
@@ -240,7 +242,8 @@ def format_argument(path: Path, schema: BlockSchema) -> str:
         if isinstance(step, int):
             text += f"[{step}]"
             continue
-        text += f'["{step}"]' if is_label else f".{step}" if text else step  # no dot before the first step
+        dot = "." if text else ""  # none before the first step
+        text += f'["{step}"]' if is_label else f"{dot}{step}"
         block = None if is_label else inner.blocks.get(step)
         is_label = block is not None and block.nesting is Nesting.MAP
         inner = block.schema if block is not None else inner

@@ -40,14 +40,10 @@ def plan_attributes(
 
     1. The configuration. A null counts as unset: otherwise `x = var.maybe` could not mean "use the default".
     An unknown value stays unknown even if a prior value is known, because it may differ after apply.
-
     2. The values computed by this plan. They precede prior values, because their inputs may have changed.
-
     3. The prior value, for computed attributes. Attributes not computed by this plan were set by a provider
     or an earlier plan and are assumed unchanged. Without a prior object, they are unknown until apply.
-
-    4. Null. An argument that is only optional is not kept from the prior object: removing it from the
-    configuration unsets it.
+    4. Null. A prior value of an optional argument is not kept: its removal from the configuration unsets it.
 
     Nested blocks come from the configuration alone; no prior values are merged into them. An absent block
     type reads as null, or as an empty list or map, never as unknown.
@@ -246,7 +242,7 @@ def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_request
     elif paths:
         reason = "replace_because_cannot_update"
     if reason:
-        if computed or paths:  # without any, arguments are invalid: the prior values are displayed
+        if computed or paths:  # an invalid instance has neither: it keeps the prior values for display
             planned = plan_attributes(schema, instance.config, prior=None, computed=computed)
         action = Action.REPLACE_CREATE_FIRST if instance.create_first else Action.REPLACE
         return ActionDecision(action, planned, reason, paths)
@@ -336,7 +332,7 @@ def _build_key_reader(instance: Instance, evaluation: Evaluation) -> Callable[[E
 
 
 def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]) -> TriggerReference | None:
-    """Return the target of a reference `T.N` or `T.N[key]`, with any path; None for others."""
+    """Return the target of a reference `T.N` or `T.N[key]`, with its further path if any; None for other references."""
     if isinstance(expression, Traversal):  # with literal keys only
         if not expression.steps or not isinstance(expression.steps[0], TraverseAttribute):
             return None
@@ -346,10 +342,10 @@ def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]
         return TriggerReference(expression.root.name, name, key=None, path=_convert_steps_to_path(steps))
     if isinstance(expression, RelativeTraversal):
         target = _parse_trigger(expression.source, read_key)
-        return target and replace(target, path=target.path + _convert_steps_to_path(expression.steps))
+        return None if target is None else replace(target, path=target.path + _convert_steps_to_path(expression.steps))
     assert isinstance(expression, Index)
     collection = _parse_trigger(expression.collection, read_key)
-    return collection and TriggerReference(collection.type, collection.name, read_key(expression.key))
+    return None if collection is None else TriggerReference(collection.type, collection.name, read_key(expression.key))
 
 
 def _convert_steps_to_path(steps: Iterable[Step]) -> Path:

@@ -138,11 +138,11 @@ class BlockPlanner:
             if self.selection.has(address):
                 yield instance
             else:
-                # Exclude an instance outside the selection. References to a new one must not treat it as absent,
-                # and capacity of a new or different rack or machine is not used.
+                # The instance is outside the selection. If it is new, references to it are unknown: it is not absent.
                 if instance.prior is None:
                     resource_view = evaluation.get_resource_view(instance.address)
                     resource_view.items[instance.address.key] = InstanceView(None, (), instance.type.schema)  # unknown
+                # The capacity of a new or different rack or machine is not used: an error may name it.
                 if instance.type.kind in (PlanningKind.RACK, PlanningKind.MACHINE) and not instance.is_invalid:
                     argument_evaluation.evaluate_arguments(instance, evaluation.create_reporting_copy())
                     before = instance.before
@@ -347,7 +347,7 @@ class BlockPlanner:
         problems = instance.type.add_to_inventory(observed, str(instance.address), self.inventory)
         add_recorded_vms(self.inventory, instance.type, instance.planned, instance.prior_note)
         self.diagnostics += [instance.build_diagnostic(problem) for problem in problems]
-        # The machines of a rack are alike, so only the first one is checked against the limits of a cell.
+        # The machines of a rack are alike: checking the first one against the limits of a cell is enough.
         machines: Sequence[Machine] = ()
         if str(instance.address) in self.inventory.racks:
             machines = self.inventory.racks[str(instance.address)].machines
@@ -355,11 +355,10 @@ class BlockPlanner:
             machines = [self.inventory.machines[str(instance.address)].machine]
         self._count_toward_limit("machines", len(machines))
         limits = self.request.limits
-        for first_machine in machines[:1]:
-            self._check_cell_limit(instance, "cpus_per_cell", first_machine.cpus_per_cell, limits.cpus_per_cell)
-            self._check_cell_limit(
-                instance, "memory_gib_per_cell", first_machine.memory_gib_per_cell, limits.memory_gib_per_cell
-            )
+        if machines:
+            cpus, memory_gib = machines[0].cpus_per_cell, machines[0].memory_gib_per_cell
+            self._check_cell_limit(instance, "cpus_per_cell", cpus, limits.cpus_per_cell)
+            self._check_cell_limit(instance, "memory_gib_per_cell", memory_gib, limits.memory_gib_per_cell)
 
     def _check_cell_limit(self, instance: Instance, name: str, figure: float, maximum: int) -> None:
         if figure > maximum:
@@ -458,7 +457,7 @@ def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
             is_moved = address in blocks.prior.previous
             reason = "delete_because_no_move_target" if is_moved else "delete_because_no_resource_config"
             keeps_object = is_object_kept(blocks.request.configuration, address)  # None without a `removed` block
-            if keeps_object is None or blocks.prior.get_object(address) is None:
+            if keeps_object is None or blocks.prior.get_object(address) is None:  # or only deposed objects
                 instances.append(blocks.build_removed_instance(address, reason, block=None))
             elif keeps_object:
                 instances.append(blocks.build_forgotten_instance(address, reason))

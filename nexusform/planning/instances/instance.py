@@ -165,7 +165,7 @@ class Instance(Struct):
 
     def build_diagnostic(self, problem: Problem, arguments: Mapping[str, Any] | None = None) -> Diagnostic:
         """Return a resource type's problem as a diagnostic at its line. Details about a sensitive value are
-        hidden, because they would reveal parts of it. `arguments` are those not stored yet.
+        hidden, because they would reveal parts of it. `arguments`: if not yet in `config`.
         """
         values = arguments if arguments is not None else self.config or {}
         text = values.get(str(problem.path[0])) if problem.path and problem.line else None  # to show its line

@@ -142,7 +142,9 @@ class _ModuleValidator(Struct, frozen=True):
             prepared=prepared,
         )
         problems = argument_evaluation.evaluate_arguments(instance, self.evaluation)
-        if expansion is None or not (expansion.repetitions or expansion.unknown):  # no instance needs a name
+        if expansion is None or not (
+            expansion.repetitions or expansion.unknown
+        ):  # without instances, none needs a name
             problems = [problem for problem in problems if not _is_instance_name_problem(problem, block)]
         problems += repetition_problems
         if resource_type.vms is not None and self.skus is not None:

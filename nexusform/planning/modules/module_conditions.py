@@ -145,13 +145,16 @@ def _move_problem_to_call(
     span = problem.subject
     rule = f"{span.filename}:{span.start.line},{span.start.column}-{span.end.column}" if span else "?"
     call = instance.call
-    call_input = call.inputs.get(variable.name) if call is not None else None  # expression and span
+    source_span, block = variable.span, subject.header
+    if call is not None and variable.name in call.inputs:
+        _, source_span = call.inputs[variable.name]  # its expression, and the span
+        block = f'module "{call.name}"'
     return build_error(
         problem.id,
         f"{problem.detail}\n\nThis was checked by the validation rule at {rule}.",
-        variable.span if call_input is None else call_input[1],
+        source_span,
         address=".".join(str(step) for step in instance.path) or subject.address,
-        block=subject.header if call_input is None or call is None else f'module "{call.name}"',
+        block=block,
         values=problem.values,
     )
 

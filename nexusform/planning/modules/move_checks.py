@@ -30,7 +30,7 @@ def check_moved_blocks(configuration: Configuration, evaluation: Evaluation) -> 
         for instance in silent_evaluation.list_module_instances(statement.module):
             problems += checker.check_statement(statement, instance)
     if not problems:
-        problems += [_build_cycle_error(statements) for statements in find_move_cycles(statements)]
+        problems += [_build_cycle_error(cycle) for cycle in find_move_cycles(statements)]
     return problems
 
 

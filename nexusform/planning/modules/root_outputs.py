@@ -38,22 +38,24 @@ class RootOutputChanges(Struct, frozen=True):
 
 
 def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> RootOutputChanges:
-    """Plan the root outputs. With -target or -exclude, those of unselected blocks stay, and all in a destroy plan."""
+    """Plan the root outputs. -target and -exclude keep those of unselected blocks (all of them in a destroy plan);
+    a destroy plan without these options removes all.
+    """
     before = request.state.outputs
     if request.mode is Mode.DESTROY and selection.is_partial:
         return RootOutputChanges(changes=(), after=before)
     declared = {} if request.mode is Mode.DESTROY else request.configuration.root.outputs
     selected_outputs = find_selected_outputs(selection, request.configuration)
     changes: list[OutputChange] = []
-    after = {} if selected_outputs is None else dict(before)  # unselected outputs stay
+    after = {} if selected_outputs is None else dict(before)  # None: all are selected; unselected ones stay
     refined: dict[str, Refinements] = {}
     diagnostics: list[Diagnostic] = []
     for name, output in sorted(declared.items()):
-        if selected_outputs is not None and name not in selected_outputs:  # None: all are selected
+        if selected_outputs is not None and name not in selected_outputs:
             continue
         value = evaluation.get_output(evaluation.root, name)
         if selected_outputs is not None and _has_missing_objects(value, selected_outputs[name], evaluation):
-            continue  # it keeps its value in state
+            continue  # unknown: it keeps its value in state
         if value.size > _MAX_SIZE:
             diagnostics.append(_build_size_error(output))
             continue

@@ -292,12 +292,10 @@ class StateEvaluation(Evaluation):
     def get_resource(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
         """Return the instances of a block: a resource as in state, a data block as read; none of an unknown type."""
         key = (instance.path, block.mode, block.type, block.name)
-        if block.mode == "data" or key in self.resources:
-            return super().get_resource(instance, block)
         kind = self._types.get(block.type)
-        view = ResourceView("") if kind is None else self._build_state_view(instance, block, kind)
-        self.resources[key] = view
-        return view
+        if block.mode != "data" and kind is not None and key not in self.resources:  # the first use of a resource
+            self.resources[key] = self._build_state_view(instance, block, kind)
+        return super().get_resource(instance, block)
 
     def _build_state_view(self, instance: ModuleInstance, block: ResourceBlock, kind: ResourceType) -> ResourceView:
         """Return a resource as recorded in state, instance by instance; no instances if their keys are unknown."""
@@ -308,7 +306,7 @@ class StateEvaluation(Evaluation):
         view = ResourceView(expansion.shape)
         for repetition in expansion.repetitions:
             address = Address(instance.path, "managed", block.type, block.name, repetition.key)
-            item = InstanceView(None, (), kind.schema, kind.present)
+            item = InstanceView(attributes=None, sensitive=(), schema=kind.schema, present=kind.present)
             recorded = self._state.instances.get(address)
             if recorded is not None and recorded.current is not None:
                 item.attributes, item.sensitive = recorded.current.attributes, recorded.current.sensitive

@@ -283,7 +283,7 @@ class Evaluation:
 
     def _compute_and_cache(self, named_value: _LocalOrOutput) -> None:
         """Evaluate a local or an output into the cache (unknown on errors); its diagnostics name its block."""
-        # Self-references read this; the reference was reported.
+        # A reference to itself (reported before) reads an unknown value.
         self._cache[named_value.key] = build_unknown(DYNAMIC)
         self._depth += 1
         before = len(self.diagnostics)

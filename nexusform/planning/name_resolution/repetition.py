@@ -202,11 +202,11 @@ class InstanceView(Struct):
         return convert_to_value(plain, kind, sensitive, refined)
 
     def _get_attribute_with_sensitive_paths(self, attributes: Mapping[str, Any], name: str) -> tuple[Any, list[Path]]:
-        """Return one attribute as expressions see it, and its sensitive paths; derived values may expose others."""
+        """Return one attribute as expressions see it, and its sensitive paths, with those of derived values."""
         sensitive = [path[1:] for path in self.sensitive if path[:1] == (name,)]
         recorded = attributes.get(name)
         presented = recorded if self.present is None else self.present(attributes, name)
-        if self.sensitive and presented is not recorded:
+        if self.sensitive and presented is not recorded:  # perhaps derived from another, sensitive attribute
             sensitive += _list_unrecorded_paths(presented, recorded)
         return presented, sensitive
 
@@ -219,7 +219,7 @@ def _list_unrecorded_paths(presented: Any, recorded: Any) -> list[Path]:
     for key, value in presented.items():
         recorded_value = recorded.get(key)
         if isinstance(value, Mapping) and isinstance(recorded_value, Mapping):
-            paths += [(key, name) for name in value if name not in recorded_value]
+            paths += [(key, name) for name in value if name not in recorded_value]  # derived ones, such as labels
         elif value != recorded_value:
             paths.append((key,))
     return paths

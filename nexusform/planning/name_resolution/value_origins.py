@@ -127,7 +127,7 @@ class ValueOriginTracer:
                 expression, _ = call_input  # and its span
                 return _Definition(name, expression, instance.parent, instance.repetition)
         if root == "module" and name in module.calls:
-            # The definition of a referenced module output.
+            # A module output: `module.NAME.OUTPUT` or `module.NAME[KEY].OUTPUT`.
             step = next(iter(traversal.steps[1:]), None)
             key = step.key if isinstance(step, syntax.TraverseIndex) else None
             output = _get_step_name(traversal, 1 if key is None else 2)

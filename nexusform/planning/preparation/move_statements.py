@@ -90,9 +90,8 @@ class MoveStatement(Struct, frozen=True):
         if pattern.type:
             key = ANY if self.is_for_all_instances else pattern.key  # without keys at both ends all instances move
             return MoveEndpoint((*prefix, *steps), get_resource_name(pattern), key)
-        if self.is_for_all_instances:
-            moved_module = pattern.module[-1].name
-            steps = (*steps[:-1], (moved_module, ANY))
+        if self.is_for_all_instances:  # the pattern is a module, here without a key
+            steps = (*steps[:-1], (pattern.module[-1].name, ANY))
         return MoveEndpoint((*prefix, *steps))
 
     def has_endpoint(self, resource: Address) -> bool:
@@ -147,7 +146,7 @@ def find_move_cycles(statements: Sequence[MoveStatement]) -> list[list[MoveState
 def _index_earlier_statements(statements: Sequence[MoveStatement]) -> dict[int, list[int]]:
     """Return for each statement (its index) the indices of the statements to apply before it."""
     ends = [(statement.start, statement.end) for statement in statements]
-    roots = [{_get_outermost(start), _get_outermost(end)} for start, end in ends]
+    roots = [{_get_outermost(start), _get_outermost(end)} for start, end in ends]  # only equal roots can be related
     statements_by_root = index_owners(enumerate(roots))
     needs: dict[int, list[int]] = {}
     for index, statement in enumerate(statements):

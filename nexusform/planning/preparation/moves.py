@@ -92,7 +92,7 @@ class _StateMover:
     def __init__(self, instances: Mapping[Address, InstanceState]) -> None:
         self.keys_by_module: dict[ModulePath, dict[_Resource, set[Key]]] = {}
         self.origins: dict[Address, Address] = {}
-        self._rejected: dict[str, str] = {}
+        self._rejected: dict[str, str] = {}  # target by source, as texts: moves onto existing objects
         for address in instances:
             resources = self.keys_by_module.setdefault(address.module, {})
             resources.setdefault((address.mode, address.type, address.name), set()).add(address.key)
@@ -137,16 +137,16 @@ class _StateMover:
             return  # `check_moved_blocks` reports it
         old = Address(path, *get_resource_name(source))
         new = Address((*path[:depth], *target.module), *get_resource_name(target))
-        present = self.keys_by_module.get(new.module, {}).get(get_resource_name(target), set())  # keys in use
+        occupied_keys = self.keys_by_module.get(new.module, {}).get(get_resource_name(target), set())  # at the target
         if statement.is_for_all_instances:
-            if present:
+            if occupied_keys:
                 self._rejected[str(old)] = str(new)
                 return
             for key in sorted(keys, key=compute_key_sort_key):
                 self._move_instance(replace(old, key=key), replace(new, key=key))
         elif source.key in keys:
             old, new = replace(old, key=source.key), replace(new, key=target.key)
-            if target.key in present:
+            if target.key in occupied_keys:
                 self._rejected[str(old)] = str(new)
             else:
                 self._move_instance(old, new)

@@ -63,7 +63,7 @@ def iterate_resource_blocks(configuration: Configuration) -> Iterator[ResourceBl
 def compute_planning_order(
     configuration: Configuration, resource_types: Mapping[str, ResourceType]
 ) -> tuple[PlanningOrder, list[Diagnostic]]:
-    """Order the resource blocks by phase. It is empty, with errors, for cycles or references to later phases."""
+    """Order the resource blocks by phase. The order is empty, with errors, for cycles or references to later phases."""
     empty_order = PlanningOrder(blocks=(), needs={}, phases={})
     dependencies = build_dependencies(configuration)
     graph = {node: tuple(needs) for node, needs in dependencies.items()}
@@ -76,15 +76,15 @@ def compute_planning_order(
     phases = {block.address: resource_types[block.type].phase for block in blocks}
     source_order = {block.address: index for index, block in enumerate(blocks)}
     reachability = _Reachability(graph)
-    needs = {block.address: reachability.find_blocks(block.address, source_order) for block in blocks}
+    needs = {block.address: reachability.find_blocks(block.address, source_order) for block in blocks}  # dependencies
     problems = _build_later_phase_reference_errors(blocks, needs, phases, dependencies, reachability)
     if problems:
         return empty_order, problems
     addresses = _order_by_phase(needs, phases, source_order)
     by_address = {block.address: block for block in blocks}
     position = {address: index for index, address in enumerate(addresses)}
-    in_order = {address: tuple(sorted(needs[address], key=position.__getitem__)) for address in addresses}
-    return PlanningOrder(tuple(by_address[address] for address in addresses), in_order, phases), []
+    sorted_needs = {address: tuple(sorted(needs[address], key=position.__getitem__)) for address in addresses}
+    return PlanningOrder(tuple(by_address[address] for address in addresses), sorted_needs, phases), []
 
 
 def _order_by_phase(

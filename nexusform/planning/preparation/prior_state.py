@@ -88,14 +88,11 @@ def build_prior_state(request: PlanRequest) -> PriorState:
 
 def exclude_unselected_imports(prior: PriorState, selection: Selection) -> PriorState:
     """Return the prior state without the objects to import outside the selection (-target, -exclude)."""
-    excluded = [address for address in prior.imports if not selection.has(address)]
+    excluded = {address for address in prior.imports if not selection.has(address)}
     if not excluded:
         return prior
-    instances = dict(prior.instances)
-    imports = dict(prior.imports)
-    for address in excluded:
-        instances.pop(address, None)
-        del imports[address]
+    instances = {address: instance for address, instance in prior.instances.items() if address not in excluded}
+    imports = {address: imported for address, imported in prior.imports.items() if address not in excluded}
     return replace(prior, instances=instances, by_block=_group_by_block(instances), imports=imports)
 
 
@@ -114,8 +111,8 @@ class ImportTarget(Struct, frozen=True):
 
 
 def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[Diagnostic]]:
-    """Return the targets of import blocks missing in state, and the problems. Import blocks may refer to variables,
-    locals, and resources in state.
+    """Return the objects to import by import blocks, except those already in state, and the problems. Import blocks may
+    refer to variables, locals, and resources in state.
     """
     from nexusform.planning.preparation.moves import apply_moves
 
@@ -129,10 +126,10 @@ def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[
             earlier = targets.get(address)
             if earlier is not None:
                 problems.append(_build_duplicate_import_error(block, address, earlier))
-            elif address not in moved_state.state.instances:  # others are imported already
-                target_block = blocks.get(address.config_address)
-                provider = (target_block.provider if target_block is not None else "") or block.provider
-                targets[address] = ImportTarget(address, object_id, provider, block.to.span, target_block)
+            elif address not in moved_state.state.instances:  # an object in state is imported already
+                resource = blocks.get(address.config_address)
+                provider = resource.provider if resource is not None and resource.provider else block.provider
+                targets[address] = ImportTarget(address, object_id, provider, block.to.span, resource)
     problems += evaluation.diagnostics
     return list(targets.values()), problems
 

@@ -121,8 +121,10 @@ def find_selected_outputs(selection: Selection, configuration: Configuration) ->
     for name in configuration.root.outputs:
         nodes = find_reachable([Declaration(module=(), kind="output", name=name)], lambda node: edges.get(node, ()))
         needed_blocks = {node for node in nodes if node.kind in ("resource", "data")}
-        is_targeted = bool(needed_blocks) and needed_blocks <= target_nodes  # an output without blocks is not
-        if is_targeted if selection.targets else needed_blocks.isdisjoint(excluded_nodes):
+        is_selected = needed_blocks.isdisjoint(excluded_nodes)  # -exclude
+        if selection.targets:  # -target selects no output without blocks
+            is_selected = bool(needed_blocks) and needed_blocks <= target_nodes
+        if is_selected:
             outputs[name] = needed_blocks
     return outputs
 
@@ -158,7 +160,7 @@ def _parse_replace_options(
     vms: list[tuple[AddressPattern, str]] = []
     for text in texts:
         address, vm = split_object_address(text)
-        for pattern in _parse_patterns("-replace", [address], order, problems):
+        for pattern in _parse_patterns("-replace", [address], order, problems):  # none if it is invalid
             if not pattern.type:
                 detail = f'"{text}" names a module; name a resource in it.'
                 headline = "Invalid -replace address"

@@ -246,7 +246,7 @@ def _try_fewer_vms(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Rem
             ArgumentAdjustment(unplaced.address, unplaced.pool.count_path, counts[key])
             for key, unplaced in pools.items()
         ]
-        outcome = trial(adjustments, ())
+        outcome = trial(adjustments)
         if not outcome.plan.errored:
             remedy = _build_count_remedy(pools, counts)
             certain = _format_certain_count(outcome, adjustments, pools.values(), trial)
@@ -273,7 +273,7 @@ def _format_certain_count(
 def _build_count_remedy(
     pools: dict[tuple[Address, str], PoolShortage], counts: dict[tuple[Address, str], int]
 ) -> Remedy:
-    """Build the remedy of fewer VMs: `counts` are those with capacity. Both are keyed by address and pool name."""
+    """Build the remedy of fewer VMs: the `counts` with capacity. Both arguments have the keys (address, pool name)."""
     texts, data = [], []
     for key, unplaced in pools.items():
         prefix = "" if len(pools) == 1 else f"{unplaced.cluster}/{unplaced.pool.pool}: "
@@ -281,9 +281,8 @@ def _build_count_remedy(
         argument = str(unplaced.pool.count_path[-1])  # the name of the argument
         texts.append(f"{prefix}{argument} = {count}")
         data.append({"address": str(unplaced.address), "pool": unplaced.pool.pool, argument: count, "sku": sku.name})
-    verb = "fits" if len(texts) == 1 else "fit"
+    verb, sku_text = ("fits", "this SKU") if len(texts) == 1 else ("fit", "these SKUs")
     vcpus = sum(counts[key] * unplaced.pool.sku.vcpus for key, unplaced in pools.items())
-    sku_text = "this SKU" if len(texts) == 1 else "these SKUs"
     return Remedy("count", f"{', '.join(texts)} {verb} with {sku_text} ({vcpus:,} vCPUs).", {"counts": data})
 
 
@@ -296,7 +295,7 @@ def _try_more_zones(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Re
         return  # a pool without zones may use all; VMs outside of clusters have no pool with zones to change
     for zones in _iterate_zone_additions(shortage):
         adjustments = [_build_zone_adjustment(unplaced, zones) for unplaced in shortage.pools]
-        outcome = trial(adjustments, ())
+        outcome = trial(adjustments)
         if not outcome.plan.errored:
             remedy = _build_zone_remedy(shortage.pools, zones, outcome.plan)
             yield replace(remedy, text=remedy.text + format_certainty_note(outcome), edits=tuple(adjustments))
@@ -342,7 +341,7 @@ def _build_zone_remedy(pools: Sequence[PoolShortage], new_zones: Sequence[str], 
         data.append({"address": str(unplaced.address), "pool": unplaced.pool.pool, "availability_zones": zones})
     moved_count = count_moved_vms(plan, "zones_changed")
     cost = f" It re-places {moved_count:,} existing VMs." if moved_count else ""
-    # An upgrade re-places them as well, but batch by batch.
+    # Without the remedy, an upgrade (adding surge VMs) re-places the VMs batch by batch.
     concurrent_count = sum(unplaced.existing_count for unplaced in pools if unplaced.surge)
     if concurrent_count:
         nodes = format_count(concurrent_count, "node")
@@ -370,7 +369,7 @@ def _try_planned_racks(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator
     ]
     for racks in _list_choices(planned):
         adjustments = [ArgumentAdjustment(address, ("status",), "active") for address, _ in racks]
-        outcome = trial(adjustments, ())
+        outcome = trial(adjustments)
         if not outcome.plan.errored:
             names = ", ".join(name for _, name in racks)
             data = {"racks": [{"address": str(address), "status": "active"} for address, _ in racks]}
@@ -414,7 +413,7 @@ def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> I
     for order in (failing, larger_first):
         if list(new_clusters)[: len(order)] == order:  # it is the order of the plan
             continue
-        outcome = trial((), order)  # without adjustments; the clusters of `order` are placed first
+        outcome = trial(adjustments=(), first=order)  # the clusters of `order` are placed first
         if outcome.plan.errored:
             continue
         names = [new_clusters[address] for address in order]
@@ -447,7 +446,7 @@ def _try_recreated_vms(shortage: _PlanShortage, trial: TrialPlanner, hints: Sequ
     vms = list(dict.fromkeys(f"{hint.address}:{hint.name}" for hint in hints))
     if not all(hint.is_existing for hint in hints):
         return  # this plan creates or re-creates the others already
-    outcome = trial((), (), vms)
+    outcome = trial(adjustments=(), replaces=vms)
     if not outcome.plan.errored:
         options = " ".join(f"-replace='{vm}'" for vm in vms)
         subject = select_word_form(len(vms), "that VM is", "those VMs are")
@@ -500,7 +499,7 @@ def _try_smaller_skus(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[
             ArgumentAdjustment(unplaced.address, (*unplaced.pool.path, "vm_sku_name"), smaller.name)
             for unplaced in pools
         ]
-        outcome = trial(adjustments, ())
+        outcome = trial(adjustments)
         if not outcome.plan.errored:
             vcpus = sum(len(unplaced.pool.numbers) * smaller.vcpus for unplaced in pools)
             text = f'vm_sku_name = "{smaller.name}" with the same count fits ({vcpus:,} vCPUs).'

@@ -50,14 +50,14 @@ def has_values_known_after_apply(plan: Plan, configuration: Configuration) -> bo
 def finalize_plan(
     plan: Plan, request: PlanRequest, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> tuple[Plan, list[Diagnostic]]:
-    """Plan again before apply. Return the plan with all values except those of providers, and the problems: errors of
-    the new plan, or changes of known values. A problem stops the apply before any step.
+    """Plan again at the start of apply. Return the plan with the values of the new plan (only values of providers stay
+    unknown), and the problems: errors of the new plan, or changes of known values. Any problem prevents the apply.
     """
     if not has_values_known_after_apply(plan, request.configuration):
         return plan, []
-    options = {"includes_remedies": False, "includes_rejections": False, "includes_losses": False}
+    options = {"includes_remedies": False, "includes_rejections": False, "includes_losses": False}  # only values count
     new_plan = make_plan(replace(request, is_applying=True, samples=0, **options)).plan
-    if new_plan.errored:  # a new plan is needed
+    if new_plan.errored:  # its values are incomplete
         return plan, list(new_plan.errors)
     problems: list[Diagnostic] = []
     changes = _replace_unknown_values_of_changes(plan, new_plan, request.registries, problems)

@@ -40,14 +40,14 @@ def add_feasibility_remedies(
     if not request.includes_losses:  # without -details, large plans get fewer trials
         limit = min(limit, _MAX_PLANNED_OBJECTS // max(1, len(plan.placements)))
     waiting = [(row.placement, row.cluster) for row in plan.feasibility if row.is_waiting]
-    tested = set(waiting[:limit])  # each domain could propose a fix for them: no proposal means no fix
+    tested = set(waiting[:limit])  # as many as the domains could propose fixes for: no proposal means no fix
     trial_request = replace(build_trial_request(request), samples=0, verifies_certainty=False)
     fixes: dict[_Binding, dict[str, Mapping[str, Any]]] = {}  # successful ones by binding and kind
     proposals = chain.from_iterable(contribution.suggest_fixes(limit) for contribution in result.contributions)
     for proposal in proposals:
         if all(proposal.kind in fixes.get(binding, {}) for binding in proposal.solves):
             continue  # a fix of the same kind works already
-        if limit == 0:  # no trial is left
+        if limit == 0:  # no trial is left for this proposal: its bindings are not fully tested
             tested -= proposal.solves
             continue
         limit -= 1
@@ -65,8 +65,8 @@ def add_feasibility_remedies(
 
 
 def _is_proposal_successful(proposal: ProposedFix, plan: Plan, trial: Plan) -> bool:
-    """Return True if the proposal's bindings run in its trial, no other binding stops, and no placement loses clusters
-    (except for the announced `fewer_clusters`).
+    """Return True if in its trial the bindings in `runs` run, those in `solves` wait no more, no other binding stops,
+    and no placement loses clusters (except for the announced `fewer_clusters`).
     """
     if trial.errored:
         return False
@@ -94,10 +94,10 @@ class _Bindings(Struct, frozen=True):
 
 
 def _collect_bindings(plan: Plan) -> _Bindings:
-    """Collect the bindings of a plan by whether all of their pods run."""
-    bindings = _Bindings(set(), set())
+    """Collect the bindings (placement and selected cluster) of a plan: those with all pods running, and the rest."""
+    bindings = _Bindings(running=set(), not_running=set())
     for row in plan.feasibility:
-        if row.is_selected:
+        if row.is_selected:  # a row about another cluster is no binding
             group = bindings.running if row.result is FeasibilityResult.RUNS else bindings.not_running
             group.add((row.placement, row.cluster))
     return bindings

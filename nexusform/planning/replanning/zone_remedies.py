@@ -149,8 +149,8 @@ def _build_zone_remedy(
 
 
 def _iterate_zone_groups(rule: UnsatisfiedRule, result: PlanResult, site: SitePlan) -> Iterator[list[_ZoneGroup]]:
-    """Yield the possible changes of the rule's groups, the smallest first: of new VMs only, of existing VMs, too, and
-    also of the zones of groups unchanged by this plan (only if it changes those of others).
+    """Yield the ways to change a rule's groups, the smallest first: move only new VMs, move existing VMs, too, or also
+    rewrite the zones of groups unchanged by this plan (only if it changes the zones of another group).
     """
     for may_move in (False, True):
         yield [_build_zone_group(group, site, may_move=may_move) for group in rule.groups]

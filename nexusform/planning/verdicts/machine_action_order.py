@@ -110,7 +110,7 @@ def _build_requests(
 ) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
     """Return the requests of known machines, and errors about unknown ones."""
     requests, problems = [], []
-    schedulers = {site_id: site.scheduler.copy() for site_id, site in sites.items()}
+    schedulers = {site_id: site.scheduler.copy() for site_id, site in sites.items()}  # copies to try moves of VMs
     for instance in pending:
         values = instance.planned
         assert values is not None, "the action runs"
@@ -133,7 +133,7 @@ def _build_request(
     instance: Instance, kind: MachineActionKind, site: SitePlan, machine: Machine, objects: Iterable[VmObject]
 ) -> MachineActionRequest:
     """Build the request of an action, with the VMs to leave the machine by this plan, and those to stay there."""
-    leaving: list[tuple[Address, EvacuatedVm]] = []
+    leaving: list[tuple[Address, EvacuatedVm]] = []  # with the address of the VM's object
     staying: dict[str, tuple[str, ...]] = {}  # names by cluster id
     for vms in objects:
         keys_before = []
@@ -163,7 +163,7 @@ def _build_request(
 def _find_target_machines(
     request: MachineActionRequest, objects: Iterable[VmObject], scheduler: RackScheduler
 ) -> tuple[EvacuatedVm, ...]:
-    """Find a target for each VM on the machine of an action; "" if it is pinned, or fits on no other machine.
+    """Find a target for each VM on the machine of an action (closed for new VMs); "" if it is pinned, or fits nowhere.
     The VMs move in `scheduler`, one after the other: later ones find the remaining capacity.
     """
     targets = []
@@ -172,15 +172,16 @@ def _find_target_machines(
         for key in _list_keys_on_machine(vms, request.site.id, request.machine.name):
             pool_name, number = key
             pool = pools[pool_name]
-            # The capacity of an existing VM is a reservation, the one of a VM placed by this plan a token.
-            _, handle = vms.placements.reservations.get(key, (None, vms.placements.tokens.get(key)))
+            handle = vms.placements.tokens.get(key)  # of a VM placed by this plan
+            if key in vms.placements.reservations:  # an existing VM
+                _, handle = vms.placements.reservations[key]
             if handle is not None:
                 scheduler.release(handle)
             assert vms.request.demand is not None
             demand = build_demand(vms.request.demand, pool, number, group_hints=build_group_hints(vms, pool))
-            answer = scheduler.place(demand) if not pool.pinned_machine else None
-            machine = answer[1].machine if isinstance(answer, tuple) else ""  # handle and placement
-            targets.append(EvacuatedVm(vms.placements.vms[key].name, machine))
+            placed = scheduler.try_place(demand) if not pool.pinned_machine else None  # handle and placement
+            target = placed[1].machine if placed is not None else ""
+            targets.append(EvacuatedVm(vms.placements.vms[key].name, target))
     return tuple(targets)
 
 
@@ -256,7 +257,7 @@ class _SiteActionOrder:
         self._objects = [vms for vms in objects.values() if _is_on_site(vms, requests[0].site.id)]
         self._disruptions = disruptions
         self._site = requests[0].site  # of all requests
-        self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}  # already
+        self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}
 
     def build_order(self) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
         """Return the actions in a safe order; without one, an error for each (unsafe) action possible at that point."""

@@ -54,14 +54,12 @@ def compute_numa_sampling(
 def format_numa_sampling(numa_sampling: NumaSampling) -> str:
     """Format the number of fitting samples, or the only tested layout, and of machines with unknown cells."""
     machines = format_count(numa_sampling.machines, "machine")
-    rule = RULE_DESCRIPTIONS.get(str(numa_sampling.displayed_sample))  # None: the displayed sample is a random one
-    if not numa_sampling.sample_count:
-        layout = rule or "in at least one sample"
-        return f"{layout} of the unknown NUMA cells ({machines}); no others were tested"
-    share = f"{numa_sampling.fitting_count:,} of {numa_sampling.sample_count:,}"
-    if rule is None:
-        return f"in {share} samples of the unknown NUMA cells ({machines})"
-    return f"{rule}, and in {share} samples of the unknown NUMA cells ({machines})"
+    layout = RULE_DESCRIPTIONS.get(str(numa_sampling.displayed_sample))  # None: a random layout is displayed
+    unknown_cells = f"of the unknown NUMA cells ({machines})"
+    if not numa_sampling.sample_count:  # only the displayed layout was tested
+        return f"{layout or 'in at least one sample'} {unknown_cells}; no others were tested"
+    share = f"in {numa_sampling.fitting_count:,} of {numa_sampling.sample_count:,} samples {unknown_cells}"
+    return share if layout is None else f"{layout}, and {share}"
 
 
 def is_certain_fit(sites: Mapping[str, SitePlan]) -> bool:

@@ -270,13 +270,14 @@ def _build_rule_verdict(
     violations = violations_in_plan
     if violated_samples and not violations_in_plan:
         violations = _find_violations(groups, scope, outcomes[violated_samples[0]], violated_samples[0])
-    # Never: violated in the plan and in each sample, if there are samples.
-    violated_status = "sometimes" if satisfied_count or not violations_in_plan else "never"
+    satisfied = "sometimes" if violations else "always"
+    if violations_in_plan and not satisfied_count:  # violated in the plan and in each sample, if there are any
+        satisfied = "never"
     return SeparationVerdict(
         address=instance.address,
         scope=scope,
         enforcement=str(arguments["enforcement"]),
-        satisfied=violated_status if violations else "always",
+        satisfied=satisfied,
         violations=violations,
         sample_count=len(outcomes),
         satisfied_count=satisfied_count,
@@ -332,15 +333,16 @@ def _find_violations(
 def _build_violation(
     location: Location, members: Sequence[tuple[int, GroupMember]], seed: int | None
 ) -> SeparationViolation:
-    """Build the violation at a location. `members` are all there, each with the index of its group; the violating one
-    is the first to join a member of another group, in order of placement.
+    """Build the violation at a location shared by groups. `members` are its VMs and pods, each with the index of its
+    group. The violating member is the first of a second group, in order of placement.
     """
-    ordered_members = sorted(members, key=lambda numbered_member: numbered_member[1].rank)  # as placed
-    first_group, _ = ordered_members[0]
-    violating_member = next(member for group, member in ordered_members if group != first_group)
-    labels = tuple(member.label for _, member in ordered_members)
-    note = _PACKING_REASON if _is_packed(violating_member, [member for _, member in ordered_members], location) else ""
-    return SeparationViolation(*location, labels, violating_member.label, violating_member.trigger, note, seed)
+    placed = sorted(members, key=lambda numbered_member: numbered_member[1].rank)  # in order of placement
+    first_group, _ = placed[0]
+    violating_member = next(member for group, member in placed if group != first_group)
+    members_there = [member for _, member in placed]
+    reason = _PACKING_REASON if _is_packed(violating_member, members_there, location) else ""  # "": no special reason
+    labels = tuple(member.label for member in members_there)
+    return SeparationViolation(*location, labels, violating_member.label, violating_member.trigger, reason, seed)
 
 
 def _is_packed(violating_member: GroupMember, ordered_members: Sequence[GroupMember], location: Location) -> bool:
@@ -349,17 +351,17 @@ def _is_packed(violating_member: GroupMember, ordered_members: Sequence[GroupMem
     pool, is_placed = violating_member.pool, violating_member.token is not None  # by this plan
     if not (machine and is_placed and pool.sku.extra_large) or pool.pinned_machine:  # pinned: chosen by the user
         return False
-    before = [member for member in ordered_members if member.rank <= violating_member.rank]
-    return any(member.pool.sku.extra_large and member.cluster != violating_member.cluster for member in before)
+    placed_so_far = [member for member in ordered_members if member.rank <= violating_member.rank]
+    return any(member.pool.sku.extra_large and member.cluster != violating_member.cluster for member in placed_so_far)
 
 
 # --- messages ----------------------------------------------------------------------------------
 
 
 def format_verdict(verdict: SeparationVerdict) -> str:
-    """Format a violated rule: each shared location with its members, and the member placed there last."""
-    noun = select_word_form(len(verdict.violations), verdict.scope)
+    """Format a violated rule: each shared location with its members, and the one joining those of another group."""
     count = len(verdict.violations)
+    noun = select_word_form(count, verdict.scope)
     seed = verdict.violations[0].sample
     sample = " in the plan" if seed is None else f" in sample {seed} (none in the plan itself)"
     lines = [(f"{verdict.address} {_format_frequency(verdict)}. Its groups share {count} {noun}{sample}:")]

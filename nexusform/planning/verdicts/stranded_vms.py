@@ -55,8 +55,8 @@ def check_stranded_vms(
     affected = [vms for vms in objects if vms.request.actions.losses]
     if not affected:
         return
-    offering_addresses = _index_prior_offers_by_machine(instances, types)  # the resource to blame, by site id and name
-    for site_id, site in sites.items():
+    offering_addresses = _index_prior_offers_by_machine(instances, types)  # resource to blame by machine
+    for site_id, site in sites.items():  # a re-created machine has a new resource, or the one of its rack or site
         offering_addresses |= {(site_id, name): renewal.cause for name, renewal in site.recreated_machines.items()}
     objects_by_offer: dict[str, list[VmObject]] = {}  # by the address to blame; "": missing before
     for vms in affected:
@@ -73,7 +73,8 @@ def check_stranded_vms(
             continue
         instance = by_text[offering_address]
         # A removed object with losses leaves only the state: its VMs keep running, so they need their machine.
-        forgotten = {address: lost_names.pop(address) for address in [*lost_names] if instances[address].is_removed}
+        forgotten = {address: names for address, names in lost_names.items() if instances[address].is_removed}
+        lost_names = {address: names for address, names in lost_names.items() if address not in forgotten}
         if lost_names:
             rejection = instance.build_error(STRANDED, _format_lost_vms_error(instance, lost_names, selection, mode))
             options = _suggest_options(lost_names, selection, mode)
@@ -89,7 +90,7 @@ def find_lost_forgotten_vms(
     instances: Mapping[Address, Instance], types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan], mode: Mode
 ) -> dict[Address, list[LostVm]]:
     """Return the forgotten VMs (running, but without a resource) on machines lost by this plan, by the address of the
-    rack or machine with their record, its private note. Remove them from it. `sites` are those after the plan.
+    rack or machine recording them in its private note. Remove them from this note. `sites`: those after the plan.
     """
     vms_by_address = {address: _list_forgotten_vms(instance) for address, instance in instances.items()}
     if not any(vms_by_address.values()):

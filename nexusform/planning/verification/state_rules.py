@@ -40,7 +40,7 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
     types = registries.resource_types
     instances = []
     objects: dict[Address, VmObject] = {}
-    families: dict[Address, VmHandlers] = {}
+    families: dict[Address, VmHandlers] = {}  # functions for the VMs of their types
     for address, current in state.list_current_objects():
         resource_type = types.get(address.type)
         if resource_type is None:  # a type of another version
@@ -49,7 +49,7 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
         arguments, decision = EvaluatedArguments(attributes), ActionDecision(planned=attributes)
         instance = Instance(address, resource_type, current, arguments=arguments, decision=decision)
         instances.append(instance)
-        family = resource_type.vms  # functions for the VMs of the type, if it has VMs
+        family = resource_type.vms  # None: a type without VMs
         if family is not None:
             vms_by_key = {(vm.pool, vm.number): vm for vm in family.list_existing_vms(attributes)}
             request = RequestedVms(actions=VmActions(unchanged=list(vms_by_key)))
@@ -95,7 +95,7 @@ def _check_placement_filters(objects: Iterable[VmObject], sites: Mapping[str, Si
         for existing_vm in site_vms:
             scheduler.release(existing_vm.handle)  # its own capacity and location must not count
             for rule, reason in scheduler.list_rejections(existing_vm.vm.placement.machine, existing_vm.demand):
-                # Its capacity is reserved already and its machine need not accept it again.
+                # An existing VM has its capacity, and its machine need not accept new VMs: only other filters count.
                 if not isinstance(rule, (MachineFilter, CapacityFilter)):
                     key = existing_vm.vms.instance.address, existing_vm.pool.pool, reason
                     violations.setdefault(key, []).append(existing_vm)

@@ -44,7 +44,7 @@ def record_forgotten_vms(objects: Iterable[VmObject], blocks: BlockPlanner, cont
 
 
 def add_forgotten_vms(state: State, removed: Collection[Address], registries: PluginRegistries) -> State:
-    """Return the state with the VMs of `removed` objects recorded in racks and machines."""
+    """Return the state with the VMs of `removed` objects (still in it) recorded in their racks or machines."""
     site_objects = [
         SiteObject(address, current.attributes, current.creation, current.private)
         for address, current in state.list_current_objects()
@@ -54,12 +54,12 @@ def add_forgotten_vms(state: State, removed: Collection[Address], registries: Pl
     for kind, site_object in layout.objects:
         if kind.vms is None or site_object.address not in removed:
             continue
-        site_id, _, _ = str(site_object.attributes.get("id")).partition("/")
+        site_id, _, _ = str(site_object.attributes.get("id")).partition("/")  # of "SITE/NAME"
         site = layout.sites.get(site_id)
         if site is None:  # no rack or machine can record its VMs
             continue
         for vm in kind.vms.list_existing_vms(site_object.attributes):
-            _add_occupied_capacity(forgotten, site, vm, find_sku(vm, None, layout.skus))
+            _add_occupied_capacity(forgotten, site, vm, find_sku(vm, pool=None, skus=layout.skus))
     updated = dict(state.instances)
     for address, instance in state.instances.items():
         vms = forgotten.get(str(address))
@@ -101,7 +101,7 @@ def _add_occupied_capacity(
         machine=vm.placement.machine,
         name=vm.name,
         cpu_cores=sku.host_vcpus,
-        memory_gib=ceil(int(sku.memory_gib * 1024) / 1024),  # in whole MiB, rounded up to GiB
+        memory_gib=ceil(int(sku.memory_gib * 1024) / 1024),  # without fractions of a MiB, rounded up
         disk_gib=sku.disk_gib,
         cells=sku.numa_cells,
         cell_numbers=tuple(vm.placement.cells),
@@ -110,11 +110,9 @@ def _add_occupied_capacity(
 
 
 def _merge_vms_into_note(note: Note | None, vms: Iterable[OccupiedCapacity]) -> Note:
-    """Return a note with these VMs; existing entries are replaced."""
-    new_entries = {(vm.machine, vm.name): vm for vm in vms}
+    """Return the note with the VMs added to its forgotten ones, in place of older rows of the same machine and name."""
+    vms_by_location = {(vm.machine, vm.name): vm for vm in vms}
     # A row begins with the machine and the name.
-    rows = [row for row in get_list(note, FORGOTTEN_KEY) if tuple(row[:2]) not in new_entries]
-    return {
-        **get_mapping(note),
-        FORGOTTEN_KEY: [*rows, *build_unmanaged_vms_note(list(new_entries.values()))[UNMANAGED_KEY]],
-    }
+    older_rows = [row for row in get_list(note, FORGOTTEN_KEY) if tuple(row[:2]) not in vms_by_location]
+    new_rows = build_unmanaged_vms_note(vms_by_location.values())[UNMANAGED_KEY]  # forgotten VMs have the same rows
+    return {**get_mapping(note), FORGOTTEN_KEY: [*older_rows, *new_rows]}

@@ -35,10 +35,10 @@ def find_recreated_machines(
     types = blocks.request.registries.resource_types
     objects = blocks.prior.state.list_current_objects()
     before = build_inventory(((address, current.attributes) for address, current in objects), types)
-    # The address of the new resource for each re-created site, rack or machine, by the ids of `_iterate_offers`.
+    # The address of each new site, rack or machine, by the ids of `_iterate_offers`.
     created = {str(instance.address) for instance in blocks.instances.values() if instance.action in _CREATE_ACTIONS}
     created_by_key = {key: address for key, address in _iterate_offers(blocks.inventory) if address in created}
-    causes = {
+    causes = {  # address of the new resource for each removed one created again
         key: created_by_key[key]
         for key, address in _iterate_offers(before)
         if address in removed and key in created_by_key
@@ -111,7 +111,7 @@ class _MachineRecord(Struct, frozen=True):
 
 
 def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
-    """Record the unmanaged VMs of removed machines at the planned machine in the same slot, and in its private note."""
+    """Record the unmanaged VMs of removed machines for the planned one in the same slot, also in its private note."""
     instances = blocks.instances.values()
     removed = [
         instance for instance in instances if instance.loses_prior_object and _list_observed_unmanaged_vms(instance)

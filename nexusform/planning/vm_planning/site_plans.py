@@ -279,7 +279,7 @@ def refresh_rack_and_zone(machine: Machine, placement: Placement) -> Placement:
 
 
 def find_sku(vm: PlacedVm, pool: PoolDemand | None, skus: Mapping[str, VmSku]) -> VmSku:
-    """Return the SKU with the recorded name (first the pool's), else the pool's SKU, else one of size 0 with cells."""
+    """Return the SKU with the recorded name (the pool's, or a known one), else the pool's SKU, else one of size 0."""
     if pool is not None and pool.sku.name == vm.sku_name:
         return pool.sku
     known_sku = skus.get(vm.sku_name)
@@ -287,7 +287,8 @@ def find_sku(vm: PlacedVm, pool: PoolDemand | None, skus: Mapping[str, VmSku]) -
         return known_sku
     if pool is not None:
         return pool.sku
-    return VmSku(vm.sku_name, 0, 0, 0, 0, numa_cells=max(len(vm.placement.cells), 1))
+    cell_count = max(len(vm.placement.cells), 1)  # at least one, even if the cells are unknown
+    return VmSku(vm.sku_name, vcpus=0, emulator_vcpus=0, memory_gib=0, disk_gib=0, numa_cells=cell_count)
 
 
 def build_vm_name(demand: VmDemand, pool: PoolDemand | None, pool_name: str, number: int | str) -> VmName:
@@ -443,4 +444,5 @@ def build_site_layout(objects: Iterable[SiteObject], registries: PluginRegistrie
     for kind, site_object in typed_objects:
         if kind.kind is PlanningKind.CLUSTER:
             context.clusters.setdefault(kind.build_id(site_object.attributes), site_object.attributes)
-    return SiteLayout(build_sites(inventory)[0], typed_objects, skus, context)
+    sites, _ = build_sites(inventory)  # machines described twice are reported by plans
+    return SiteLayout(sites, typed_objects, skus, context)

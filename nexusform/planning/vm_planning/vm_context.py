@@ -106,7 +106,7 @@ class HintTargets:
         for index, attributes in _iterate_hard_hints(get_mapping(vms.instance.config)):
             affinity = attributes["hint_type"] == "Affinity"
             hint = hints_by_attributes.get((str(attributes["resource_id"]), affinity, attributes["scope"]))
-            if hint is not None:
+            if hint is not None:  # None: its target has no location, so it had no effect
                 hints.append(HardHint(vms.instance.address, pool.names[0], index, hint, is_existing=False))
         return hints
 

@@ -242,14 +242,10 @@ class VmObject(Struct):
     def keep_unselected_vms(self, find_trigger: Callable[[str], str]) -> None:
         """Keep the VMs of an object outside the selection; those losing their machine (`find_trigger`) are losses."""
         self.keep_all_vms()
-        losses = {}
-        unchanged = []
-        for key, vm in self.prior.existing.items():
-            trigger = find_trigger(vm.placement.machine)
-            if trigger in (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN):
-                losses[key] = trigger
-            else:
-                unchanged.append(key)
+        triggers = {key: find_trigger(vm.placement.machine) for key, vm in self.prior.existing.items()}
+        losing_triggers = (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN)
+        losses = {key: trigger for key, trigger in triggers.items() if trigger in losing_triggers}
+        unchanged = [key for key in triggers if key not in losses]
         self.request = replace(self.request, actions=replace(self.request.actions, unchanged=unchanged, losses=losses))
 
     def forget(self, trigger: str, find_trigger: Callable[[str], str]) -> None:
@@ -327,7 +323,7 @@ def compute_vm_actions(
     for pool in pools.values():
         prior = prior_pools.get(pool.pool)
         argument_trigger = ROLLING if is_upgraded else find_changed_argument(prior, pool)  # "" for none
-        # A scale-in removing those created last may leave gaps in the numbers; otherwise a missing node was deleted.
+        # A missing VM requested before was deleted. With removes_newest, a scale-in may have left its number free.
         prior_numbers = set(prior.numbers) if prior and not pool.removes_newest else set()
         for number in pool.numbers:
             key = (pool.pool, number)

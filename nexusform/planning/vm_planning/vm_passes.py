@@ -68,8 +68,8 @@ def plan_vms(
     """Plan the blocks of clusters, pools, VMs and VNFs in two passes; `orphans` are their instances without a block."""
     planner = _VmPlanner(blocks, context)
     first = evaluation.create_tentative_copy()
-    # the other blocks wait for pass two: their instances depend on placements
     instances_by_block = planner.run_first_pass(vm_blocks, first)
+    # Blocks missing there wait for pass two: their instances or demands depend on placements.
     early = [*chain.from_iterable(instances_by_block.values()), *orphans]
     waiting_blocks = [block for block in vm_blocks if block.address not in instances_by_block]
     planner.add_prior_vms([*early, *planner.iterate_prior_instances(waiting_blocks)])
@@ -81,7 +81,7 @@ def plan_vms(
             for module in second.list_module_instances(block.address.module):
                 block_key = build_resource_key(block.address, module.path)
                 first_view = first.resources[block_key]
-                # Only invalid instances stay visible, as unknown: the second pass adds the others again.
+                # Pass two adds valid instances again; until then only the invalid ones are visible, as unknown.
                 unknown_items = {key: item for key, item in first_view.items.items() if item.attributes is None}
                 second.resources[block_key] = ResourceView(first_view.shape, unknown_items)
             planner.run_second_pass(instances_by_block[block.address], second, needs_evaluation=True)
@@ -123,14 +123,14 @@ class _VmPlanner:
         for block in vm_blocks:
             if not evaluation.has_known_modules(block.address.module):  # count or for_each of a module is unknown
                 continue
-            # Only problems of count and for_each are reported from this pass: these are not evaluated again,
-            # unlike modules.
+            # Problems of count and for_each are reported from this pass, because pass two does not evaluate them again;
+            # it reports those of modules.
             expansion_evaluation = evaluation.create_reporting_copy()
             expanded = self.blocks.expand(block, expansion_evaluation, may_wait=True)
             if expanded is None:  # count or for_each depends on a placement
                 continue
             problems = self._evaluate_arguments(expanded.instances, evaluation)
-            if problems is not None:
+            if problems is not None:  # None: an argument for placement is unknown
                 early_instances[block.address] = expanded.instances
                 self.blocks.diagnostics += expanded.diagnostics
                 self.diagnostics += [*expansion_evaluation.diagnostics, *problems]
@@ -151,7 +151,7 @@ class _VmPlanner:
                     planned=plan_attributes(instance.type.schema, instance.config, prior=None, computed=computed)
                 )
             if not instance.is_removed and (instance.planned is not None or instance.is_invalid):
-                expose_instance(instance, evaluation)
+                expose_instance(instance, evaluation)  # it exists after the plan
         return diagnostics
 
     # --- existing VMs and their actions ---
@@ -167,9 +167,9 @@ class _VmPlanner:
         for instance in instances:
             recorded = self.blocks.prior.get_recorded_object(instance.address)
             self.objects[instance.address] = vm_placement_steps.build_vm_object(instance, self.context, recorded)
-        names = set(chain.from_iterable(vms.existing_names for vms in self.objects.values()))
+        managed_names = set(chain.from_iterable(vms.existing_names for vms in self.objects.values()))
         for site in self.context.sites.values():
-            place_unmanaged_vms(site, names)
+            place_unmanaged_vms(site, managed_names)  # those observed under a managed name are left out
 
     def decide_actions(self, instances: Sequence[Instance], evaluation: Evaluation) -> None:
         """Decide the actions on the VMs of all instances; a pool with its own resource follows its cluster."""
@@ -239,6 +239,7 @@ class _VmPlanner:
         """Compute the demand of an object with hints again, with the current locations of the VMs named by hints."""
         instance, family = vms.instance, vms.instance.type.vms
         arguments = get_mapping(instance.config)
+        # Hints near a VM without a location so far are missing in the pools.
         has_hints = any(pool.hints for pool in vms.pools) or "placement_hint" in arguments
         if has_hints and family is not None:
             demand, _ = family.build_demand(arguments, self.context.current_context, instance.address)
@@ -255,10 +256,10 @@ class _VmPlanner:
         for instance in instances:
             if instance.is_configured:
                 self.diagnostics += self.blocks.evaluate_known(instance, evaluation)
-            self.objects.setdefault(instance.address, VmObject(instance)).instance = instance
+            self.objects.setdefault(instance.address, VmObject(instance)).instance = instance  # with its prior VMs
         self.decide_actions(instances, evaluation)
         objects = self._list_vm_objects(instances)
-        for vms in objects:
+        for vms in objects:  # every release comes before the first placement, every restored location before a new one
             vm_placement_steps.release_vm_capacity(vms)
         for vms in objects:
             vm_placement_steps.restore_vm_locations(vms)
@@ -345,7 +346,8 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], Resourc
             blocks.instances[address] = blocks.build_removed_instance(address, reason="", block=block)
         else:
             blocks.instances[address] = blocks.build_unchanged(address, block)
-    context = remaining_context = build_destroy_context(blocks)
+    context = build_destroy_context(blocks)
+    remaining_context = context  # after the destroy
     if blocks.selection.is_partial:  # objects outside the selection lose VMs on destroyed machines
         remaining_context = replace(context, sites=_build_remaining_sites(blocks))
     objects: dict[Address, VmObject] = {}
@@ -354,7 +356,7 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], Resourc
             continue
         vms = objects[address] = vm_placement_steps.build_vm_object(instance, context)
         if vms.is_removed:
-            vm_placement_steps.decide_actions(vms, None, context)
+            vm_placement_steps.decide_actions(vms, demand=None, context=context)
         else:
             vms.keep_unselected_vms(vm_placement_steps.build_machine_trigger_finder(remaining_context, vms))
     return objects, context.prior_context

@@ -245,7 +245,7 @@ def _iterate_pools(vms: VmObject, keys: Mapping[VmKey, str]) -> Iterator[tuple[P
 def _place_vm(
     vms: VmObject, pool: PoolDemand, number: int | str, name: str, context: VmContext, *, last_resort: str | None = None
 ) -> None:
-    """Place a VM on its pinned machine or by the rule, or record its failure. If no other fits, use `last_resort`."""
+    """Place a VM on its pinned machine or by the rule, or record its failure. `last_resort`: used if no other fits."""
     key = (pool.pool, number)
     assert vms.request.demand is not None, "its pool is part of the demand"
     assert vms.request.site is not None, "a demand without its site is invalid"
@@ -253,8 +253,8 @@ def _place_vm(
         _place_pinned_vm(vms, pool, number, name)
         return
     shortage = vms.placements.pool_shortages.get(pool.pool)
-    is_explained = context.explain is not None and (str(vms.instance.address), name) in context.explain
-    if shortage is not None and last_resort is None and not pool.groups and not is_explained:
+    is_requested = context.explain is not None and (str(vms.instance.address), name) in context.explain
+    if shortage is not None and last_resort is None and not pool.groups and not is_requested:
         # The next VM of a pool has the same demand: after one failure it fails, too.
         vms.placements.failures[key] = shortage
         vms.request.site.record_failure(build_demand(vms.request.demand, pool, number))
@@ -262,7 +262,7 @@ def _place_vm(
     incoming_hints = context.hints.list_incoming_hints(vms)
     hints = [*build_group_hints(vms, pool), *(binding.hint for binding in incoming_hints)]
     demand = build_demand(vms.request.demand, pool, number, last_resort, hints)
-    if context.explain is None or is_explained:  # None: every VM is explained
+    if context.explain is None or is_requested:  # None: every VM is explained
         vms.placements.explanations[key] = vms.request.site.scheduler.explain(demand)
     answer = vms.request.site.place(demand, is_decided=vms.request.demand.provenance == "decided")
     if not isinstance(answer, NoFitReason):

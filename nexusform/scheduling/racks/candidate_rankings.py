@@ -91,7 +91,7 @@ class CandidateQueues:
         return keys
 
     def rank_racks(self, keys: NeutralKeys, demand: Demand, filters: Sequence[OpenFilter]) -> NeutralRanking:
-        """Return the racks passing all `filters`, full or not, by neutral keys."""
+        """Return the racks passing all `filters`, full or not, by neutral keys; one ranking for equal demands."""
         cache_key = (keys.rack_keys.active_keys, demand_rules.build_filter_key(filters, demand) if filters else ())
         ranking = self._racks.get(cache_key)
         if ranking is None:
@@ -194,7 +194,7 @@ class CandidateQueue:
         """Return the tied items for the next VM (the lowest key), as a live list; empty if none remains."""
         own_heap, entries = self._own, self._entries
         while not self.front:
-            # Neutral: with keys as if its cluster had no VMs. Take the next neutral group unless an own key is lower.
+            # Take the next neutral group (keys as if the demand's cluster had no VMs), unless an own key is lower.
             if self._next < len(entries) and (not own_heap or entries[self._next] <= own_heap[0] | INDEX_MASK):
                 self._take_neutral_group()
             elif own_heap:
@@ -210,7 +210,7 @@ class CandidateQueue:
         entries, first = self._entries, self._next
         next_group = (entries[first] | INDEX_MASK) + 1  # the lowest entry of a higher key
         end = first + 1
-        if end < len(entries) and entries[end] < next_group:
+        if end < len(entries) and entries[end] < next_group:  # more than one entry in the group
             end = bisect_left(entries, next_group, end)
         self._first, self._next, self._key = first, end, entries[first] >> INDEX_BITS
         self.front = self._passing(entries[first:end])
@@ -222,12 +222,12 @@ class CandidateQueue:
                 else:
                     self.front.append(item)
         if self._own and self.front and self._own[0] < next_group:
-            # Items of the same key wait in the own heap: they join the front. Its items leave their neutral group.
+            # Items of the same key wait in the own heap: they join the front, and its items leave the neutral group.
             self._removed += self.front
             self._take_own_group()
 
     def _finish_group(self) -> None:
-        """Finish the group of the front: its items not removed were skipped, as they do not fit the demand."""
+        """Leave the neutral group of the front. Its items not removed do not fit the demand: they are skipped."""
         removed = self._removed
         if len(removed) < self._next - self._first:
             removed_items = set(removed)
@@ -236,7 +236,7 @@ class CandidateQueue:
         if removed:
             self._removed = []
         self._first = self._next
-        self._key = OWN
+        self._key = OWN  # the front has no neutral group
 
     def _take_own_group(self) -> None:
         """Add the first group of equal keys in the heap of own keys to the front, each item once."""

@@ -73,7 +73,8 @@ def prepare_packed_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: D
 
 def _pack_columns(columns: list[Figures], shifts: list[int]) -> Figure:
     """Return a function from an item to its figures in one whole number, the first in the highest bits; 0 without any.
-    Each figure moves up by its shift: the bits of the next one, and of inactive keys in between or at the end.
+    Each figure moves up by its shift: the bits of all keys after it up to the next figure (inactive keys have bits, but
+    no figures).
     """
     # Called several times per VM: one function call for the usual numbers of keys, none for lists and counts.
     if len(columns) == 3:

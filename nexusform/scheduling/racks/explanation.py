@@ -156,11 +156,10 @@ def explain_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: 
     else:
         racks, machines = _rank_by_keys(ledger, demand, candidates, spread, seed)
     chosen = site.machine_index[machines[0].name]
-    fitting_cells = rank_cells(
-        Share.compute(demand.sku), site.capacity_table.get_free_capacity(ledger.capacities[chosen])
-    )
+    free_capacity = site.capacity_table.get_free_capacity(ledger.capacities[chosen])
+    fitting_cells = rank_cells(Share.compute(demand.sku), free_capacity)  # best first
     cells = tuple(sorted(fitting_cells[: demand.sku.numa_cells]))
-    if chosen in ledger.unknown_cells:  # cells of a chosen split are only assumed
+    if chosen in ledger.unknown_cells:  # beside VMs in unknown cells, the free cells are only assumed
         fitting_cells, cells = [], ()
     placement = site.get_placement(chosen, site.capacity_table.add_cells(cells))
     return replace(
@@ -294,14 +293,14 @@ class _FigureCache:
 
 
 def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], list[int]]:
-    """Return the machines with capacity for the VM in some layout of unknown cells, and those with it in all."""
+    """Return the machines with capacity for the VM in any layout of VMs in unknown cells, and those with it in all."""
     passing = list(range(len(ledger.site.machines)))
     for rule, find_rejection in demand_rules.list_rejecting_checks(ledger, demand):
-        # Capacities of unknown cells are counted over all splits below.
-        unknown_cells = ledger.unknown_cells if isinstance(rule, CapacityFilter) else ()
-        passing = [machine for machine in passing if machine in unknown_cells or find_rejection(machine) is None]
+        # Machines with VMs in unknown cells have several possible capacities: all of them are checked below.
+        checked_below = ledger.unknown_cells if isinstance(rule, CapacityFilter) else ()
+        passing = [machine for machine in passing if machine in checked_below or find_rejection(machine) is None]
     shape = ledger.site.get_shape(demand.sku)
-    vm_counts = {
+    vm_counts = {  # fewest and most VMs with capacity over all layouts; other machines have capacity in each
         machine: ledger.find_split_capacities(machine).count(shape)
         for machine in passing
         if machine in ledger.unknown_cells
@@ -324,7 +323,7 @@ def _apply_filters(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[Fil
     passing = list(range(len(machines)))
     filter_results: list[FilterCount] = []
     rejections: list[Rejection] = []
-    unknown_cells = _PossibleCapacities(ledger)
+    possible_capacities = _PossibleCapacities(ledger)  # of machines with VMs in unknown cells
     before = Interval(len(passing), len(passing))
     for rule, find_rejection in demand_rules.build_machine_checks(ledger, demand):
         if find_rejection is not None:  # the filter applies to this demand
@@ -335,11 +334,11 @@ def _apply_filters(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[Fil
                 if reason is not None
             ]
             passing = [machine for machine in passing if reasons[machine] is None]
-            unknown_cells.apply_filter(rule, find_rejection, demand)
-        interval = unknown_cells.count_remaining(passing)
-        text = rule.describe_remaining(demand, interval, before)
-        filter_results.append(FilterCount(rule.name, len(passing), interval, rule.line or f"  {rule.name}", text))
-        before = interval
+            possible_capacities.apply_filter(rule, find_rejection, demand)
+        remaining = possible_capacities.count_remaining(passing)  # the fewest and the most over all NUMA layouts
+        text = rule.describe_remaining(demand, remaining, before)
+        filter_results.append(FilterCount(rule.name, len(passing), remaining, rule.line or f"  {rule.name}", text))
+        before = remaining
     candidates = exclude_last_resort(ledger, demand, passing)
     if len(candidates) < len(passing):  # the last resort is not needed
         rejections.append(

@@ -257,6 +257,7 @@ class Ledger:
         stale = [machine for machine, unknown_vms in self.unknown_cells.items() if unknown_vms.is_stale]
         for machine in stale:
             site, unknown_vms = self.site, self.unknown_cells[machine]
+            # By share, as in the splits of the machine.
             handles = sorted(unknown_vms.shapes, key=lambda handle: site.shapes[unknown_vms.shapes[handle]].share)
             split_capacities = self.find_split_capacities(machine)
             cells = self._choose_cells(machine, choice, handles, split_capacities)

@@ -81,7 +81,7 @@ class RackScheduler:
 
     def copy(self, sample: int | None = None, split_choice: SplitChoice | None = None) -> RackScheduler:
         """Return an independent copy, with the number of a sample or another choice of NUMA layouts if given."""
-        self._close_session()
+        self._close_session()  # its counts are valid only until the ledger is copied
         ledger = self._ledger.copy()
         if split_choice is not None and split_choice != self.split_choice:
             ledger.invalidate_splits()  # to be chosen again
@@ -121,25 +121,8 @@ class RackScheduler:
         if session is None or not session.is_for_session(demand):
             self._choose_missing_splits()
             session = self._session = self._open_session(demand)
-            if session is None:
-                # Place by a scan of every machine.
-                record = demand_rules.choose_placement(
-                    self._ledger,
-                    demand,
-                    self.spread,
-                    self.seed,
-                    is_sample=self.is_sample,
-                    tied_for_pool=self._get_tied_machines(demand),
-                )
-                if record is None:  # no machine fits
-                    return None
-                self._ledger.new_vms[record.machine] += 1
-                if record.machine not in self._ledger.unknown_cells:  # all cells are known
-                    return self._add(record), self._site.get_placement(record.machine, record.cells)
-                # In an assumed NUMA layout the cells of the new VM are assumed, too.
-                handle = self._ledger.add_sampled(record)
-                self._queues.mark_machine_changed(record.machine, capacity_freed=False)
-                return handle, self._site.get_placement(record.machine, UNKNOWN_CELLS)
+        if session is None:
+            return self._place_by_scan(demand)
         number = demand.vm.number
         packed = session.place(number)  # pool, SKU, machine and cells in one whole number
         if packed == NOWHERE:  # no machine fits
@@ -148,6 +131,21 @@ class RackScheduler:
         if machine in self._ledger.unknown_cells:
             return self._ledger.write_without_cells(packed, number), self._site.get_placement(machine, UNKNOWN_CELLS)
         return self._ledger.write(packed, number), self._site.get_placement(machine, packed & CELLS_MASK)
+
+    def _place_by_scan(self, demand: Demand) -> tuple[int, Placement] | None:
+        """Place one more VM by a scan of every machine; None if no machine fits."""
+        ledger, spread, seed, tied_machines = self._ledger, self.spread, self.seed, self._get_tied_machines(demand)
+        record = demand_rules.choose_placement(
+            ledger, demand, spread, seed, is_sample=self.is_sample, tied_for_pool=tied_machines
+        )
+        if record is None:
+            return None
+        ledger.new_vms[record.machine] += 1  # for weighers: their profiles always scan
+        if record.machine not in ledger.unknown_cells:
+            return self._add(record), self._site.get_placement(record.machine, record.cells)
+        handle = ledger.add_sampled(record)  # beside VMs in unknown cells, those of the new VM are only assumed
+        self._queues.mark_machine_changed(record.machine, capacity_freed=False)
+        return handle, self._site.get_placement(record.machine, UNKNOWN_CELLS)
 
     def place_all(self, demands: Iterable[Demand]) -> list[tuple[int, Placement] | NoFitReason]:
         """Place VMs one after the other, as by calls of `place`."""
@@ -187,7 +185,7 @@ class RackScheduler:
         for rule in self._site.demand_filters:
             if isinstance(rule, DemandFilter):
                 inputs.append(rule.select_input(demand))
-            elif rule.build_check(usage, demand) is not None:
+            elif rule.build_check(usage, demand) is not None:  # a count filter with an effect: it counts other VMs
                 return None
         return tuple(inputs)
 

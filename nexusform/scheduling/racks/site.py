@@ -63,7 +63,7 @@ class CapacitySteps(dict[int, CapacityStep | None]):
         share = self._share
         cells = tuple(sorted(rank_cells(share, capacity)[: share.cells]))
         return CapacityStep(
-            self._capacity_table.add_cells(cells), self._capacity_table.apply_share(number, share, cells, -1)
+            self._capacity_table.add_cells(cells), self._capacity_table.apply_share(number, share, cells, sign=-1)
         )
 
 
@@ -90,9 +90,9 @@ class SplitCapacities:
 
         free = table.get_free_capacity(known_capacity)
         self._table = table
-        self._known_capacity = known_capacity
+        self._known_capacity = known_capacity  # number of the capacity left by VMs in known cells
         self.splits = CellSplits(tuple(zip(free.cpus, free.memory, strict=True)), shares)
-        # VFs are no part of a split: each cell has all, or all but the VFs of these VMs.
+        # VFs are no part of a split: either no VF is taken in any cell, or those of all `shares` in each.
         taken_vfs = min(sum(share.vfs for share in shares), max(free.vfs, default=0))
         self._free_vfs = sorted({free.vfs, tuple(max(cell_vfs - taken_vfs, 0) for cell_vfs in free.vfs)})
         self.capacities = [

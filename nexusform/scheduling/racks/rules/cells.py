@@ -124,10 +124,10 @@ FITS = CapacityFilter(
 
 def _build_virtual_function_check(sku: VmSku) -> CapacityCheck:
     """Build a check of a capacity: its missing VFs, or None if enough cells with capacity have them."""
-    share = Share.compute(sku)
+    share = Share.compute(sku)  # the needs of a VM in each of its cells
 
     def find_rejection(capacity: FreeCapacity) -> str | None:
-        if not share.vfs:  # the VM needs no VF
+        if not share.vfs:  # the VM needs no VF in its cells
             return None
         fitting = select_fitting_cells(share, capacity)
         if len(select_cells_with_vfs(share, capacity, fitting)) >= share.cells:  # it fits

@@ -141,11 +141,11 @@ def repeat_with_samples(
     """
     if runs <= 0:
         return SamplingResult(vms={}, pools=())
-    actual = run_operations(base, operations)
+    planned = run_operations(base, operations)
     demands = {operation.token: operation.demand for operation in operations if isinstance(operation, PlaceOperation)}
-    tallies = _SampleMatches(demands, actual)
+    tallies = _SampleMatches(demands, planned)
     unknown_cells = _UnknownCells(base, operations, demands)
-    unknown_cells.add_run_outcome(actual)
+    unknown_cells.add_run_outcome(planned)
     outcomes = []
     fits: list[bool] = []
     tied_machines: dict[PoolId, set[int]] = {}
@@ -210,30 +210,28 @@ class _UnknownCells:
     def _is_uncertain(self, machine: str, sku: VmSku) -> bool:
         """Return whether the unknown NUMA layout, or the VMs placed by a run, decide if a VM of the SKU fits there."""
         if machine not in self._released_machines and self._base.has_no_fitting_split(machine, sku):
-            return False  # it never fits
+            return False  # it never fits: no VM leaves the machine
         occupying_skus = self._occupying_skus.get(machine, [])
         return not all(
             self._base.should_always_fit(machine, sku, [*added_skus, *occupying_skus])
-            for added_skus in self._added_skus[machine]
+            for added_skus in self._added_skus[machine]  # those placed by a run
         )
 
 
 class _SampleMatches:
-    """Matches of all runs so far with the plan (`actual`), by VM, and by pool and rack."""
+    """Matches of all runs so far with the plan (`planned`), by VM, and by pool and rack."""
 
-    def __init__(self, demands: Mapping[Token, Demand], actual: Mapping[Token, Placement | None]) -> None:
-        self._pool_by_token: dict[Token, PoolId] = {
-            token: (demand.vm.owner, demand.vm.pool) for token, demand in demands.items()
-        }
-        self._actual = {token: placement for token, placement in actual.items() if placement is not None}
+    def __init__(self, demands: Mapping[Token, Demand], planned: Mapping[Token, Placement | None]) -> None:
+        self._pool_by_token = {token: (demand.vm.owner, demand.vm.pool) for token, demand in demands.items()}
+        self._planned = {token: placement for token, placement in planned.items() if placement is not None}
         self._racks: Counter[Token] = Counter()  # number of runs with the VM on the same rack as in the plan
-        self._machines: Counter[Token] = Counter()  # and on the same machine
-        self._counts = self._count_per_rack(self._actual)
+        self._machines: Counter[Token] = Counter()  # number of runs with the VM on the same machine
+        self._counts = self._count_per_rack(self._planned)
         # Number of runs with the same count of a pool's VMs on a rack, and the other counts.
         self._same_counts: dict[PoolId, Counter[str]] = {pool: Counter() for pool in self._counts}
         self._other_counts: dict[tuple[PoolId, str], set[int]] = {}  # by pool and rack
         self._observed_locations: dict[Token, tuple[set[str], set[str]]] = {  # racks and machines in any run
-            token: ({placement.rack}, {placement.machine}) for token, placement in self._actual.items()
+            token: ({placement.rack}, {placement.machine}) for token, placement in self._planned.items()
         }
 
     def _count_per_rack(self, outcome: Mapping[Token, Placement | None]) -> dict[PoolId, Counter[str]]:
@@ -247,7 +245,7 @@ class _SampleMatches:
 
     def compare(self, outcome: Mapping[Token, Placement | None]) -> None:
         """Compare one run with the plan, and add its matches and its other locations and counts."""
-        for token, placement in self._actual.items():
+        for token, placement in self._planned.items():
             placement_in_run = outcome[token]
             if placement_in_run is None:
                 continue  # no match
@@ -272,7 +270,7 @@ class _SampleMatches:
     def compute_vm_certainties(self, runs: int) -> dict[Token, PlacementCertainty]:
         """Return the shares of runs with the rack, the machine and the rack count of the plan, per VM in plan order."""
         shares: dict[Token, PlacementCertainty] = {}
-        for token, placement in self._actual.items():
+        for token, placement in self._planned.items():
             pool = self._pool_by_token[token]
             racks, machines = self._observed_locations[token]
             other_counts = self._other_counts.get((pool, placement.rack), ())
@@ -287,7 +285,7 @@ class _SampleMatches:
     def compute_pool_certainties(self, runs: int) -> tuple[PoolCertainty, ...]:
         """Return one entry per pool, in the order of their first VM."""
         members: dict[PoolId, list[Token]] = {}
-        for token in self._actual:
+        for token in self._planned:
             members.setdefault(self._pool_by_token[token], []).append(token)
         return tuple(self._compute_pool_certainty(pool, tokens, runs) for pool, tokens in members.items())
 

@@ -132,7 +132,7 @@ class CellSplits:
         if self.is_known and not self.legal_splits:
             return None
         cells = _SplitSearch(self._base, self.shares, order, _build_memory_order(packed=packed)).find_cells()
-        # The search is bounded; with all splits (possible assignments) enumerated, there is one.
+        # The search is bounded: if it found none, take the first of the known splits (possible assignments).
         return self.find_split_cells(self.legal_splits[0]) if cells is None and self.is_known else cells
 
     def _format_taken_resources(self, split: FreeCells) -> str:
@@ -248,8 +248,8 @@ class _SplitSearch:
 
 def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share) -> Interval:
     """Compute bounds of the number of VMs with `share` fitting beside VMs with `shares` in unknown cells, for too many
-    layouts. `capacity` is left by the VMs in known cells, its disk by all. Sound, not exact. For the maximum, those VMs
-    reduce the machine as a whole, not single cells. For the minimum, each blocks as many VMs as its size can.
+    layouts. `capacity` is left by the VMs in known cells, its disk by all. Sound, not exact. For the maximum, VMs in
+    unknown cells reduce the machine as a whole, not single cells; for the minimum, each blocks as many VMs as it can.
     """
     cells = list(zip(capacity.cpus, capacity.memory, strict=True))
     maximum_parts = sum(_count_cell_parts(share, cpus, memory) for cpus, memory in cells)
@@ -259,7 +259,7 @@ def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share
     by_disk = capacity.disk // share.disk if share.disk else maximum_parts
     maximum_by_machine = _count_cell_parts(share, max(cpus, 0), max(memory, 0))
     maximum = min(maximum_parts // share.cells, maximum_by_machine // share.cells, by_disk)
-    minimum = min(max(minimum_parts, 0), maximum) if share.cells == 1 else 0  # free parts may be in one cell
+    minimum = min(max(minimum_parts, 0), maximum) if share.cells == 1 else 0  # all free parts may be in one cell
     return Interval(minimum, maximum)
 
 
