@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo
 from nexusform.json_data.plain_data import get_mapping
-from nexusform.network.deadlines import read_seconds
 
 _MAXIMUM_ID_LENGTH: Final = 128
 # Member in JSON -> field. The first seven are also written by Terraform.
@@ -107,6 +106,8 @@ _MARGIN_SECONDS: Final = 1.0  # a lease counts as expired this long in advance
 
 def read_lease_seconds() -> int:
     """Return the duration of a lease: NF_LEASE_SECONDS (15 to 60), else 45. Raises BackendProblem."""
+    from nexusform.network.deadlines import read_seconds
+
     return read_seconds(LEASE_VARIABLE, LEASE_SECONDS, MINIMUM_SECONDS, MAXIMUM_SECONDS)
 
 

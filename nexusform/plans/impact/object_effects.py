@@ -149,7 +149,7 @@ def is_upgrade_row(row: PlacementChange, pools: frozenset[tuple[str, str, str, s
 Node: TypeAlias = tuple[str, str, str]  # site, cluster, name
 
 
-def index_upgrade_nodes(plan: Plan) -> dict[Node, PlacementChange]:
+def collect_upgrade_nodes(plan: Plan) -> dict[Node, PlacementChange]:
     """Return the rows of nodes re-created by the plan's upgrades, by every name of the node."""
     pools = list_upgrade_pools(plan)
     nodes: dict[Node, PlacementChange] = {}
@@ -168,14 +168,14 @@ def get_source_node(row: PlacementChange) -> Node:
 
 def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:
     """Return the placements without the nodes re-created by the plan's upgrades and without the pods leaving them."""
-    nodes = index_upgrade_nodes(plan)
+    nodes = collect_upgrade_nodes(plan)
     pools = list_upgrade_pools(plan)
 
-    def leaves_upgraded_node(row: PlacementChange) -> bool:
+    def is_leaving_upgraded_node(row: PlacementChange) -> bool:
         has_moved = KINDS[row.kind].runs_on_vms and compute_effect(row) in (Effect.MOVED, Effect.RECREATED)
         return has_moved and get_source_node(row) in nodes
 
-    return [row for row in plan.placements if not is_upgrade_row(row, pools) and not leaves_upgraded_node(row)]
+    return [row for row in plan.placements if not is_upgrade_row(row, pools) and not is_leaving_upgraded_node(row)]
 
 
 def count_substitutions(rows: Iterable[PlacementChange]) -> dict[str, int]:

@@ -16,10 +16,10 @@ from nexusform.plans.impact.object_effects import (
     DISRUPTIVE_EFFECTS,
     Effect,
     Node,
+    collect_upgrade_nodes,
     compute_effect,
     describe_lost_vms,
     get_source_node,
-    index_upgrade_nodes,
 )
 from nexusform.plans.plan import Action, PlacementChange, Plan
 
@@ -138,7 +138,7 @@ def _compute_removal_times(plan: Plan) -> dict[Node, _RemovalTime]:
                 batch_sizes[upgrade.site_id, upgrade.cluster, pool.pool] = max(pool.batch or pool.concurrent_vms, 1)
     removed_counts: Counter[tuple[str, str, str]] = Counter()  # nodes so far, by (site id, cluster, pool)
     batches: dict[int, _RemovalTime] = {}  # by id of the row
-    nodes = {node: row for node, row in index_upgrade_nodes(plan).items() if row.trigger in _ROLLING_TRIGGERS}
+    nodes = {node: row for node, row in collect_upgrade_nodes(plan).items() if row.trigger in _ROLLING_TRIGGERS}
     rows = {id(row): row for row in nodes.values()}  # each once
     for row in sorted(rows.values(), key=lambda row: compute_number_sort_key(row.number)):
         pool_key = (row.site_id, row.cluster, row.pool)

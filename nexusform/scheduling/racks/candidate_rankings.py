@@ -227,7 +227,7 @@ class CandidateQueue:
             self._take_own_group()
 
     def _finish_group(self) -> None:
-        """Leave the neutral group of the front. Its items not removed do not fit the demand: they are skipped."""
+        """Skip the other items of the neutral group at the front: those not removed do not fit the demand."""
         removed = self._removed
         if len(removed) < self._next - self._first:
             removed_items = set(removed)

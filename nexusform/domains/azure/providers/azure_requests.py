@@ -378,7 +378,7 @@ class ArmClient:
         return self._record_operation(responses[-1].http_response, target, operation, step)
 
     def _record_operation(self, response: Any, target: ArmTarget, operation: str, step: ChangeRequest) -> str:
-        """Record that a request was sent, and the operation URL of its response; return the URL, "" for none."""
+        """Record a sent request and the operation URL of its response; return the URL, "" for none."""
         self._possibly_sent.add(target)
         url = str(response.headers.get("Azure-AsyncOperation") or response.headers.get("Location", ""))
         if not self._is_url_of_arm_endpoint(url):

@@ -195,7 +195,7 @@ class KubeSchedulerCheck:
         self._pods = {key: names for key, names in self._pods.items() if names}
 
     def _replace_spreading_service(self, service: Body | None) -> None:
-        """Replace the Service used for default spreading by that of the next pod (None: no Service)."""
+        """Replace the Service used for default spreading by the one of the next pod (None: no Service)."""
         if service == self._service:
             return
         if self._service is not None:

@@ -238,7 +238,7 @@ def _pick_all(request: PlacementRequest, binding_table: BindingTable, _snapshot:
 
 
 def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapshot: PolicySnapshot) -> _CycleOutcome:
-    """Bind the named clusters if they exist and are eligible, whatever their labels and taints; release others."""
+    """Bind the named clusters if they exist and are eligible, regardless of labels and taints; release others."""
     names = tuple(dict.fromkeys(request.policy.cluster_names))
     if not names:
         return _CycleOutcome()  # a hub writes no status

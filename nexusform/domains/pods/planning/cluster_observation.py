@@ -96,11 +96,9 @@ def match_cluster_snapshot(
         nodes[name] = _build_registered_node(name, nodes.get(name), node)
         sizes[name] = node.capacity
     running_pods = [pod for pod in snapshot.pods if pod.node in plan_names]
-    charged_budgets = _collect_charged_budgets(snapshot.objects)
-    existing_pods = _build_existing_pods(running_pods, plan_names, charged_budgets)
-    unmatched_nodes = [
-        node for name, node in nodes.items() if name not in plan_names.values()
-    ]  # VMs not registered yet
+    existing_pods = _build_existing_pods(running_pods, plan_names, _collect_charged_budgets(snapshot.objects))
+    registered_names = set(plan_names.values())
+    unmatched_nodes = [node for name, node in nodes.items() if name not in registered_names]  # VMs without a node yet
     existing_pods += _build_new_daemons(running_pods, unmatched_nodes)
     nominated_pods = [pod for pod in snapshot.nominated_pods if pod.node in plan_names]
     known_nodes = [(plan_names[node.name], node) for node in snapshot.nodes if node.name in plan_names]
@@ -121,7 +119,7 @@ def match_cluster_snapshot(
         node_by_name=nodes,
         version=snapshot.version or cluster.version,
         total_size=sum_node_sizes(sizes.values()),
-        new_nodes=cluster.new_nodes.difference(plan_names.values()),
+        new_nodes=cluster.new_nodes - registered_names,
     )
     return ObservedCluster(
         registered_cluster,
