@@ -35,6 +35,7 @@ from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Interval, build_standalone_demand
 
 _NO_NODES: Final = "the nodes of the cluster are not known"
+_NO_PODS: Final = "no pods of the placement are predicted on the cluster"  # such as deleted by an override
 _UNKNOWN: Final = "unknown"
 
 
@@ -93,7 +94,9 @@ def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Itera
                 assessment = find_object_feasibility(placement.address, capacities[cluster.id])
             if assessment is None:  # the cluster's nodes are not known, or it gets no pods
                 is_known = cluster is None and is_empty  # no pod needs a node
-                result, reason = (FeasibilityResult.RUNS, "") if is_known else (FeasibilityResult.UNKNOWN, _NO_NODES)
+                unknown_reason = _NO_NODES if cluster is None else _NO_PODS
+                result = FeasibilityResult.RUNS if is_known else FeasibilityResult.UNKNOWN
+                reason = "" if is_known else unknown_reason
                 yield Feasibility(
                     address, binding.cluster, result, reason=reason, replicas_requested=requested, is_certain=is_known
                 )

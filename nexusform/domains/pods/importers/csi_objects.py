@@ -130,7 +130,9 @@ def build_attach_limits(csi: CsiLimits, volumes: Mapping[str, Manifest]) -> Atta
         if volume is None or not get_value_at_path(volume.body, "spec", "csi"):
             continue  # as in kube-scheduler, only existing CSI volumes count
         claim = get_mapping(volume.body, "spec", "claimRef")
-        attachments.append((node, driver, f"{claim['namespace']}/{claim['name']}" if claim.get("name") else name))
+        attachments.append(
+            (node, driver, f"{claim.get('namespace', '')}/{claim['name']}" if claim.get("name") else name)
+        )
     return AttachLimits(csi.maximums, tuple(attachments))
 
 

@@ -200,7 +200,7 @@ def _collect_quota_figures(spec: Fields) -> PodQuotaFields:
     for section, name in product(("requests", "limits"), ("cpu", "memory")):
         if not all(name in _get_reported_amounts(container, section) for container in containers):
             unspecified.append(f"{section}.{name}")
-    limits = _sum_container_requests(spec, lambda container: _get_reported_amounts(container, "limits"))
+    limits = sum_container_amounts(spec, lambda container: _get_reported_amounts(container, "limits"))
     return PodQuotaFields(
         limits=_sort_amounts(limits),
         unspecified=tuple(unspecified),
@@ -281,7 +281,7 @@ def _compute_requests(spec: Fields, fallback: Mapping[str, int], *, has_pod_leve
     container without requests (scores), none for fitting. `has_pod_level`: requests of the whole pod replace the sum.
     """
     is_reported = bool(fallback)  # the same manifest is read twice: report problems once
-    total = _sum_container_requests(
+    total = sum_container_amounts(
         spec, lambda container: {**fallback, **_get_effective_requests(container, is_reported)}
     )
     if has_pod_level:
@@ -303,13 +303,13 @@ def _get_pod_level_amounts(spec: Fields, is_reported: bool) -> Amounts:
     resources = spec.get_mapping("resources")
     if not resources.data:
         return {}
-    container_total = _sum_container_requests(spec, partial(_get_effective_requests, is_reported=True))
+    container_total = sum_container_amounts(spec, partial(_get_effective_requests, is_reported=True))
     default_requests = {name: container_total[name] for name in ("cpu", "memory") if name in container_total}
     limits = _parse_quantities(resources.get_mapping("limits"), is_reported)
     return limits | default_requests | _parse_quantities(resources.get_mapping("requests"), is_reported)
 
 
-def _sum_container_requests(spec: Fields, read_amounts: Callable[[Fields], Amounts]) -> Amounts:
+def sum_container_amounts(spec: Fields, read_amounts: Callable[[Fields], Amounts]) -> Amounts:
     """Return by resource the larger of two: all running containers, or one init container with earlier sidecars."""
     running_total: Amounts = {}
     for container in spec.list_mappings("containers"):

@@ -492,8 +492,7 @@ def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Man
     if version in _OLD_VERSIONS:
         detail = f"{manifest.group}/{manifest.version} is not served since Kubernetes 1.16; write apps/v1."
         Fields(manifest, findings, manifest.body).report("apiVersion", detail, Severity.WARNING)
-    old_defaults = _OLD_VERSIONS.get(version, {}).get(manifest.kind, {})
-    changed_spec = {**old_defaults, **spec}
+    changed_spec = _add_defaults(spec, _OLD_VERSIONS.get(version, {}).get(manifest.kind, {}))
     selector = changed_spec.get("selector")
     if is_replication_controller and isinstance(selector, dict) and selector:
         changed_spec["selector"] = {"matchLabels": selector}
@@ -501,3 +500,16 @@ def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Man
         labels = Fields(manifest, [], spec).get_mapping("template").get_mapping("metadata").get_text_mapping("labels")
         changed_spec["selector"] = {"matchLabels": labels}
     return replace(manifest, body={**manifest.body, "spec": changed_spec})
+
+
+def _add_defaults(values: Any, defaults: Mapping[str, Any]) -> Any:
+    """Return a mapping with missing fields set to their defaults, nested ones as well; another value unchanged."""
+    if not isinstance(values, dict) or values.get("type") == "Recreate":  # without parameters of a rolling update
+        return values
+    added = {name: default for name, default in defaults.items() if values.get(name) is None}
+    nested = {
+        name: _add_defaults(values[name], default)
+        for name, default in defaults.items()
+        if name not in added and isinstance(default, dict)
+    }
+    return {**values, **added, **nested}

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeGuard
 
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
+from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector, sum_container_amounts
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, format_scalar
 from nexusform.domains.pods.scheduling.cluster_records import PodDisruptionBudget, ResourceQuota, ResourceQuotaScope
 from nexusform.json_data.plain_data import get_mapping, list_mappings
@@ -27,6 +28,8 @@ _CONTAINERS: Final = ("initContainers", "containers")
 
 # Configured amounts by resource: "500m", 2, "1Gi".
 RawAmounts = dict[str, Any]
+_NanoAmounts = dict[str, int]
+_SECTIONS: Final = ("requests", "limits")
 
 
 class LimitRangeDefaults(Struct, frozen=True):
@@ -106,58 +109,64 @@ def find_limit_range_rejection(namespace: str, spec: Fields, rules: AdmissionRul
     """Return why LimitRanges reject an admitted pod, in the words of Kubernetes; "" if they do not."""
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
     for container in containers:
-        reason = _find_excess_request(container.get_mapping("resources"))
+        reason = _find_excess_request(container)
         if reason:
             return reason
+    container_amounts = [(_read_requests(container), _read_limits(container)) for container in containers]
+    pod_requests = sum_container_amounts(spec, _read_requests) | _read_amounts(spec, "requests")
+    pod_limits = sum_container_amounts(spec, _read_limits) | _read_limits(spec)
     for bounds in rules.bounds.get(namespace, ()):
-        container_groups = [[container] for container in containers]
-        if bounds.target == "Pod":  # its containers together
-            container_groups = [list(spec.list_mappings("containers"))]
-        for group in container_groups:
-            reason = _find_bounds_violation(bounds, group)
+        for requests, limits in container_amounts if bounds.target == "Container" else [(pod_requests, pod_limits)]:
+            reason = _find_bounds_violation(bounds, requests, limits)
             if reason:
                 return reason
     return ""
 
 
-def _find_excess_request(resources: Fields) -> str:
+def _find_excess_request(container: Fields) -> str:
     """Return a clause about a request above its limit, possibly a default one; "" if there is none."""
-    for name, amount in resources.get_mapping("requests").data.items():
-        request, limit = _read_nano(resources, "requests", name), _read_nano(resources, "limits", name)
-        if request is not None and limit is not None and request > limit:
-            ceiling = resources.get_mapping("limits").data[name]
+    limits = _read_limits(container)
+    for name, request in _read_amounts(container, "requests").items():
+        if name in limits and request > limits[name]:
+            amount, ceiling = (container.get_mapping("resources").get_mapping(key).data[name] for key in _SECTIONS)
             return f"its request of {amount} {name} must be less than or equal to the limit of {ceiling}"
     return ""
 
 
-def _find_bounds_violation(bounds: LimitRangeBounds, containers: Sequence[Fields]) -> str:
-    """Return why the sum of the containers is outside the bounds of a LimitRange; "" if it is inside."""
-    for section, adjective, noun, bounds_by_name in (
-        ("requests", "minimum", "request", bounds.minimum),
-        ("limits", "maximum", "limit", bounds.maximum),
-    ):
+def _find_bounds_violation(bounds: LimitRangeBounds, requests: _NanoAmounts, limits: _NanoAmounts) -> str:
+    """Return why a container or pod is outside the bounds of a LimitRange; "" if it is inside."""
+    by_noun = {"request": requests, "limit": limits}
+    rows = (("minimum", bounds.minimum, ("request", "limit")), ("maximum", bounds.maximum, ("limit", "request")))
+    for adjective, bounds_by_name, nouns in rows:  # the first noun is required
         for name, bound in bounds_by_name.items():
             bound_quantity = read_quantity(bound)
-            readings = (_read_nano(container.get_mapping("resources"), section, name) for container in containers)
-            amounts = [amount for amount in readings if amount is not None]
             if bound_quantity is None:
                 continue  # an invalid bound is reported at the LimitRange
             clause = f"{adjective} {name} usage per {bounds.target} is {bound}"
-            if len(amounts) < len(containers):
-                return f"{clause}. No {noun} is specified"
-            total = sum(amounts)
-            if total < bound_quantity.nano if section == "requests" else total > bound_quantity.nano:
-                return f"{clause}, but {noun} is {total / 10**9:g}"
+            if name not in by_noun[nouns[0]]:
+                return f"{clause}. No {nouns[0]} is specified"
+            for noun in nouns:
+                amount = by_noun[noun].get(name, bound_quantity.nano)  # a missing one is inside
+                if amount < bound_quantity.nano if adjective == "minimum" else amount > bound_quantity.nano:
+                    return f"{clause}, but {noun} is {amount / 10**9:g}"
     return ""
 
 
-def _read_nano(resources: Fields, section: str, name: str) -> int | None:
-    """Return an amount of a resource in billionths, for a missing request the limit; None if missing or invalid."""
-    value = resources.get_mapping(section).data.get(name)
-    if value is None and section == "requests":
-        value = resources.get_mapping("limits").data.get(name)
-    quantity = read_quantity(value)
-    return None if quantity is None else quantity.nano
+def _read_requests(container: Fields) -> _NanoAmounts:
+    """Return the requests; a limit without a request is its own request."""
+    return _read_limits(container) | _read_amounts(container, "requests")
+
+
+def _read_amounts(container: Fields, section: str) -> _NanoAmounts:
+    """Return the valid amounts of a container (or of a pod with its own `resources`) by resource, in billionths."""
+    quantities = {
+        name: read_quantity(value)
+        for name, value in container.get_mapping("resources").get_mapping(section).data.items()
+    }
+    return {name: quantity.nano for name, quantity in quantities.items() if quantity is not None}
+
+
+_read_limits = partial(_read_amounts, section="limits")
 
 
 def collect_resource_quotas(manifests: Iterable[Manifest]) -> tuple[ResourceQuota, ...]:

@@ -96,7 +96,8 @@ def _is_pod_in_quota(quota: ResourceQuota, pod: PodSpec) -> bool:
 
 def _is_in_quota_scope(scope: ResourceQuotaScope, pod: PodSpec) -> bool:
     """Return whether a pod is in a scope; any other name is PriorityClass, with the operator of the scope."""
-    is_best_effort = not (pod.requests.cpu or pod.requests.memory or pod.quota_figures.limits)
+    has_limit = any(name in ("cpu", "memory") for name, _ in pod.quota_figures.limits)  # a GPU does not count
+    is_best_effort = not (pod.requests.cpu or pod.requests.memory or has_limit)
     match scope.name:
         case "BestEffort" | "NotBestEffort":
             return is_best_effort == (scope.name == "BestEffort")

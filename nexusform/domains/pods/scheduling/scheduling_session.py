@@ -462,7 +462,7 @@ class SchedulingSession:
         # Pods on other nodes can affect the pod.
         counts = scheduler.counts
         affinity = (counts.affinity, counts.anti_affinity, counts.existing_anti_affinity, counts.preferred_affinity)
-        return not any((*affinity, counts.hard_spread))
+        return not any((*affinity, counts.hard_spread, counts.soft_spread))
 
 
 def build_gated_verdict(spec: PodSpec) -> PodVerdict:

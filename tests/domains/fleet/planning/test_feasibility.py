@@ -146,6 +146,35 @@ def test_cluster_without_known_nodes_is_unknown_and_rejected(plan: Callable[...,
     assert code == 1
 
 
+DELETION = """
+resource "fleet_resource_override" "none" {
+  name      = "none"
+  namespace = "payments"
+  resource_selector {
+    group   = "apps"
+    version = "v1"
+    kind    = "Deployment"
+    name    = "api"
+  }
+  policy {
+    override_rule {
+      cluster_selector {}
+      override_type = "Delete"
+    }
+  }
+}
+"""
+
+
+def test_cluster_without_pods_because_of_an_override_names_another_reason(
+    plan: Callable[..., Answer], tmp_path: Path
+) -> None:
+    (tmp_path / "deletion.nf.hcl").write_text(DELETION)
+    _, text, (row,) = plan(replicas=2)
+    assert (row["cluster"], row["result"]) == ("west", "unknown")
+    assert "west is unknown (no pods of the placement are predicted on the cluster)" in text
+
+
 EAST = """
 resource "nexus_kubernetes_cluster" "east" {
   name    = "east"

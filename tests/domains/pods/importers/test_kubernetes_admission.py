@@ -99,6 +99,25 @@ def test_limit_range_rejects_values_out_of_bounds(of: str, resources: dict[str, 
     assert parse_workloads(build_pod(resources), ranges).workloads[0].admission_error == reason
 
 
+def test_limit_range_of_pods_counts_init_containers_and_sidecars() -> None:
+    ranges = build_limit_range(type="Pod", max={"cpu": "2"})
+    starting = [{"name": "i", "resources": {"limits": {"cpu": "3"}}}]
+    sidecar = [{"name": "s", "restartPolicy": "Always", "resources": {"limits": {"cpu": "1500m"}}}]
+    without_limit = [{"name": "i"}]
+    expected = {3: starting, 2.5: sidecar, 0: without_limit}
+    for total, init_containers in expected.items():
+        pod = build_pod({"limits": {"cpu": "1"}}, initContainers=init_containers)
+        reason = f"maximum cpu usage per Pod is 2, but limit is {total}" if total else ""
+        assert parse_workloads(pod, ranges).workloads[0].admission_error == reason
+
+
+def test_limit_range_of_pods_adds_requests_of_containers_without_limits() -> None:
+    two = [{"name": "a", "resources": {"limits": {"cpu": "1"}}}, {"name": "b", "resources": {"requests": {"cpu": "2"}}}]
+    pods = build_limit_range(type="Pod", max={"cpu": "2"})
+    reason = "maximum cpu usage per Pod is 2, but request is 3"
+    assert parse_workloads(build_pod(containers=two), pods).workloads[0].admission_error == reason
+
+
 def test_quotas_and_their_pod_fields() -> None:
     quota = build_object(
         "v1",

@@ -456,6 +456,25 @@ def test_old_api_versions_have_their_own_defaults(version: str, kind: str, updat
     assert f"{version} is not served since Kubernetes 1.16; write apps/v1." in finding.detail
 
 
+@pytest.mark.parametrize(
+    ("strategy", "surge", "unavailable"),
+    [
+        ({"type": "RollingUpdate"}, 1, 1),
+        ({"rollingUpdate": {"maxSurge": 2}}, 2, 1),
+        ({"rollingUpdate": {"maxSurge": 0, "maxUnavailable": None}}, 0, 1),
+    ],
+)
+def test_defaults_of_old_api_versions_complete_a_strategy(strategy: Any, surge: int, unavailable: int) -> None:
+    old = build_deployment(replicas=8)
+    old["apiVersion"] = "extensions/v1beta1"
+    old["spec"]["strategy"] = strategy
+    (found,) = parse_workloads(old).workloads
+    assert (found.strategy, found.max_surge, found.max_unavailable) == (Strategy.ROLLING, surge, unavailable)
+    old["spec"]["strategy"] = {"type": "Recreate"}
+    (found,) = parse_workloads(old).workloads
+    assert found.strategy is Strategy.RECREATE
+
+
 def build_object(version: str, kind: str, name: str = "x", **more: Any) -> dict[str, Any]:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, **more}
 

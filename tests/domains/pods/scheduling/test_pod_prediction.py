@@ -12,6 +12,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     PodSpec,
     PodTerm,
     Requests,
+    SpreadConstraint,
     Strategy,
     Workload,
 )
@@ -403,6 +404,24 @@ def test_pod_displaced_by_sample_is_not_certain(seed: int) -> None:
         build_restricted_workload("last", 100, "n3"),
     ]
     assert [o.is_certain for o in predict(here, (), workloads, seed=seed).outcomes] == [False, False, False]
+
+
+def test_soft_spread_from_the_zone_of_a_sampled_pod_is_not_certain() -> None:
+    """The first pod runs in zone a or b, on a node closed to the second, which prefers the other zone."""
+    nodes = tuple(
+        Node(name, {HOST: name, "zone": name[0]}, (Taint("closed", "yes"),) * name.endswith("1"), 1000, 4 << 30)
+        for name in ("a1", "a2", "b1", "b2")
+    )
+    selector = build_label_selector({"app": "first"})
+    first_pod = {
+        "tolerations": (Toleration("closed", operator="Exists"),),
+        "node_terms": (NodeSelectorTerm((Requirement(HOST, "In", ("a1", "b1")),)),),
+    }
+    second_pod = {"spread": (SpreadConstraint("zone", 1, is_hard=False, selector=selector),)}
+    workloads = [build_workload("first", pod=first_pod), build_workload("second", pod=second_pod)]
+    first, second = predict(Cluster("k", nodes), (), workloads).outcomes
+    assert first.node[0] != second.node[0]
+    assert not second.is_certain
 
 
 def test_winner_on_large_cluster_is_not_certain_due_to_node_sampling() -> None:

@@ -115,6 +115,15 @@ def test_quota_applies_to_pods_in_its_scopes(scope: ResourceQuotaScope, running:
     assert count_created_pods(predict_with_quotas([elsewhere], work)) == {"web": (3, 0)}
 
 
+def test_pod_with_a_gpu_alone_is_best_effort() -> None:
+    figures = PodQuotaFields(limits=(("nvidia.com/gpu", 1),))
+    work = build_web_workload(cpu=0, quota_figures=figures)
+    quota = build_quota(("pods", 0), scopes=(ResourceQuotaScope("BestEffort"),))
+    assert count_created_pods(predict_with_quotas([quota], work)) == {"web": (0, 3)}
+    limited = build_web_workload(cpu=0, quota_figures=PodQuotaFields(limits=(("cpu", 1),)))
+    assert count_created_pods(predict_with_quotas([quota], limited)) == {"web": (3, 0)}
+
+
 def test_uncreated_pods_are_reported_with_kubernetes_message() -> None:
     cluster = Cluster("k", NODES, quotas=(build_quota(("requests.cpu", 1200)),))
     (warning,) = collect_pod_warnings(cluster, predict(cluster, (), [build_web_workload()]))
