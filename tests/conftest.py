@@ -12,11 +12,13 @@ import os
 import re
 import sys
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from functools import cache
 from itertools import groupby
 from pathlib import Path
 
 import pytest
+from _pytest.pathlib import import_path
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parents[1]
@@ -57,12 +59,25 @@ def pytest_xdist_setupnodes() -> None:
         compileall.compile_dir(ROOT / "nexusform", quiet=2, workers=0)
 
 
+def _import_share(config: pytest.Config) -> None:
+    """Import the test files of this worker's share before all others: a worker rewrites the assertions of its share
+    only, and reads the other files as rewritten by the other workers.
+    """
+    worker = getattr(config, "workerinput", None)
+    if worker is not None and not sys.dont_write_bytecode:
+        files = {path for argument in config.args for path in (config.rootpath / argument).rglob("test_*.py")}
+        for path in sorted(files)[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+            with suppress(Exception, pytest.skip.Exception):  # reported by the collection
+                import_path(path, mode="importlib", root=config.rootpath, consider_namespace_packages=False)
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None]:
+def pytest_collection(session: pytest.Session) -> Generator[None]:
     """Disable garbage collection: modules and tests live until the end, so it takes time and finds nothing. They are
     not frozen afterwards: the parser requests the number of frozen objects, and this would count them each time.
     Instead, collections are rare, because each of them visits all these objects."""
     gc.disable()
+    _import_share(session.config)
     yield
     gc.set_threshold(50_000, 20, 20)
     gc.enable()
