@@ -65,7 +65,7 @@ class MachineLocations:
         if not isinstance(entry, Mapping) or "rack" not in entry or not entry.get("machine"):
             return {}
         machine = str(entry["machine"])
-        if self._locations is None or (site, machine) not in self._locations:  # new in the state
+        if self._locations is None or (site, machine) not in self._locations:  # first use, or new in the state
             self._locations = _index_locations(self._state())
         location = self._locations.get((site, machine))
         if location is None or location == (entry["rack"], entry.get("availability_zone")):
