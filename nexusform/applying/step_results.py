@@ -61,7 +61,7 @@ class MachineLocations:
         return {**attributes, **changed} if changed else attributes
 
     def _compute_location_change(self, site: str, entry: Any) -> dict[str, Any]:
-        """Return the rack and zone of a VM's machine if they differ; {} if not, for other entries and machines."""
+        """Return the rack and zone of a VM's machine if they differ; {} if equal, for an unknown machine or no VM."""
         if not isinstance(entry, Mapping) or "rack" not in entry or not entry.get("machine"):
             return {}
         machine = str(entry["machine"])
