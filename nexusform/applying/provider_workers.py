@@ -88,7 +88,7 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
         except Empty:  # everything was received
             ended_count = sum(isinstance(item, CompletedCall) for item in collected)
             self._running_count -= ended_count
-            with self._count_lock:
+            with self._count_lock:  # the workers count, too
                 self._ended_count -= ended_count
             return collected
 

@@ -61,11 +61,11 @@ class MachineLocations:
         return {**attributes, **changed} if changed else attributes
 
     def _compute_location_change(self, site: str, entry: Any) -> dict[str, Any]:
-        """Return the rack and zone of a VM's machine if they differ; {} if not, for other entries and machines."""
+        """Return the rack and zone of a VM's machine if they differ; {} if equal, for an unknown machine or no VM."""
         if not isinstance(entry, Mapping) or "rack" not in entry or not entry.get("machine"):
             return {}
         machine = str(entry["machine"])
-        if self._locations is None or (site, machine) not in self._locations:  # new in the state
+        if self._locations is None or (site, machine) not in self._locations:  # first use, or new in the state
             self._locations = _index_locations(self._state())
         location = self._locations.get((site, machine))
         if location is None or location == (entry["rack"], entry.get("availability_zone")):

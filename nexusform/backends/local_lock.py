@@ -217,7 +217,7 @@ def read_process_start(pid: int) -> str:
 
 
 def is_process_dead(pid: int, mark: str) -> bool:
-    """Return whether a process has ended, False if unknown. A later one of its number has another start `mark`."""
+    """Return whether a process has ended, False if unknown. A later process with its number has another `mark`."""
     if pid <= 0 or sys.platform == "win32":
         return False
     try:
@@ -228,7 +228,7 @@ def is_process_dead(pid: int, mark: str) -> bool:
     fields = _read_process_fields(pid)
     if fields and fields[_STATE_FIELD] in ("Z", "X"):
         return True  # ended, but not yet collected by its parent
-    return bool(mark) and read_process_start(pid) not in (mark, "")  # "": unknown; a new process has the number
+    return bool(mark) and read_process_start(pid) not in (mark, "")  # a later process; "": unknown
 
 
 def _read_process_fields(pid: int) -> list[str]:

@@ -131,9 +131,8 @@ def convert_os_errors(description: str, path: Path) -> Iterator[None]:
     except FileTooLarge as problem:
         raise registry.build_size_problem(description, f'"{path}"', problem) from None
     except OSError as problem:
-        reason = problem.strerror or str(problem)
         hint = _HINTS.get(type(problem), "")
-        raise BackendProblem(f'Cannot {description} "{path}": {reason}.{hint}') from None
+        raise BackendProblem(f'Cannot {description} "{path}": {problem.strerror or problem}.{hint}') from None
 
 
 _HINTS: Final[dict[type[OSError], str]] = {

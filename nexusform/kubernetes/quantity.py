@@ -139,7 +139,8 @@ def parse_quantity(text: str) -> Quantity | InvalidQuantity:
         digits = number.integer_digits + number.fraction
         is_canonical = scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
     source_text = text if is_canonical else ""
-    return Quantity(unscaled, scale, quantity_format, unscaled * int(10 ** (scale - _NANO)), source_text)
+    nano = unscaled * int(10 ** (scale - _NANO))
+    return Quantity(unscaled, scale, quantity_format, nano, source_text)
 
 
 def read_quantity(value: object) -> Quantity | None:

@@ -277,7 +277,8 @@ def read_pod_account() -> KubernetesAccount:
         raise KubeconfigProblem(f"The service account of this pod cannot be used: {account} has no token.")
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     cluster = {"server": server, "certificate-authority": str(account / "ca.crt")}
-    return KubernetesAccount("the service account of this pod", cluster, {"tokenFile": str(account / "token")}, "")
+    user = {"tokenFile": str(account / "token")}
+    return KubernetesAccount("the service account of this pod", cluster, user, user_name="")
 
 
 def build_api_client(account: KubernetesAccount) -> ApiClient:

@@ -187,7 +187,7 @@ def build_pool_demand(
             names=tuple(f"{cluster}-{pool}-{number}" for number in numbers),
             sku=sku,
             constraints=build_placement_constraints(values),
-            triggers=_build_recreation_triggers(values) if pool != CONTROL_PLANE else (),  # its own replace the cluster
+            triggers=_build_recreation_triggers(values) if pool != CONTROL_PLANE else (),  # changes replace a cluster
             path=path,
             max_surge=str(settings.get("max_surge") or "1"),
             max_unavailable=str(settings.get("max_unavailable") or "0"),
@@ -232,7 +232,7 @@ def _build_node(vm: PlacedVm, sku_name: str) -> dict[str, Any]:
         "machine": placement.machine,
         "rack": placement.rack,
         "availability_zone": placement.availability_zone,
-        "numa_cells": list(placement.cells) or None,
+        "numa_cells": list(placement.cells) or None,  # unknown
         "platform_name": vm.platform_name,
         "provenance": vm.provenance,
     }

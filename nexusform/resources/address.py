@@ -197,8 +197,8 @@ def _split_address_into_parts(text: str) -> list[tuple[str, Key]]:
             index = match.end()
         if index < len(text) and text[index] == ".":
             index += 1
-            if index == len(text):
-                raise AddressProblem(f'"{text}" ends in a dot.')
+            if text[index : index + 1] in ("", "["):
+                raise AddressProblem(f'"{text}" is not an address: a name must follow each dot.')
         elif index < len(text) and text[index] != "[":
             raise AddressProblem(f'"{text}" is not an address: unexpected "{text[index]}".')
     if not parts:
@@ -207,12 +207,12 @@ def _split_address_into_parts(text: str) -> list[tuple[str, Key]]:
 
 
 def _parse_bracketed_key(text: str, index: int) -> tuple[Key, int]:
-    """Parse the key after a bracket. Return it, and its end. Raises AddressProblem."""
+    """Parse the key after a bracket. Return it, and the index after its closing bracket. Raises AddressProblem."""
     number = re.compile(r"([0-9]{1,18})\]").match(text, index)
     if number:
         return int(number.group(1)), number.end()
     string_match = re.compile(r'"((?:[^"\\]++|\\.)*+)"\]').match(text, index)
     if string_match is None:
         raise AddressProblem(f'"{text}": an instance key is a number (18 digits) or a quoted string in brackets.')
-    raw = re.sub(r"\\(.)", lambda m: {"n": "\n"}.get(m.group(1), m.group(1)), string_match.group(1))
-    return raw.replace("$${", "${").replace("%%{", "%{"), string_match.end()
+    key = re.sub(r"\\(.)", lambda escape: "\n" if escape[1] == "n" else escape[1], string_match.group(1))
+    return key.replace("$${", "${").replace("%%{", "%{"), string_match.end()  # escaped template markers

@@ -64,7 +64,7 @@ def _build_object_check(checks: Mapping[str, _Check], required_names: list[str],
             part = value.get(name)
             if part is not None and part is not UNKNOWN:  # null is as absent, checked below
                 yield from check_part(part, (*path, name))
-        has_machine = value.get("machine") is not None
+        has_machine = value.get("machine") is not None  # a placed VM
         for name in names_with_machine if has_machine else required_names:
             if value.get(name) is None:
                 yield build_invalid_member_problem((*path, name), f'"{name}" is missing.')
@@ -114,7 +114,7 @@ def _build_type_check(value_type: Type) -> _Check:
     if isinstance(value_type, ObjectType):
         checks = {name: _build_member_check(name, part) for name, part in value_type.attributes}
         may_have_machine = has_machine_fields(value_type)
-        location_names = [name for name in _LOCATION_NAMES if may_have_machine and name in checks]
+        location_names = [name for name in _LOCATION_NAMES if may_have_machine and name in checks]  # beside `machine`
         return _build_object_check(checks, required_names=[], location_names=location_names)
     if isinstance(value_type, MapType):
         rejects_null = isinstance(value_type.element, ObjectType)  # null objects are errors, null primitives are not

@@ -296,7 +296,7 @@ class _StateReader:
         check_members(document, _DOCUMENT_RULES, path=(), problems=self.problems)
         entries = document.get("outputs", {})
         outputs = {}
-        if is_object(entries):
+        if is_object(entries):  # anything else was reported above
             for name, entry in entries.items():
                 output = parse_output(entry, ("outputs", name), self.problems)
                 if output is not None:

@@ -93,7 +93,7 @@ def _prepare_backend(
     saved_choice: BackendChoice | None,
     options: InitOptions,
 ) -> tuple[list[str], list[Diagnostic]]:
-    """Open the chosen backend, migrate the state of the old one if requested, and save the choice. Return lines."""
+    """Open the chosen backend, migrate the state of the old one if requested, save the choice. Return lines to show."""
     backend, problems = _open_backend(choice, context, settings)
     if backend is None:
         return [], problems

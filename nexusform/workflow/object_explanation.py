@@ -136,7 +136,7 @@ def _build_request(context: CommandContext, plan_path: str) -> _RequestResult:
 
 
 def _build_saved_plan_request(context: CommandContext, plan_path: str) -> _RequestResult:
-    """Build the request of a saved plan again, with its time, workspace and prior state."""
+    """Build a saved plan's request, with its time and prior state; None with errors. Also return the files read."""
     saved, problems = read_complete_plan(plan_path, context)
     if saved is None:
         return None, problems, {}
@@ -301,9 +301,8 @@ class _ExplanationQuery(Struct, frozen=True):
             *(str(block.address) for block in self.request.configuration.root.resources.values()),
         ]
         suggestion = "" if str(self.pattern) in known else suggest_name(str(self.pattern), known)
-        return build_error(
-            "nothing-to-explain", f"Neither the state nor the plan has placements at {self.pattern}.{suggestion}"
-        )
+        detail = f"Neither the state nor the plan has placements at {self.pattern}.{suggestion}"
+        return build_error("nothing-to-explain", detail)
 
 
 def _remove_vm(state: State, address: Address, name: str) -> State:

@@ -95,7 +95,7 @@ def choose_backend(settings: Settings, context: CommandContext) -> tuple[StateBa
 def _check_interrupted_migration(context: CommandContext) -> Diagnostic | None:
     """Return an error if `init -migrate-state` was interrupted: its marker file still exists."""
     if (
-        not context.is_data_directory_trusted
+        not context.is_data_directory_trusted  # its files mean nothing
         or context.backend_config  # names the backend explicitly
         or not os.path.lexists(get_migration_path(context.data_directory))
     ):

@@ -87,15 +87,14 @@ def check_provider_addresses(
     block: ProviderBlock, settings: Mapping[str, Any], context: CommandContext, *, is_sensitive: bool = False
 ) -> list[Diagnostic]:
     """Return errors for addresses not allowed in a sandboxed run; hide sensitive ones. Raises ProviderProblem."""
-    kind = PROVIDERS[block.name]
-    rejected_addresses = [address for address in kind.list_server_urls(settings) if not context.is_allowed(address)]
-    names = [f'The address "{address}"' for address in rejected_addresses]
-    if is_sensitive:
-        names = ["An address"] * len(rejected_addresses)
+    definition = PROVIDERS[block.name]
+    addresses = definition.list_server_urls(settings)  # they receive credentials
+    rejected_addresses = [address for address in addresses if not context.is_allowed(address)]
+    names = ["An address" if is_sensitive else f'The address "{address}"' for address in rejected_addresses]
     return [
         build_error(
             "remote-address-not-allowed",
-            f"{context.explain_rejection(name)} {kind.alternative}",
+            f"{context.explain_rejection(name)} {definition.alternative}",
             block.span,
             block=_format_block_header(block),
         )
@@ -137,7 +136,7 @@ def _evaluate_settings(
     scope = evaluation.build_scope(evaluation.root)
     values, sensitive_paths, new_problems = body.evaluate(scope, allows_ephemeral=True)
     problems += [*evaluation.diagnostics[known_count:], *new_problems]
-    # Provider answers become visible attributes, so they may not be sensitive.
+    # These settings become visible attributes of objects, so they may not be sensitive.
     sensitive_path = next((path for path in sensitive_paths if kind.displayed_settings & set(path)), None)
     if sensitive_path is not None:
         problems.append(_build_sensitive_error(block, sensitive_path, body.locate(sensitive_path)))

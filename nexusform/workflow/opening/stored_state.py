@@ -76,7 +76,7 @@ def read_stored_state(
         return StoredState(state, digest=sha256(document or b"").hexdigest()), problems
     from nexusform.workflow.opening.journal_replay import replay_journal
 
-    draft, changing, new_problems = replay_journal(state, lines, f"journal of {backend.describe()}", types or {})
+    draft, changes, new_problems = replay_journal(state, lines, f"journal of {backend.describe()}", types or {})
     problems += new_problems
     if draft is None:
         return None, problems
@@ -84,7 +84,7 @@ def read_stored_state(
     stored = StoredState(
         replayed_state,
         tuple(draft.list_open_intents()),
-        has_journal=bool(changing),
+        has_journal=bool(changes),  # a plan alone is no change
         digest=compute_state_digest(replayed_state),
         remaining=draft.build_unfinished_apply(),
     )

@@ -140,14 +140,14 @@ def add_computed_attributes(
     objects: Mapping[Address, Mapping[str, Any]], registries: PluginRegistries
 ) -> dict[Address, dict[str, Any]]:
     """Return the objects with missing attributes computed by nexusform from VMs, such as a cluster's capacity."""
-    vm_objects = [SiteObject(address, attributes, 0) for address, attributes in objects.items()]
+    vm_objects = [SiteObject(address, attributes, creation=0) for address, attributes in objects.items()]
     layout = build_site_layout(vm_objects, registries)
     complete = {address: dict(attributes) for address, attributes in objects.items()}
     for kind, vm_object in layout.objects:
         if kind.vms is None:
             continue
-        schema, values = kind.schema.attributes, complete[vm_object.address]
-        arguments = {n: v for n, v in values.items() if n not in schema or schema[n].is_configurable}  # with blocks
+        schema, values = kind.schema.attributes, complete[vm_object.address]  # the schema without blocks
+        arguments = {name: values[name] for name in values if name not in schema or schema[name].is_configurable}
         placed, unplaced = kind.vms.list_existing_vms(values), kind.vms.list_unplaced_vms(values)
         computed = kind.vms.build_computed_attributes(arguments, layout.context, placed, unplaced)
         for name, value in computed.items():
@@ -284,8 +284,8 @@ def _build_body(
     references: Mapping[ValuePath, str],
     path: ValuePath = (),
 ) -> dict[str, Any]:
-    """Build a body for the hcl2 package: arguments, then nested blocks by label. `mark` is the key of the package by
-    which a block differs from a map; `path` locates the body in the resource.
+    """Build a body for the hcl2 package: arguments, then nested blocks by label. `references` are expressions to write
+    instead of values, by path. `mark` is the package's key of blocks (not maps); `path` locates this body.
     """
     arguments = {
         name: references.get((*path, name)) or _build_hcl2_expression(attributes[name])

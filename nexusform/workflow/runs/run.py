@@ -188,7 +188,7 @@ class Run(Struct):
         if has_errors(import_problems):
             return self.build_failed_plan(options, import_problems)
         diagnostics += import_problems
-        request = self.build_request(options)
+        request = self.build_request(options)  # with the configuration generated for imports
         if options.refresh and (
             request.state.instances or any(provider.observes_objects for provider in self.providers.values())
         ):  # otherwise there is nothing to read
@@ -202,9 +202,9 @@ class Run(Struct):
             self._record_confirmed_identities()
         with log_duration("info", "plan made", mode=options.mode):
             all_imports = {**request.imports, **imported, **options.imports}
-            earlier_count = self._count_server_answers()
+            count_before = self._count_server_answers()
             result = make_plan(replace(request, imports=all_imports))
-        diagnostics += self._compare_identities(options, is_connected=self._count_server_answers() > earlier_count)
+        diagnostics += self._compare_identities(options, is_connected=self._count_server_answers() > count_before)
         if has_errors(diagnostics):
             return self.build_failed_plan(options, diagnostics)
         result, dry_run_diagnostics = self._add_dry_run_results(result, options, request)
@@ -289,7 +289,7 @@ class Run(Struct):
             plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *further_diagnostics), errored=errored)
             if not result.plan.errored:
                 errors = select_errors(further_diagnostics)
-                all_rejected = all(item.id == "field-conflict" and item.address for item in errors)  # no other errors
+                all_rejected = all(item.id == "field-conflict" and item.address for item in errors)  # by the provider
                 plan = replace(plan, rejected=tuple(sorted({item.address for item in errors})) if all_rejected else ())
             result = replace(result, plan=plan)
         if result.plan.mode is Mode.NORMAL:
@@ -364,7 +364,9 @@ class Run(Struct):
     def build_request(self, options: PlanOptions) -> PlanRequest:
         """Build the request for the planner from the project, the state and the options."""
         request = build_base_request(self.project, self.stored)
-        query = partial(_query_unreachable, request.query) if self.unreachable and request.query else request.query
+        query = request.query
+        if query is not None and self.unreachable:  # a failed query is only a warning
+            query = partial(_query_unreachable, query)
         return replace(
             request,
             query=query,

@@ -92,8 +92,8 @@ def acquire_lock(
     on_wait: Callable[[str], None],
     remedy: str = "break its lock with `nexusform force-unlock ID`",
 ) -> tuple[StateLock | None, list[Diagnostic]]:
-    """Acquire the lock within the timeout. None without an error if locking is off, with one if another run holds it.
-    `on_wait` is called once after a short wait. `remedy` is the advice for a lock of a dead process.
+    """Acquire the lock within the timeout; None if locking is off (with a warning, unless `is_exclusive`), or with an
+    error. `on_wait` is called once after a short wait. `remedy` is the advice for a lock of a dead process.
     """
     if not locking.enabled:
         return None, [] if locking.is_exclusive else [build_warning("unlocked-state", _NOT_LOCKED)]

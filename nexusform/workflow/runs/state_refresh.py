@@ -95,7 +95,7 @@ def _read_objects(
         if answer.attributes == recorded.attributes and private_note == recorded.private:
             continue  # the usual case, decided without the costs of the next steps
         attributes = locations.update_locations(answer.attributes)
-        if attributes != recorded.attributes:
+        if attributes != recorded.attributes:  # add the provenance of observed values
             attributes = compare_answer(str(address), schema, recorded.attributes, attributes, observed=()).attributes
         if attributes != recorded.attributes or private_note != recorded.private:
             changed_objects[address] = replace(recorded, attributes=attributes, private=private_note)

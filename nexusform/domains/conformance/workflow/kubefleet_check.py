@@ -193,7 +193,7 @@ class FleetCheck:
         }
         predicted = sorted(b.cluster for b in placement.bindings if b.state is not BindingState.UNSCHEDULED)
         self.checked += 1
-        if predicted == list(actual):
+        if predicted == list(actual):  # both sorted
             return
         self.differences.append(DecisionDifference(placement.address, name, ", ".join(predicted), ", ".join(actual)))
         self.cases.append(

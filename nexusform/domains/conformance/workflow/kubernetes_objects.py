@@ -104,18 +104,18 @@ def _build_containers(spec: PodSpec) -> list[Body]:
     """Build the containers of a pod: the first has all requests; each one without a request adds a default amount to
     the requests scored by kube-scheduler. Raises UnsupportedPodError.
     """
+    # Containers without a request for CPU and for memory.
     without_cpu, cpu_rest = divmod(spec.scored_requests.cpu - spec.requests.cpu, _CPU_DEFAULT)
     without_memory, memory_rest = divmod(spec.scored_requests.memory - spec.requests.memory, _MEMORY_DEFAULT)
     count = max(len(spec.images), without_cpu, without_memory, 1)
     requests = ((without_cpu, spec.requests.cpu), (without_memory, spec.requests.memory))
-    # Requests need one more container if all of these have none.
+    # A request needs one more container if all others are without it.
     needs_first = any(amount and missing == count for missing, amount in requests)
     if any((cpu_rest, memory_rest, without_cpu < 0, without_memory < 0, needs_first and spec.images)):
         raise UnsupportedPodError("overhead or requests of init containers")
     count += needs_first
     images = (*spec.images, *[_IMAGE] * count)  # `count` of these are used
     containers: list[Body] = []
-    # The first container has all requests, others request 0.
     cpu, memory, other_resources = spec.requests.cpu, spec.requests.memory, spec.requests.other_resources
     for index in range(count):
         amounts: dict[str, str] = {}
@@ -124,7 +124,7 @@ def _build_containers(spec: PodSpec) -> list[Body]:
         if index < count - without_memory:
             amounts["memory"] = str(memory)
         amounts |= {name: str(amount) for name, amount in other_resources}
-        cpu, memory, other_resources = 0, 0, ()
+        cpu, memory, other_resources = 0, 0, ()  # all requests are in the first container
         resources = {"requests": amounts, "limits": {name: amounts[name] for name in amounts if "/" in name}}  # devices
         containers.append({"name": f"c{index}", "image": images[index], "resources": resources})
     containers[0]["ports"] = [

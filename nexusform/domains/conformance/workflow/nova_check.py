@@ -177,7 +177,7 @@ class _NovaSiteReplay:
         return {"hosts": self._hosts, "settings": settings}
 
     def _add_request(self, operation: PlaceOperation | OccupyOperation, released: list[str]) -> None:
-        """Add the request for a VM. It is only placed, not compared, if the driver cannot repeat the decision."""
+        """Add the request for a VM after `released` servers left; compared if the driver can repeat the decision."""
         address, vm = self._placed[operation.token]
         host, name = vm.placement.machine, _name_server(operation.token)
         group, zones, predicted, image_name = None, [], "", ""  # predicted "": not compared

@@ -118,10 +118,10 @@ class KubeSchedulerCheck:
         self._replace_cluster(inputs.cluster)
 
         def compare_decision_with_scheduler(workload: str, number: int, scheduler: PodSpecScheduler) -> None:
-            """Compare the decision on the next pod of the prediction, if the check supports the pod."""
+            """Compare the decision on pod `number` of a workload, the next of the prediction, if it is supported."""
             address, outcome = pods.get((workload, number), ("", None))
             if outcome is None or not outcome.trigger or outcome.victims or scheduler.volume_needs:
-                return  # no decision, or one with evictions or volumes: beyond the check
+                return  # no decision of this plan, or one with evictions or volumes: beyond the check
             try:
                 check_pod_support(scheduler.group.spec)
                 self._sync_running_pods_with_prediction(scheduler)

@@ -174,14 +174,12 @@ class HttpBackend:
         address = self._workspace_service.lock_address
         if not address:
             return None  # the server has no locks
-        probe = LockInfo(
-            id="nexusform-probe", operation="look", who="", version="", created="", path="", host="", pid=0
-        )
-        method, body = self._workspace_service.lock_method, locks.format_lock(probe)
+        test = LockInfo(id="nexusform-probe", operation="look", who="", version="", created="", path="", host="", pid=0)
+        method, body = self._workspace_service.lock_method, locks.format_lock(test)
         answer = self._send_request(method, address, "read the lock", body, accepted=_LOCKED_STATUSES)
         if answer.status in _LOCKED_STATUSES:
             return locks.parse_lock(answer.content)
-        self._send_unlock(probe)
+        self._send_unlock(test)
         return None
 
     def force_unlock(self, lock_id: str) -> None:
