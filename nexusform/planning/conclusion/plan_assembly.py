@@ -366,7 +366,7 @@ def _measure_certainty(
         keep_outcomes=has_separation_rules,
         progress=request.progress,
     )
-    # The prediction records of earlier plans by site id.
+    # The verified predictions of earlier plans in the notes of sites, by site id.
     records: dict[str, PredictionRecord] = {}
     for current in prior.objects.values():
         record = parse_record(current.private)
@@ -467,12 +467,10 @@ def _add_inputs_and_diagnostics_to_plan(plan: Plan, request: PlanRequest, diagno
     if is_errored:  # PARTIAL warns about excluded objects, but such a plan cannot be applied
         unique = [problem for problem in unique if problem.id != PARTIAL and problem.id not in _PLACEMENT_ADVICE]
     state = request.state
-    # The objects read by providers that differ from state.
-    instances = request.state.instances
-    refreshed_objects = {
+    refreshed_objects = {  # only those different from the state
         address: observed
         for address, observed in request.refreshed_objects.items()
-        if get_current_object(instances.get(address)) != observed
+        if get_current_object(state.instances.get(address)) != observed
     }
     return replace(
         plan,

@@ -132,9 +132,9 @@ def _build_pool_upgrade(
         pool=pool.pool,
         sku=pool.sku.name,
         vms=len(recreated),
-        concurrent_vms=down_count or batch_count,  # with surge, the old and the new VMs of a batch
+        concurrent_vms=down_count or batch_count,  # with surge, a batch is replaced without a VM down
         batches=-(-len(recreated) // batch),  # rounded up
-        surges=uses_surge and not other_count,
+        surges=uses_surge and not other_count,  # no VM is down meanwhile
         minimum_up=len(keys) - down_count,
         failed_batch=failed_batch,
         reason=reason,

@@ -43,7 +43,7 @@ class MoveEndpoint(Struct, frozen=True):
         return (self.resource, self.key) == (endpoint.resource, endpoint.key)
 
     def is_inside(self, endpoint: MoveEndpoint) -> bool:
-        """Return whether it refers to a part of the other: inside its module, or one instance of its resource."""
+        """Return whether this end is a part of `endpoint`: inside its module, or one instance of its resource."""
         if len(endpoint.path) > len(self.path) or not _is_path_prefix_compatible(endpoint.path, self.path):
             return False  # outside of its module
         if endpoint.resource is None:
@@ -184,7 +184,7 @@ def _must_follow_statement(
     )
     if not is_inside:  # independent statements
         return False
-    # A module that only changes its keys contains inner moves at both ends, so their order would be a cycle.
+    # If an outer statement only changes module keys, inner moves are inside both its ends: it goes first (no cycle).
     is_outer = len(statement.module) < len(other_statement.module)
     return not (is_outer and _is_instance_key_change(statement))
 

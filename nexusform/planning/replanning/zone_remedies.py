@@ -177,7 +177,7 @@ def _has_changed_zones(member: GroupMember, result: PlanResult) -> bool:
 def _try_prior_zones(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) -> Iterator[Remedy]:
     """Try the zones in state for the pools with changed zones; nothing without such a pool."""
     adjustments: dict[tuple[Address, str], ArgumentAdjustment] = {}  # by address and pool name
-    pools_by_zones: dict[Zones, dict[str, None]] = {}
+    pools_by_zones: dict[Zones, dict[str, None]] = {}  # names (a dict as an ordered set)
     for member in chain.from_iterable(rule.groups):
         before = _get_prior_zones(member, result)
         if before is None or not _is_zone_changeable(member) or not _has_changed_zones(member, result):
@@ -200,8 +200,8 @@ def _try_prior_zones(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial
 
 
 def _has_shared_pool(rule: UnsatisfiedRule) -> bool:
-    """Return whether two groups have members in one pool (pods on its nodes): zones cannot separate these."""
-    pools_so_far: set[tuple[str, str]] = set()  # address and pool
+    """Return whether two groups have members (VMs, or pods on them) in one pool: all its VMs have the same zones."""
+    pools_so_far: set[tuple[str, str]] = set()  # address of the object and name of the pool
     for group in rule.groups:
         pools = {(str(member.vm[0]), member.pool.pool) for member in group}
         if pools & pools_so_far:
@@ -239,7 +239,7 @@ def _build_zone_group(
         cpus[machine.availability_zone] += machine.cells * machine.cpus_per_cell
         memory[machine.availability_zone] += machine.cells * machine.memory_mib_per_cell
     needs = [(sum(sku.host_vcpus for sku in skus), cpus), (sum(sku.memory_mib for sku in skus), memory)]
-    minimum_count = max(1, *(_count_covering_zones(need, by_zone) for need, by_zone in needs))  # CPUs, memory
+    minimum_count = max(1, *(_count_covering_zones(need, by_zone) for need, by_zone in needs))  # if zones were empty
     return _ZoneGroup(
         names=tuple(names),
         required_zones=tuple(ordered_required),
@@ -311,8 +311,9 @@ def _build_adjustments(zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones]
     for zone_group, selected_zones in zip(zone_groups, zones, strict=True):
         for member in zone_group.members:
             address, _ = member.vm
-            pool_zones = None if zone_group.is_rewritten else member.pool.zones
-            allowed = [zone for zone in selected_zones if not pool_zones or zone in pool_zones]  # without zones: all
+            allowed = list(selected_zones)
+            if member.pool.zones and not zone_group.is_rewritten:
+                allowed = [zone for zone in allowed if zone in member.pool.zones]
             path = (*member.pool.path, "availability_zones")
             adjustments[str(address), member.pool.pool] = ArgumentAdjustment(address, path, sorted(allowed))
     return list(adjustments.values())

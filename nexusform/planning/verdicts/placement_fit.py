@@ -210,7 +210,7 @@ def _build_group_warning(instance: Instance, rule: PlacementGroupRule, excess: M
 
 
 def _find_excess_group_vms(vms: VmObject, rule: PlacementGroupRule) -> Iterator[tuple[str, list[str]]]:
-    """Yield each machine or rack with too many VMs of the group, and the existing ones after the first `max_vms`."""
+    """Yield each machine or rack with more than `max_vms` VMs of the group, and the names of existing ones to move."""
     vms_by_location: dict[str, list[PlacedVm]] = {}
     for vm in vms.list_placed_vms():
         location = rule.get_location(vm.placement)

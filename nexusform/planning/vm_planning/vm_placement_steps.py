@@ -38,7 +38,7 @@ from nexusform.state.objects import ObjectState
 
 def build_vm_object(instance: Instance, context: VmContext, recorded: ObjectState | None = None) -> VmObject:
     """Build the VM object of an instance, and reserve the capacity of its prior VMs. Deposed objects use no capacity:
-    every plan removes their VMs. `recorded` is the object in state; the observed one may differ.
+    every plan removes their VMs. `recorded` is the object in state, `instance.prior` the one observed by its provider.
     """
     family = instance.type.vms
     assert family is not None
@@ -48,7 +48,7 @@ def build_vm_object(instance: Instance, context: VmContext, recorded: ObjectStat
     demand, _ = family.build_demand(attributes, context.prior_context, instance.address)
     existing = {(vm.pool, vm.number): vm for vm in family.list_existing_vms(attributes)}
     recorded_placements: dict[VmKey, Placement] = {}
-    if recorded is not None and recorded.attributes is not attributes:
+    if recorded is not None and recorded.attributes is not attributes:  # VMs may be observed elsewhere
         recorded_placements = _find_moved_vms(existing, family.list_existing_vms(recorded.attributes))
     vms = VmObject(instance, PriorVms(demand, existing, family.list_unplaced_vms(attributes), recorded_placements))
     site = context.sites.get(vms.prior.site_id)

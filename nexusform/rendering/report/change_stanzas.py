@@ -84,9 +84,7 @@ def build_drift_stanzas(plan: Plan, registries: PluginRegistries) -> tuple[Chang
     for drift in select_drift(plan):
         is_deleted = drift.after is None
         # A deleted object shows only the number of its placements, as "(53 removed)".
-        texts = (
-            _build_condensed_texts(drift.before, None, NO_PLACEMENTS, placements_follow=False) if is_deleted else {}
-        )
+        texts = _build_condensed_texts(drift.before, None, NO_PLACEMENTS, placements_follow=False) if is_deleted else {}
         marks = PathMarks.create(drift.sensitive, drift.sensitive)  # equal on both sides
         body = Comparison().compare_objects(drift.before, drift.after, find_schema(drift.address), marks, texts)
         stanza = ChangeStanza(

@@ -182,7 +182,7 @@ class _UnknownCells:
         self._base = base
         self._demands = demands
         self._machines = base.list_machines_with_unknown_cells()
-        self._added_skus: dict[str, set[tuple[VmSku, ...]]] = {name: {()} for name in self._machines}
+        self._added_skus: dict[str, set[tuple[VmSku, ...]]] = {name: {()} for name in self._machines}  # () adds none
         self._released_machines: set[str] = set()
         self._occupying_skus: dict[str, list[VmSku]] = {}
         for operation in operations if self._machines else ():  # with all cells known there is nothing to collect

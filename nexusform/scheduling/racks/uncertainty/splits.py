@@ -77,9 +77,9 @@ class CellSplits:
 
     def _enumerate(self) -> Iterator[_Layer]:
         """Yield the splits of no VM, of the first VM, of the first two, ...; end early if there are too many splits."""
-        layer: _Layer = {self._base: (self._base, ())}  # split -> the one before its last VM, cells of this VM
+        layer: _Layer = {self._base: (self._base, ())}  # by split: the one without its last VM, and cells of this VM
         yield layer
-        is_bounded = len(self._base) > EXACT_CELLS
+        is_bounded = len(self._base) > EXACT_CELLS  # smaller machines have few splits
         transitions = 0
         for share in self.shares:
             following: _Layer = {}
@@ -144,11 +144,11 @@ class CellSplits:
 
     def find_split_cells(self, split: FreeCells) -> tuple[Cells, ...]:
         """Return the cells of each share in one assignment with the result `split` (one of `legal_splits`)."""
-        steps: list[Cells] = []
+        steps: list[Cells] = []  # cells of the last share first
         for layer in reversed(self._layers[1:]):
             split, cells = layer[split]
             steps.append(cells)
-        # Cells were swapped for equal splits to meet: repeat the same steps with their numbers.
+        # Every step sorted equal cells, so its numbers are positions: repeat the steps with the numbers of the cells.
         numbered = [(*free, number) for number, free in enumerate(self._base)]
         chosen: list[Cells] = []
         for share, cells in zip(self.shares, reversed(steps), strict=True):
@@ -227,7 +227,7 @@ class _SplitSearch:
                 open_choices.pop()
                 continue
             index = len(open_choices) - 1
-            vm = self._order[index]
+            vm = self._order[index]  # its position in the shares
             chosen[vm] = tuple(sorted(cells))
             if index + 1 == len(self._order):
                 return tuple(chosen[number] for number in range(len(self._order)))
