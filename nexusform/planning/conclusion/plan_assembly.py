@@ -384,7 +384,7 @@ def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccu
         not_verified = get_text(note, NOT_VERIFIED_KEY)
         rack_spread = get_text(attributes, "scheduler", "rack_spread") or RackSpread.POOL.value
         replay_scores = get_mapping(note, PREDICTION_KEY, rack_spread)
-        if not (replay_scores or predictions or not_verified):
+        if not (replay_scores or predictions or not_verified):  # no site, or one without predictions
             continue
         name_parts = [attributes.get("namespace"), attributes.get("name")]
         yield SitePredictionAccuracy(
@@ -436,7 +436,7 @@ def _validate_plan(
     if has_other_errors:
         all_diagnostics += _collect_domain_findings(outcome, instances, risks=False)
         return PlanValidation(all_diagnostics)
-    pod_problems = _collect_domain_findings(outcome, instances, risks=not failures.unplaced)
+    pod_problems = _collect_domain_findings(outcome, instances, risks=not failures.unplaced)  # for a full placement
     if any(owner.request.actions.recreations or owner.request.actions.removals for owner in vms):
         from nexusform.planning.verdicts.stranded_vms import check_rack_concentration
 

@@ -118,7 +118,7 @@ def _build_pool_upgrade(
     recreated = [key for key in keys if vms.request.actions.recreations.get(key) == trigger]
     prior = index_pools(vms.prior_pools).get(pool.pool)
     is_rolling = trigger == ROLLING and not find_changed_argument(prior, pool)
-    other_count = sum(vms.request.actions.recreations.get(key, trigger) != trigger for key in keys)
+    other_count = sum(vms.request.actions.recreations.get(key, trigger) != trigger for key in keys)  # other reasons
     uses_surge = is_rolling and pool.surge_size > 0
     batch = pool.batch_size if is_rolling else len(recreated)
     failed_batch, reason = 0, ""  # batches count from 1

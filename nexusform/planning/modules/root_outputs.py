@@ -165,7 +165,8 @@ def collect_variable_values(request: PlanRequest) -> dict[str, VariableValue]:
         is_set = name in request.variables
         value = request.variables[name] if is_set else declared.default or build_null(DYNAMIC)
         sensitive = declared.sensitive or value.has_marks
-        values[name] = VariableValue(convert_to_plain(value)[0], value.type, sensitive, is_set)
+        plain, _ = convert_to_plain(value)
+        values[name] = VariableValue(plain, value.type, sensitive, is_set)
     return values
 
 

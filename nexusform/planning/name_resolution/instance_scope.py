@@ -146,7 +146,7 @@ class InstanceScope(Struct, frozen=True):
 
 
 def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Traversal, used: int) -> Lookup:
-    """Resolve a reference into a resource, without problems. `used`: steps before its name (1 for data), later all."""
+    """Resolve a reference into a resource, without problems. `used` counts resolved steps, at first before its name."""
     steps = traversal.steps
     name_step = steps[used] if used < len(steps) else None
     if not isinstance(name_step, TraverseAttribute):

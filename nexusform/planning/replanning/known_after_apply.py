@@ -101,7 +101,7 @@ def _replace_unknown_values_of_step(step: Step, change: Change) -> Step:
 
 
 def _check_arguments(change: Change, final: Change | None, schemas: Mapping[str, BlockSchema]) -> Iterator[Diagnostic]:
-    """Yield errors for arguments with another value in `final` than planned."""
+    """Yield errors for arguments with another value than planned in `final`, the same change in a new plan."""
     if change.after is None:  # a removal has no values
         return
     if final is None or final.after is None:

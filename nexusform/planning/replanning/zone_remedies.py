@@ -214,7 +214,7 @@ def _build_zone_group(
     group: Sequence[GroupMember], site: SitePlan, *, may_move: bool, is_rewritten: bool = False
 ) -> _ZoneGroup:
     """Build a group of a rule. `may_move`: existing VMs, too, may move; `is_rewritten`: to zones not configured yet."""
-    order = site.list_zones()
+    site_zones = site.list_zones()
     changed_members: list[GroupMember] = []
     required_zones: set[str] = set()
     for member in group:
@@ -228,10 +228,10 @@ def _build_zone_group(
                 required_zones |= member.pool.configured_zones
     # Zones with existing members are preferred, so that fewer of them move.
     existing_per_zone = Counter(member.placement.availability_zone for member in group if member.rank < 0)
-    optional_zones = [zone for zone in order if zone not in required_zones]
+    optional_zones = [zone for zone in site_zones if zone not in required_zones]
     optional_zones.sort(key=lambda zone: -existing_per_zone[zone])  # equal counts stay in the order of the site
     names = dict.fromkeys(_get_cluster_name(member) for member in group)
-    ordered_required = [zone for zone in order if zone in required_zones]
+    ordered_required = [zone for zone in site_zones if zone in required_zones]
     skus = [member.pool.sku for member in group]
     cpus: Counter[str] = Counter()
     memory: Counter[str] = Counter()

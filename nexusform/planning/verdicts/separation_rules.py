@@ -173,7 +173,7 @@ class _MemberIndex:
             node_vm = cluster_vms[pod.cluster_id].get(pod.node)
             if node_vm is not None:  # its node has a machine
                 label = f"{pod.namespace}/{pod.name} on {node_vm.label}"
-                yield replace(node_vm, label=label, trigger=node_vm.trigger or pod.trigger)
+                yield replace(node_vm, label=label, trigger=node_vm.trigger or pod.trigger)  # why either is placed
 
 
 def _get_cluster_id(vms: VmObject, demand: VmDemand) -> str:
@@ -204,7 +204,7 @@ def _build_groups(
     owners: dict[tuple[Address, VmKey, str], int] = {}  # index of the group, by VM and label (VM, or pod on it)
     for index, group in enumerate(groups):
         for member in group:
-            if owners.get((*member.vm, member.label), index) != index:
+            if owners.get((*member.vm, member.label), index) != index:  # in an earlier group, too
                 problems.append(
                     Problem(
                         ("group", index),

@@ -92,7 +92,7 @@ class HintTargets:
             )
             if is_single or not hint.is_affinity:
                 name = next(iter(owner.placements.vms.values())).name
-                is_existing = not owner.request.actions.recreations
+                is_existing = not owner.request.actions.recreations  # its VMs stay
                 hints.append(HardHint(owner.instance.address, name, index, hint, is_existing=is_existing))
         return hints
 

@@ -101,7 +101,7 @@ class PoolPlacementSession:
         vm, session_vm = demand.vm, self._vm
         return (
             demand.sku is self.sku
-            and (demand.constraints is self.constraints or demand.constraints == self.constraints)
+            and (demand.constraints is self.constraints or demand.constraints == self.constraints)  # usually identical
             and demand.last_resort is None  # a session ranks all machines alike
             and vm.owner == session_vm.owner
             and vm.pool == session_vm.pool
