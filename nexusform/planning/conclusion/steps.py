@@ -138,7 +138,7 @@ def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining
 
 
 def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:
-    """Return by address the referenced blocks completed only after it (`concurrent_types`); none with unknown values."""
+    """Return by address the referenced blocks completed only after it (`concurrent_types`); none for unknown values."""
     present_types = {change.address.type for change in changes}  # checking all types would load every domain
     concurrent_types = {name: types[name].concurrent_types for name in present_types if name in types}
     candidates = [

@@ -176,13 +176,9 @@ def _must_follow_statement(
     (begin, end), (other_begin, other_end) = ends, other_ends
     if begin.may_refer_to_same_object(other_end):
         return True
-    is_inside = (
-        begin.is_inside(other_end)
-        or end.is_inside(other_end)
-        or other_begin.is_inside(begin)
-        or other_end.is_inside(begin)
-    )
-    if not is_inside:  # independent statements
+    is_inside = begin.is_inside(other_end) or end.is_inside(other_end)
+    contains_other = other_begin.is_inside(begin) or other_end.is_inside(begin)
+    if not (is_inside or contains_other):  # independent statements
         return False
     # If an outer statement only changes module keys, inner moves are inside both its ends: it goes first (no cycle).
     is_outer = len(statement.module) < len(other_statement.module)

@@ -117,6 +117,7 @@ def add_remedies(
     def plan_trial(
         adjustments: Sequence[ArgumentAdjustment], first: Sequence[Address] = (), replaces: Sequence[str] = ()
     ) -> PlanResult:
+        """Plan again with adjustments, with the `first` blocks placed first, and with more -replace addresses."""
         all_replaces = (*trial_request.replaces, *replaces)
         adjusted = replace(
             trial_request, adjustments=tuple(adjustments), first_addresses=tuple(first), replaces=all_replaces

@@ -193,7 +193,7 @@ def _try_prior_zones(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial
         f"{format_first_items(list(pools), _MAXIMUM_POOLS)} in {_format_zones(zones) if zones else 'all zones'}"
         for zones, pools in pools_by_zones.items()
     ]
-    moved_count = count_moved_vms(outcome.plan, "zones_changed", "cluster_replaced")
+    moved_count = count_moved_vms(outcome.plan, "zones_changed", "cluster_replaced")  # reasons of a move
     text = f"{'; '.join(clauses)}, unchanged.{_format_cost(moved_count, outcome.plan)}{format_certainty_note(outcome)}"
     data = [{"pools": list(pools), "availability_zones": list(zones)} for zones, pools in pools_by_zones.items()]
     yield Remedy("zones", text, {"as_before": data, "replaced_vms": moved_count}, tuple(adjustments.values()))

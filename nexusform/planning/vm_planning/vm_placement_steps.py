@@ -221,9 +221,10 @@ def _replace_in_batches(vms: VmObject, pool: PoolDemand, names: Mapping[int | st
                 _release_vm_capacity(vms, (pool.pool, number))
         for number in batch:
             _place_vm(vms, pool, number, names[number], context)
-        for number in batch:  # a VM without capacity keeps its old machine
-            if pool.surge_size and (pool.pool, number) not in vms.placements.failures:
-                _release_vm_capacity(vms, (pool.pool, number))
+        if pool.surge_size:
+            for number in batch:
+                if (pool.pool, number) not in vms.placements.failures:  # else it keeps its old machine
+                    _release_vm_capacity(vms, (pool.pool, number))
 
 
 def place_new_vms(vms: VmObject, context: VmContext) -> None:

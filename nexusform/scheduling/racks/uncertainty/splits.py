@@ -85,7 +85,8 @@ class CellSplits:
             following: _Layer = {}
             for split in layer:
                 for cells in self._list_choices(split, share):
-                    following.setdefault(self._sort_equal_cells(_take_share(split, share, cells)), (split, cells))
+                    next_split = self._sort_equal_cells(_take_share(split, share, cells))
+                    following.setdefault(next_split, (split, cells))  # the first way to it
                     transitions += 1
                     if is_bounded and (len(following) > MAX_SPLITS or transitions > MAX_TRANSITIONS):
                         return
@@ -203,7 +204,7 @@ def _build_memory_order(*, packed: bool) -> _Ranked:
 
 
 class _SplitSearch:
-    """Search for one legal assignment, VM by VM, with backtracking."""
+    """Search for one legal assignment, VM by VM in this `order` (positions in `shares`), with backtracking."""
 
     def __init__(self, base: FreeCells, shares: Sequence[Share], order: Sequence[int], ranked: _Ranked) -> None:
         self._shares = shares
