@@ -426,7 +426,7 @@ def _validate_plan(
     forgotten_hosts = [
         str(address)
         for address, instance in instances.items()
-        if instance.action is Action.FORGET and instance.type.add_to_inventory is not None
+        if instance.action is Action.FORGET and instance.type.add_to_inventory is not None  # a rack or machine
     ]
     failures = collect_fit_failures(vms, blocks.outside_targets, forgotten_hosts)  # errors, and pools without capacity
     # A VM without capacity makes values unknown: an error about one is only a consequence.

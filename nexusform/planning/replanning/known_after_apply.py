@@ -248,7 +248,7 @@ def evaluate_final_results(
     """
     is_selection = bool(plan.targets or plan.excludes)
     is_partial = is_selection or plan.mode is Mode.REFRESH_ONLY
-    if plan.mode is Mode.DESTROY or not (  # no outputs are left; or nothing was unknown, and no prediction was wrong
+    if plan.mode is Mode.DESTROY or not (  # it evaluates none; else nothing was unknown, and no prediction was wrong
         wrong_addresses
         or plan.mode is Mode.REFRESH_ONLY
         or any(has_unknown_part(output.value) for output in plan.planned_outputs.values())

@@ -238,8 +238,9 @@ def _build_zone_group(
     for machine in site.machines.values():
         cpus[machine.availability_zone] += machine.cells * machine.cpus_per_cell
         memory[machine.availability_zone] += machine.cells * machine.memory_mib_per_cell
+    # The sum over the members, and the resources of all machines by zone, occupied or not.
     needs = [(sum(sku.host_vcpus for sku in skus), cpus), (sum(sku.memory_mib for sku in skus), memory)]
-    minimum_count = max(1, *(_count_covering_zones(need, by_zone) for need, by_zone in needs))  # if zones were empty
+    minimum_count = max(1, *(_count_covering_zones(need, by_zone) for need, by_zone in needs))
     return _ZoneGroup(
         names=tuple(names),
         required_zones=tuple(ordered_required),

@@ -217,9 +217,8 @@ def _find_excess_group_vms(vms: VmObject, rule: PlacementGroupRule) -> Iterator[
         if location and vm.pool in rule.pools:  # a rule for the whole site has no location
             vms_by_location.setdefault(location, []).append(vm)
     for location, vms_at_location in vms_by_location.items():
-        excess_names = [
-            vm.name for vm in vms_at_location[rule.max_vms :] if (vm.pool, vm.number) not in vms.placements.tokens
-        ]
+        excess = vms_at_location[rule.max_vms :]
+        excess_names = [vm.name for vm in excess if (vm.pool, vm.number) not in vms.placements.tokens]  # existing ones
         if excess_names:
             yield location, excess_names
 
