@@ -244,7 +244,7 @@ class BlockPlanner:
     def plan_block(self, block: ResourceBlock, evaluation: Evaluation) -> None:
         """Plan a block of a type without VMs, so without waiting: evaluate, decide and add its instances."""
         expanded = self.expand(block, evaluation)
-        assert expanded is not None, "only a block that may wait is None"
+        assert expanded is not None, "only a waiting block has no instances"
         self.diagnostics += expanded.diagnostics
         for instance in expanded.instances:
             if instance.is_configured:
