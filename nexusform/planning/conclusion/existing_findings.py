@@ -104,7 +104,7 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
         changed_documents={str(change.address) for change in plan.changes if _has_changed_text(change)},
         resources_with_bindings=_merge_addresses(bindings_by_effect, _ADDING_EFFECTS),
         resources_with_added_pods=_merge_addresses(pods_by_effect, _ADDING_EFFECTS),
-        # Pods waiting before and after are excluded.
+        # Newly waiting pods lose their node, or are new without one. The others waited before, too.
         resources_with_waiting_pods=pods_by_effect[Effect.UNPLACED] | pods_added_without_node,
         resources_with_changed_pods=changed_pods,
         adds_vms=not vm_effects.isdisjoint(_ADDING_EFFECTS),

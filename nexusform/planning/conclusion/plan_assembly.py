@@ -366,7 +366,7 @@ def _measure_certainty(
         keep_outcomes=has_separation_rules,
         progress=request.progress,
     )
-    # The prediction records of earlier plans by site id.
+    # The verified predictions of earlier plans in the notes of sites, by site id.
     records: dict[str, PredictionRecord] = {}
     for current in prior.objects.values():
         record = parse_record(current.private)
@@ -384,7 +384,7 @@ def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccu
         not_verified = get_text(note, NOT_VERIFIED_KEY)
         rack_spread = get_text(attributes, "scheduler", "rack_spread") or RackSpread.POOL.value
         replay_scores = get_mapping(note, PREDICTION_KEY, rack_spread)
-        if not (replay_scores or predictions or not_verified):
+        if not (replay_scores or predictions or not_verified):  # no site, or one without predictions
             continue
         name_parts = [attributes.get("namespace"), attributes.get("name")]
         yield SitePredictionAccuracy(
@@ -426,7 +426,7 @@ def _validate_plan(
     forgotten_hosts = [
         str(address)
         for address, instance in instances.items()
-        if instance.action is Action.FORGET and instance.type.add_to_inventory is not None
+        if instance.action is Action.FORGET and instance.type.add_to_inventory is not None  # a rack or machine
     ]
     failures = collect_fit_failures(vms, blocks.outside_targets, forgotten_hosts)  # errors, and pools without capacity
     # A VM without capacity makes values unknown: an error about one is only a consequence.
@@ -436,7 +436,7 @@ def _validate_plan(
     if has_other_errors:
         all_diagnostics += _collect_domain_findings(outcome, instances, risks=False)
         return PlanValidation(all_diagnostics)
-    pod_problems = _collect_domain_findings(outcome, instances, risks=not failures.unplaced)
+    pod_problems = _collect_domain_findings(outcome, instances, risks=not failures.unplaced)  # for a full placement
     if any(owner.request.actions.recreations or owner.request.actions.removals for owner in vms):
         from nexusform.planning.verdicts.stranded_vms import check_rack_concentration
 
@@ -467,12 +467,10 @@ def _add_inputs_and_diagnostics_to_plan(plan: Plan, request: PlanRequest, diagno
     if is_errored:  # PARTIAL warns about excluded objects, but such a plan cannot be applied
         unique = [problem for problem in unique if problem.id != PARTIAL and problem.id not in _PLACEMENT_ADVICE]
     state = request.state
-    # The objects read by providers that differ from state.
-    instances = request.state.instances
-    refreshed_objects = {
+    refreshed_objects = {  # only those different from the state
         address: observed
         for address, observed in request.refreshed_objects.items()
-        if get_current_object(instances.get(address)) != observed
+        if get_current_object(state.instances.get(address)) != observed
     }
     return replace(
         plan,

@@ -34,12 +34,12 @@ Edge: TypeAlias = tuple[str, str]
 
 
 def index_site_resources(changes: Iterable[Change]) -> dict[str, SiteResources]:
-    """Return the recorded resources of sites, by site id; simulated sites have none."""
+    """Return the resources recorded in the notes of sites, by site id; simulated sites have none."""
     resources: dict[str, SiteResources] = {}
     for change in changes:
         recorded = read_recorded_site_resources(change.private)
         if recorded is not None:
-            resources[change.id] = recorded
+            resources[change.id] = recorded  # only sites have such a note
     return resources
 
 

@@ -118,7 +118,7 @@ def _build_pool_upgrade(
     recreated = [key for key in keys if vms.request.actions.recreations.get(key) == trigger]
     prior = index_pools(vms.prior_pools).get(pool.pool)
     is_rolling = trigger == ROLLING and not find_changed_argument(prior, pool)
-    other_count = sum(vms.request.actions.recreations.get(key, trigger) != trigger for key in keys)
+    other_count = sum(vms.request.actions.recreations.get(key, trigger) != trigger for key in keys)  # other reasons
     uses_surge = is_rolling and pool.surge_size > 0
     batch = pool.batch_size if is_rolling else len(recreated)
     failed_batch, reason = 0, ""  # batches count from 1
@@ -132,9 +132,9 @@ def _build_pool_upgrade(
         pool=pool.pool,
         sku=pool.sku.name,
         vms=len(recreated),
-        concurrent_vms=down_count or batch_count,  # with surge, the old and the new VMs of a batch
+        concurrent_vms=down_count or batch_count,  # with surge, a batch is replaced without a VM down
         batches=-(-len(recreated) // batch),  # rounded up
-        surges=uses_surge and not other_count,
+        surges=uses_surge and not other_count,  # no VM is down meanwhile
         minimum_up=len(keys) - down_count,
         failed_batch=failed_batch,
         reason=reason,

@@ -84,7 +84,7 @@ def _group_by_block(instances: Iterable[Instance]) -> dict[object, _Group]:
 def _find_similar_pairs(old: list[_Group], new: list[_Group]) -> Iterator[tuple[_Group, _Group]]:
     """Yield the pairs of similar groups without another similar partner on either side."""
     if len(old) > _MAXIMUM_COMPARED or len(new) > _MAXIMUM_COMPARED:
-        return  # every pair is compared
+        return  # too many pairs to compare
     similar_pairs = [pair for pair in product(old, new) if _has_only_similar_instances(*pair)]
     for before, after in similar_pairs:
         if sum(before is first or after is second for first, second in similar_pairs) == 1:  # only this pair

@@ -141,7 +141,7 @@ def _collect_site_resource_capacity(
     observed_sites = list(_iterate_observed_sites(plan))
     if not observed_sites:
         return ()
-    claims_by_cluster = dict(  # volume claims before and after the plan
+    claims_by_cluster = dict(  # volume claims before and after the plan, as a pair
         chain.from_iterable(contribution.collect_claims().items() for contribution in result.contributions)
     )
     claims_before = {cluster: claims for cluster, (claims, _) in claims_by_cluster.items()}
@@ -152,7 +152,7 @@ def _collect_site_resource_capacity(
         if network:
             network_by_cluster[get_text(change.after, "name")] = network
     rows: dict[str, tuple[SiteResourceCapacity, ...]] = {}
-    for site, _, supplies in observed_sites:
+    for site, _, supplies in observed_sites:  # a name of a site is its id, too
         sides = [
             count_nodes(side[site].pools, network_by_cluster, claims) if site in side else ClusterNodeCounts()
             for side, claims in ((before, claims_before), (after, claims_after))
@@ -432,7 +432,7 @@ def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
             RESOURCE_SHORTAGE,
             detail,
             brief=f"{row.site}: {shortage}",
-            is_preexisting=was_insufficient and row.used == row.used_before,
+            is_preexisting=was_insufficient and row.used == row.used_before,  # the plan changes nothing
         )
         site = sites[row.site]
         yield replace(warning, subject=site.source, address=str(site.address), block=site.block)

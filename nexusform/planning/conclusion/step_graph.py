@@ -308,7 +308,7 @@ def _get_machine_of_placement(placement: Placement | None) -> str:
 
 
 def _map_placed_vms(site: SitePlan, objects: Mapping[Address, VmObject]) -> dict[Hashable, tuple[Address, str]]:
-    """Return the VMs placed on a site by handle: their address and machine."""
+    """Return the VMs placed on a site by token (handle): the address of their object, and their machine."""
     placed_vms: dict[Hashable, tuple[Address, str]] = {}
     for address, vms in objects.items():
         if vms.request.site is site:

@@ -138,7 +138,7 @@ def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining
 
 
 def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:
-    """Return by address the referenced blocks created at the same time; a change with unknown values has none."""
+    """Return by address the referenced blocks completed only after it (`concurrent_types`); none for unknown values."""
     present_types = {change.address.type for change in changes}  # checking all types would load every domain
     concurrent_types = {name: types[name].concurrent_types for name in present_types if name in types}
     candidates = [
@@ -207,10 +207,10 @@ def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order:
             used_steps = [
                 graph.apply_step[used]
                 for used in uses.list_after(change)
-                if used in graph.apply_step and change.address not in step_order.get(used, ())  # else it waits itself
+                if used in graph.apply_step and change.address not in step_order.get(used, ())  # else `used` waits
             ]
             graph.add_waits(apply_step, used_steps)
-        if change.before is not None and not change.deposed:
+        if change.before is not None and not change.deposed:  # a former user
             used_before = uses.list_before(change.address, change.before)
             _add_former_user_wait(graph, change, used_before, step_order.get(change.address, ()))
 
@@ -328,7 +328,7 @@ class _ObjectIndex:
     ) -> None:
         self._references = references
         self._named: dict[tuple[str, str], dict[Hashable, Address]] = {}  # (type, naming attribute) -> name -> object
-        fields_by_attribute: dict[str, dict[str, tuple[str, ...]]] = {}  # type -> naming attribute -> fields
+        fields_by_attribute: dict[str, dict[str, tuple[str, ...]]] = {}  # type -> naming attribute -> fields of a name
         for _, reference in chain.from_iterable(references.values()):
             for kind in reference.types:
                 fields_by_attribute.setdefault(kind, {})[reference.by] = reference.fields
@@ -337,7 +337,7 @@ class _ObjectIndex:
             for attribute, fields in fields_by_attribute.get(address.type, {}).items():
                 addresses_by_name = self._named[address.type, attribute]
                 for name in _list_referenced_names(values.get(attribute), fields):
-                    addresses_by_name.setdefault(name, address)
+                    addresses_by_name.setdefault(name, address)  # the first object with this name
 
     def find_referenced(self, kind: str, values: Values) -> Iterator[Address]:
         """Yield the objects referenced by an object of this type."""

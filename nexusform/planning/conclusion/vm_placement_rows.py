@@ -72,7 +72,7 @@ def build_placement_changes(
 
 def _build_row_of_removed_vm(vms: VmObject, key: VmKey, action: PlacementAction, trigger: str) -> PlacementChange:
     """Build the row of a VM in state to remove, forget or lose; `trigger` is the reason."""
-    record = vms.prior.unplaced.get(key, {})
+    record = vms.prior.unplaced.get(key, {})  # its names, if it had no machine
     pool_name, number = key
     pool = index_pools(vms.prior_pools).get(pool_name)
     row = PlacementChange(

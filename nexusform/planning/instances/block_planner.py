@@ -162,7 +162,7 @@ class BlockPlanner:
             if not self.selection.has(address):
                 yield self.build_unchanged(address)
                 continue
-            # An instance with only deposed objects has no reason of its own.
+            # A missing module is no reason for deposed objects: they are deleted anyway.
             is_without_module = address.module not in modules and self.prior.get_object(address) is not None
             reason = "delete_because_no_module" if is_without_module else _find_deletion_reason(block, address.key)
             yield self.build_removed_instance(address, reason, block)
@@ -244,12 +244,12 @@ class BlockPlanner:
     def plan_block(self, block: ResourceBlock, evaluation: Evaluation) -> None:
         """Plan a block of a type without VMs, so without waiting: evaluate, decide and add its instances."""
         expanded = self.expand(block, evaluation)
-        assert expanded is not None
+        assert expanded is not None, "only a waiting block has no instances"
         self.diagnostics += expanded.diagnostics
         for instance in expanded.instances:
             if instance.is_configured:
                 self.diagnostics += self.evaluate_known(instance, evaluation)
-                self.decide_action(instance, {}, evaluation)
+                self.decide_action(instance, computed={}, evaluation=evaluation)
             self.add_instance(instance, evaluation)
 
     def set_predicted_action(self, instance: Instance, evaluation: Evaluation) -> None:

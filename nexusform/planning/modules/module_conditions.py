@@ -162,7 +162,7 @@ def _move_problem_to_call(
 def _check_conditions_of_resources(
     instance: ModuleInstance, evaluation: Evaluation, modes: Collection[BlockMode]
 ) -> Iterator[ConditionResults]:
-    """Yield the results of pre- and postconditions of data blocks and (by `modes`) resources, per instance."""
+    """Yield the results of pre- and postconditions of the blocks of these modes (data, managed), per instance."""
     for block in instance.module.resources.values():
         if block.mode in modes and (block.lifecycle.preconditions or block.lifecycle.postconditions):
             # Problems with the repetition were reported when the block was read: this copy drops them.
@@ -170,8 +170,9 @@ def _check_conditions_of_resources(
             repetitions = {repetition.key: repetition for repetition in listed}
             for key, item in evaluation.get_resource(instance, block).items.items():
                 address = Address(instance.path, block.mode, block.type, block.name, key)
-                before = evaluation.build_scope(instance, repetitions.get(key, SINGLE_INSTANCE))
-                after = evaluation.build_scope(instance, repetitions.get(key, SINGLE_INSTANCE), item)  # with `self`
+                repetition = repetitions.get(key, SINGLE_INSTANCE)  # an instance only in state has none
+                before = evaluation.build_scope(instance, repetition)
+                after = evaluation.build_scope(instance, repetition, item)  # with `self`
                 conditions = [("precondition", condition, before) for condition in block.lifecycle.preconditions]
                 conditions += [("postcondition", condition, after) for condition in block.lifecycle.postconditions]
                 yield _evaluate_conditions(

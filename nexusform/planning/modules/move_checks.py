@@ -46,7 +46,7 @@ class _MoveChecker:
     def check_statement(self, statement: MoveStatement, instance: ModuleInstance) -> Iterator[Diagnostic]:
         """Yield the problems of one statement in one instance of its module, and record its move."""
         source, target = (_build_address(instance, statement.source), _build_address(instance, statement.target))
-        if statement.source.type != statement.target.type:
+        if statement.source.type != statement.target.type:  # "": a module
             yield build_error(
                 "moved-to-another-type",
                 f"{source} cannot move to a {statement.target.type}: the type of an object cannot change. Remove "

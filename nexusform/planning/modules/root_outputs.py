@@ -108,9 +108,8 @@ def plan_current_outputs(request: PlanRequest, evaluation: Evaluation) -> RootOu
         if planned is not None:
             after[name] = planned
             changes.append(_build_change(name, before.get(name), planned))
-    return RootOutputChanges(
-        (*changes, *_list_removed_outputs(before, declared)), after, {}, (*diagnostics, *evaluation.diagnostics)
-    )
+    all_changes = (*changes, *_list_removed_outputs(before, declared))
+    return RootOutputChanges(all_changes, after, diagnostics=(*diagnostics, *evaluation.diagnostics))
 
 
 def _list_removed_outputs(before: Mapping[str, OutputState], declared: Collection[str]) -> Iterator[OutputChange]:
@@ -126,7 +125,7 @@ def build_output_state(output: Output, value: Value) -> OutputState:
 
 
 def check_sensitive_output(output: Output, value: Value) -> list[Diagnostic]:
-    """Return the error of a root output exposing a sensitive value or saving an ephemeral one, [] for none."""
+    """Return the error of a root output declared ephemeral, holding ephemeral or exposing sensitive values, or []."""
     if output.ephemeral:
         detail = f'The output "{output.name}" of the root module is saved in the state, so it cannot be ephemeral.'
         return [build_error("ephemeral-output-not-allowed", detail, output.span, block=f'output "{output.name}"')]
@@ -166,7 +165,8 @@ def collect_variable_values(request: PlanRequest) -> dict[str, VariableValue]:
         is_set = name in request.variables
         value = request.variables[name] if is_set else declared.default or build_null(DYNAMIC)
         sensitive = declared.sensitive or value.has_marks
-        values[name] = VariableValue(convert_to_plain(value)[0], value.type, sensitive, is_set)
+        plain, _ = convert_to_plain(value)
+        values[name] = VariableValue(plain, value.type, sensitive, is_set)
     return values
 
 

@@ -146,7 +146,7 @@ class InstanceScope(Struct, frozen=True):
 
 
 def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Traversal, used: int) -> Lookup:
-    """Resolve a reference into a resource. `used`: steps before its name (1 for data), later all resolved steps."""
+    """Resolve a reference into a resource, without problems. `used` counts resolved steps, at first before its name."""
     steps = traversal.steps
     name_step = steps[used] if used < len(steps) else None
     if not isinstance(name_step, TraverseAttribute):
@@ -196,9 +196,9 @@ def _resolve_module_reference(scope: InstanceScope, traversal: Traversal) -> Loo
     if call is None:
         return _build_unknown_lookup(traversal)
     shape = scope.names.get_module_expansion(scope.instance, call).shape
-    used, key = 1, None  # the used steps: the name, and a key
+    used, key = 1, None  # used steps: the name of the call
     if shape != SINGLE and len(traversal.steps) > 1:
-        key = _parse_literal_key(traversal.steps[1], shape)
+        key = _parse_literal_key(traversal.steps[1], shape)  # None for other keys: the evaluator indexes the value
         used = 2
     output = traversal.steps[used] if used < len(traversal.steps) else None
     if isinstance(output, TraverseAttribute) and (shape == SINGLE or key is not None):

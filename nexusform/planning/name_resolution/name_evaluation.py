@@ -91,7 +91,7 @@ class Evaluation:
         self._modules: dict[tuple[str, ...], list[ModuleInstance]] = {(): [self.root]}  # by path without keys
         self._module_shapes: dict[tuple[ModulePath, str], BlockExpansion] = {}  # by parent and name of the call
         self._by_path: dict[ModulePath, ModuleInstance] = {ROOT_MODULE: self.root}
-        self._depth = 0
+        self._depth = 0  # of nested evaluations of locals and outputs
 
     def create_tentative_copy(self) -> Evaluation:
         """Return a pass that starts with the known values and keeps new values and diagnostics to itself."""
@@ -264,8 +264,8 @@ class Evaluation:
         if self._depth:  # nested in the evaluation of another value
             self._compute_and_cache(named_value)
         else:
-            # Evaluate a value that may be at the end of a long chain: at the maximum depth, the deepest value is
-            # evaluated first, then its users again.
+            # The value may be at the end of a long chain. At the maximum depth the exception names the deepest value:
+            # it is evaluated first, then its users again.
             pending = [named_value]
             while pending:
                 reported_count = len(self.diagnostics)
@@ -276,7 +276,7 @@ class Evaluation:
                 except _MaximumDepthExceeded as exceeded:
                     del self.diagnostics[reported_count:]  # they are reported on re-evaluation
                     if any(exceeded.named.key == pending_value.key for pending_value in pending):
-                        self._cache[exceeded.named.key] = build_unknown(DYNAMIC)  # a cycle, which was reported
+                        self._cache[exceeded.named.key] = build_unknown(DYNAMIC)  # a cycle, reported elsewhere
                     else:
                         pending.append(exceeded.named)
         return self._cache[named_value.key]
@@ -356,12 +356,12 @@ class Evaluation:
         return view
 
     def _read_data_block(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
-        """Read the data block: a view per instance, unknown if it cannot be read; without instances on errors."""
+        """Read a data block, with a view per instance: unknown if it cannot be read. An invalid block is unknown."""
         expansion, problems = self.expand_block(block, self.build_scope(instance))
         self.diagnostics += problems
         prepared = self.settings.get_body(block)
         if expansion is None or prepared is None:
-            return ResourceView("")  # its instances are unknown
+            return ResourceView(shape="")  # its instances are unknown
         self._check_repetition(expansion, block)
         view = ResourceView(expansion.shape)
         schema = self.settings.schemas["data"][block.type]
@@ -378,10 +378,10 @@ class Evaluation:
 
 
 def _build_data_view(answer: DataResult | None, sensitive: tuple[Path, ...], schema: BlockSchema) -> InstanceView:
-    """Return the data as seen by expressions; unknown without an answer. Its types replace the declared ones."""
+    """Return the data as seen by expressions; unknown without an answer. Types of the answer replace declared ones."""
     if answer is None:
         return InstanceView(attributes=None, sensitive=sensitive, schema=schema)
-    if answer.types:
+    if answer.types:  # of attributes with an open type in the schema
         typed = {name: replace(schema.attributes[name], type=known_type) for name, known_type in answer.types.items()}
         schema = replace(schema, attributes={**schema.attributes, **typed})
     return InstanceView(answer.attributes, (*sensitive, *answer.sensitive_paths), schema)

@@ -193,8 +193,8 @@ class InstanceView(Struct):
         if kind is None:
             return None
         if self._value is not None:  # the whole object was built before
-            object_value: Value = self._value
-            return object_value.raw[name] if isinstance(object_value.raw, dict) else build_unknown(kind)
+            raw = self._value.raw  # values of the attributes by name, no mapping if the object is unknown
+            return raw[name] if isinstance(raw, dict) else build_unknown(kind)
         if self.attributes is None:
             return build_unknown(kind)
         plain, sensitive = self._get_attribute_with_sensitive_paths(self.attributes, name)

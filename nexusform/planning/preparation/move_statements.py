@@ -43,7 +43,7 @@ class MoveEndpoint(Struct, frozen=True):
         return (self.resource, self.key) == (endpoint.resource, endpoint.key)
 
     def is_inside(self, endpoint: MoveEndpoint) -> bool:
-        """Return whether it refers to a part of the other: inside its module, or one instance of its resource."""
+        """Return whether this end is a part of `endpoint`: inside its module, or one instance of its resource."""
         if len(endpoint.path) > len(self.path) or not _is_path_prefix_compatible(endpoint.path, self.path):
             return False  # outside of its module
         if endpoint.resource is None:
@@ -176,15 +176,11 @@ def _must_follow_statement(
     (begin, end), (other_begin, other_end) = ends, other_ends
     if begin.may_refer_to_same_object(other_end):
         return True
-    is_inside = (
-        begin.is_inside(other_end)
-        or end.is_inside(other_end)
-        or other_begin.is_inside(begin)
-        or other_end.is_inside(begin)
-    )
-    if not is_inside:  # independent statements
+    is_inside = begin.is_inside(other_end) or end.is_inside(other_end)
+    contains_other = other_begin.is_inside(begin) or other_end.is_inside(begin)
+    if not (is_inside or contains_other):  # independent statements
         return False
-    # A module that only changes its keys contains inner moves at both ends, so their order would be a cycle.
+    # If an outer statement only changes module keys, inner moves are inside both its ends: it goes first (no cycle).
     is_outer = len(statement.module) < len(other_statement.module)
     return not (is_outer and _is_instance_key_change(statement))
 

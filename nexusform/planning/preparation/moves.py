@@ -73,9 +73,9 @@ def _iterate_implied_moves(
         key = _compute_implied_key(address, block)
         if key == address.key:
             continue
-        if not any(statement.has_endpoint(address.resource) for statement in explicit_statements):
+        if not any(statement.has_endpoint(address.resource) for statement in explicit_statements):  # those decide
             source = AddressPattern(address.module, address.mode, address.type, address.name, address.key)
-            yield MoveStatement((), source, replace(source, key=key), block.header_span)
+            yield MoveStatement(module=(), source=source, target=replace(source, key=key), span=block.header_span)
 
 
 def _compute_implied_key(address: Address, block: ResourceBlock) -> Key:

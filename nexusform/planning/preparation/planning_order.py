@@ -123,11 +123,11 @@ def find_create_before_destroy(order: PlanningOrder) -> frozenset[ConfigAddress]
 
 
 def move_blocks_to_front(order: PlanningOrder, first: Sequence[ConfigAddress]) -> PlanningOrder:
-    """Return the order with these blocks first in their phase, as far as references allow."""
+    """Return the order with the blocks of `first`, in their order, at the start of their phase if references allow."""
     if not first:
         return order
-    rank = {address: index for index, address in enumerate(first)}
-    position = {block.address: rank.get(block.address, len(rank) + index) for index, block in enumerate(order.blocks)}
+    front = {address: index for index, address in enumerate(first)}
+    position = {block.address: front.get(block.address, len(front) + index) for index, block in enumerate(order.blocks)}
     phases = {block.address: order.phases[block.address] for block in order.blocks}
     by_address = {block.address: block for block in order.blocks}
     addresses = _order_by_phase(order.needs, phases, position)

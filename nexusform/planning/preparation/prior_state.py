@@ -65,14 +65,15 @@ class PriorState(Struct, frozen=True):
 def build_prior_state(request: PlanRequest) -> PriorState:
     """Build the prior state of a plan. Only normal plans import objects."""
     imports = request.imports if request.mode is Mode.NORMAL else {}
-    if not request.state.instances:
+    if not request.state.instances:  # nothing to move or to observe
         state = add_imports(request.state, imports)
-        return PriorState(state, state.instances, _group_by_block(state.instances), {}, imports, ())
+        by_block = _group_by_block(state.instances)
+        return PriorState(state, state.instances, by_block, previous={}, imports=imports, diagnostics=())
     from nexusform.planning.preparation.moves import apply_moves, rename_refreshed
 
     moved_state, problems = apply_moves(request.configuration, request.state)
     state = add_imports(moved_state.state, imports)
-    # The recorded instances as observed by the providers (None: missing).
+    # The recorded objects as observed by the providers (None: missing), by their address after the moves.
     observed_objects = rename_refreshed(request.refreshed_objects, moved_state.previous)
     instances = dict(state.instances)
     for address, current in observed_objects.items():

@@ -89,7 +89,7 @@ def build_selection(
         )
         problems.append(partial_warning)
     named_blocks = _find_named_blocks(target_patterns, order)
-    # Blocks with single targeted instances: their other instances are not selected.
+    # Blocks targeted by single instances only: these are selected, not the whole block.
     only_instances = {block for block in named_blocks if _is_named_by_keys_only(target_patterns, block)}
     # Single excluded instances exclude no dependents.
     block_patterns = [pattern for pattern in exclude_patterns if not _has_instance_keys(pattern)]

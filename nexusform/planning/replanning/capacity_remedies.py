@@ -117,12 +117,13 @@ def add_remedies(
     def plan_trial(
         adjustments: Sequence[ArgumentAdjustment], first: Sequence[Address] = (), replaces: Sequence[str] = ()
     ) -> PlanResult:
+        """Plan again with adjustments, with the `first` blocks placed first, and with more -replace addresses."""
         all_replaces = (*trial_request.replaces, *replaces)
         adjusted = replace(
             trial_request, adjustments=tuple(adjustments), first_addresses=tuple(first), replaces=all_replaces
         )
         outcome = make_plan(adjusted)
-        # Most trials fail by capacity; samples of NUMA cells are computed only for those that fit.
+        # Most trials fail by capacity: the first one takes no samples of NUMA cells, a second one if all fits.
         if outcome.plan.errored or outcome.plan.numa_sampling is None or request.samples == 0:
             return outcome
         return make_plan(replace(adjusted, samples=request.samples))

@@ -101,7 +101,7 @@ def _replace_unknown_values_of_step(step: Step, change: Change) -> Step:
 
 
 def _check_arguments(change: Change, final: Change | None, schemas: Mapping[str, BlockSchema]) -> Iterator[Diagnostic]:
-    """Yield errors for arguments with another value in `final` than planned."""
+    """Yield errors for arguments with another value than planned in `final`, the same change in a new plan."""
     if change.after is None:  # a removal has no values
         return
     if final is None or final.after is None:
@@ -248,7 +248,7 @@ def evaluate_final_results(
     """
     is_selection = bool(plan.targets or plan.excludes)
     is_partial = is_selection or plan.mode is Mode.REFRESH_ONLY
-    if plan.mode is Mode.DESTROY or not (  # nothing was unknown, and no prediction was wrong
+    if plan.mode is Mode.DESTROY or not (  # it evaluates none; else nothing was unknown, and no prediction was wrong
         wrong_addresses
         or plan.mode is Mode.REFRESH_ONLY
         or any(has_unknown_part(output.value) for output in plan.planned_outputs.values())
@@ -285,7 +285,7 @@ class _FinalOutputs(Struct):
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
     def add_output(self, name: str, before: OutputState | None, *, is_partial: bool) -> None:
-        """Add one output: as planned if known and not based on wrong predictions, else as evaluated now or before."""
+        """Add an output: as planned if known and based on no wrong prediction, else as evaluated now or `before`."""
         planned = self.plan.planned_outputs.get(name)
         if planned is not None and name not in self.dependent_names and not has_unknown_part(planned.value):
             self.values[name] = planned
@@ -302,7 +302,7 @@ class _FinalOutputs(Struct):
             return
         refinements = self.plan.refined_outputs.get(name, ())
         inconsistencies = check_output(name, planned, actual, refinements)
-        if inconsistencies and name in self.dependent_names:
+        if inconsistencies and name in self.dependent_names:  # a wrong prediction explains them
             self.changed_outputs.append(WrongOutput(name, planned, actual))
         else:
             self.diagnostics += inconsistencies

@@ -115,7 +115,7 @@ def verify_suggested_selection(
     request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> PlanResult:
     """Return the result; if the plan with the suggested -target and -exclude options is rejected as well, its reason is
-    added. The options are extended as long as such a plan suggests further ones.
+    added. More targets are added and exclusions removed as long as such a plan suggests further ones.
     """
     trial_request = replace(build_trial_request(request), samples=0)
     last_result = result

@@ -177,7 +177,7 @@ def _has_changed_zones(member: GroupMember, result: PlanResult) -> bool:
 def _try_prior_zones(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) -> Iterator[Remedy]:
     """Try the zones in state for the pools with changed zones; nothing without such a pool."""
     adjustments: dict[tuple[Address, str], ArgumentAdjustment] = {}  # by address and pool name
-    pools_by_zones: dict[Zones, dict[str, None]] = {}
+    pools_by_zones: dict[Zones, dict[str, None]] = {}  # names (a dict as an ordered set)
     for member in chain.from_iterable(rule.groups):
         before = _get_prior_zones(member, result)
         if before is None or not _is_zone_changeable(member) or not _has_changed_zones(member, result):
@@ -193,15 +193,15 @@ def _try_prior_zones(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial
         f"{format_first_items(list(pools), _MAXIMUM_POOLS)} in {_format_zones(zones) if zones else 'all zones'}"
         for zones, pools in pools_by_zones.items()
     ]
-    moved_count = count_moved_vms(outcome.plan, "zones_changed", "cluster_replaced")
+    moved_count = count_moved_vms(outcome.plan, "zones_changed", "cluster_replaced")  # reasons of a move
     text = f"{'; '.join(clauses)}, unchanged.{_format_cost(moved_count, outcome.plan)}{format_certainty_note(outcome)}"
     data = [{"pools": list(pools), "availability_zones": list(zones)} for zones, pools in pools_by_zones.items()]
     yield Remedy("zones", text, {"as_before": data, "replaced_vms": moved_count}, tuple(adjustments.values()))
 
 
 def _has_shared_pool(rule: UnsatisfiedRule) -> bool:
-    """Return whether two groups have members in one pool (pods on its nodes): zones cannot separate these."""
-    pools_so_far: set[tuple[str, str]] = set()  # address and pool
+    """Return whether two groups have members (VMs, or pods on them) in one pool: all its VMs have the same zones."""
+    pools_so_far: set[tuple[str, str]] = set()  # address of the object and name of the pool
     for group in rule.groups:
         pools = {(str(member.vm[0]), member.pool.pool) for member in group}
         if pools & pools_so_far:
@@ -214,7 +214,7 @@ def _build_zone_group(
     group: Sequence[GroupMember], site: SitePlan, *, may_move: bool, is_rewritten: bool = False
 ) -> _ZoneGroup:
     """Build a group of a rule. `may_move`: existing VMs, too, may move; `is_rewritten`: to zones not configured yet."""
-    order = site.list_zones()
+    site_zones = site.list_zones()
     changed_members: list[GroupMember] = []
     required_zones: set[str] = set()
     for member in group:
@@ -228,18 +228,19 @@ def _build_zone_group(
                 required_zones |= member.pool.configured_zones
     # Zones with existing members are preferred, so that fewer of them move.
     existing_per_zone = Counter(member.placement.availability_zone for member in group if member.rank < 0)
-    optional_zones = [zone for zone in order if zone not in required_zones]
+    optional_zones = [zone for zone in site_zones if zone not in required_zones]
     optional_zones.sort(key=lambda zone: -existing_per_zone[zone])  # equal counts stay in the order of the site
     names = dict.fromkeys(_get_cluster_name(member) for member in group)
-    ordered_required = [zone for zone in order if zone in required_zones]
+    ordered_required = [zone for zone in site_zones if zone in required_zones]
     skus = [member.pool.sku for member in group]
     cpus: Counter[str] = Counter()
     memory: Counter[str] = Counter()
     for machine in site.machines.values():
         cpus[machine.availability_zone] += machine.cells * machine.cpus_per_cell
         memory[machine.availability_zone] += machine.cells * machine.memory_mib_per_cell
+    # The sum over the members, and the resources of all machines by zone, occupied or not.
     needs = [(sum(sku.host_vcpus for sku in skus), cpus), (sum(sku.memory_mib for sku in skus), memory)]
-    minimum_count = max(1, *(_count_covering_zones(need, by_zone) for need, by_zone in needs))  # CPUs, memory
+    minimum_count = max(1, *(_count_covering_zones(need, by_zone) for need, by_zone in needs))
     return _ZoneGroup(
         names=tuple(names),
         required_zones=tuple(ordered_required),
@@ -311,8 +312,9 @@ def _build_adjustments(zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones]
     for zone_group, selected_zones in zip(zone_groups, zones, strict=True):
         for member in zone_group.members:
             address, _ = member.vm
-            pool_zones = None if zone_group.is_rewritten else member.pool.zones
-            allowed = [zone for zone in selected_zones if not pool_zones or zone in pool_zones]  # without zones: all
+            allowed = list(selected_zones)
+            if member.pool.zones and not zone_group.is_rewritten:
+                allowed = [zone for zone in allowed if zone in member.pool.zones]
             path = (*member.pool.path, "availability_zones")
             adjustments[str(address), member.pool.pool] = ArgumentAdjustment(address, path, sorted(allowed))
     return list(adjustments.values())

@@ -94,10 +94,10 @@ def order_machine_actions(
         previous: list[Address] = []  # the action before it on the site, if any
         for window, request in enumerate(ordered, 1):
             actions.append(_build_action(request, window))
-            candidates = [parse_address(request.site.offering_addresses[request.machine.name])]
-            candidates += [address for address, _ in request.leaving_vms]
+            related = [parse_address(request.site.offering_addresses[request.machine.name])]  # its rack or machine
+            related += [address for address, _ in request.leaving_vms]
             action_block = str(request.instance.address.config_address)
-            planned = [address for address in candidates if address in instances]
+            planned = [address for address in related if address in instances]
             # An object referring to the action is created after it.
             earlier = [address for address in planned if action_block not in instances[address].dependencies]
             step_order[request.instance.address] = tuple(dict.fromkeys([*previous, *earlier]))
@@ -227,7 +227,7 @@ def _describe_vm_targets(targets: Sequence[EvacuatedVm]) -> str:
 
 
 def _build_action(request: MachineActionRequest, window: int) -> PlannedMachineAction:
-    """Build the record of an action in the plan; `window` is its position in the order of actions on the site."""
+    """Build the record of an action in the plan, with VMs only if it stops any; `window` is its place on the site."""
     return PlannedMachineAction(
         address=request.instance.address,
         site_id=request.site.id,

@@ -101,7 +101,7 @@ def has_unfitting_layout(numa_sampling: NumaSampling) -> bool:
 def check_uncertain_fit(
     sites: Mapping[str, SitePlan], objects: Iterable[VmObject], numa_sampling: NumaSampling | None
 ) -> Iterator[Diagnostic]:
-    """Yield a warning, at the first affected object, if not everything fits in every sample."""
+    """Yield a warning, at the first object with VMs placed on a sampled site, if some sample lacks capacity."""
     if numa_sampling is None or not has_unfitting_layout(numa_sampling):
         return  # no cells are unknown, or everything fits anyway
     placing_objects = [

@@ -210,16 +210,15 @@ def _build_group_warning(instance: Instance, rule: PlacementGroupRule, excess: M
 
 
 def _find_excess_group_vms(vms: VmObject, rule: PlacementGroupRule) -> Iterator[tuple[str, list[str]]]:
-    """Yield each machine or rack with too many VMs of the group, and the existing ones after the first `max_vms`."""
+    """Yield each machine or rack with more than `max_vms` VMs of the group, and the names of existing ones to move."""
     vms_by_location: dict[str, list[PlacedVm]] = {}
     for vm in vms.list_placed_vms():
         location = rule.get_location(vm.placement)
         if location and vm.pool in rule.pools:  # a rule for the whole site has no location
             vms_by_location.setdefault(location, []).append(vm)
     for location, vms_at_location in vms_by_location.items():
-        excess_names = [
-            vm.name for vm in vms_at_location[rule.max_vms :] if (vm.pool, vm.number) not in vms.placements.tokens
-        ]
+        excess = vms_at_location[rule.max_vms :]
+        excess_names = [vm.name for vm in excess if (vm.pool, vm.number) not in vms.placements.tokens]  # existing ones
         if excess_names:
             yield location, excess_names
 

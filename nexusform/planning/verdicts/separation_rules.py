@@ -112,12 +112,12 @@ class _MemberIndex:
     def __init__(
         self, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan], pods: Sequence[ScheduledPod]
     ) -> None:
-        self.clusters: dict[str, list[VmObject]] = {}
-        self.pools: dict[str, tuple[VmObject, PoolDemand]] = {}  # by id, as `clusters`
+        self.clusters: dict[str, list[VmObject]] = {}  # by cluster id
+        self.pools: dict[str, tuple[VmObject, PoolDemand]] = {}  # by pool id: the pool with its object
         self.pods = pods
-        self._ranks: dict[str, dict[Token, int]] = {}  # by site id and placed VM: the position of its operation
+        self._ranks: dict[str, dict[Token, int]] = {}  # by site id and token of a placed VM: number of its operation
         for site in sites.values():
-            operations = enumerate(site.operations)  # releases have no token
+            operations = enumerate(site.operations)  # a release has no token: nobody reads the entry None
             self._ranks[site.id] = {getattr(operation, "token", None): index for index, operation in operations}
         for vms in objects.values():
             demand = vms.request.demand
@@ -163,7 +163,7 @@ class _MemberIndex:
         """Yield the pods matched by a workload_selector, each located on its node."""
         labels = get_mapping(selector, "match_labels").items()
         namespaces = set(get_list(selector, "namespaces"))
-        cluster_vms: dict[str, dict[str, GroupMember]] = {}  # by cluster id and name of the node
+        cluster_vms: dict[str, dict[str, GroupMember]] = {}  # by cluster id and VM name, the name of its node
         for pod in self.pods:
             in_namespace = not namespaces or pod.namespace in namespaces
             if not in_namespace or not labels <= pod.labels.items():
@@ -173,7 +173,7 @@ class _MemberIndex:
             node_vm = cluster_vms[pod.cluster_id].get(pod.node)
             if node_vm is not None:  # its node has a machine
                 label = f"{pod.namespace}/{pod.name} on {node_vm.label}"
-                yield replace(node_vm, label=label, trigger=node_vm.trigger or pod.trigger)
+                yield replace(node_vm, label=label, trigger=node_vm.trigger or pod.trigger)  # why either is placed
 
 
 def _get_cluster_id(vms: VmObject, demand: VmDemand) -> str:
@@ -204,7 +204,7 @@ def _build_groups(
     owners: dict[tuple[Address, VmKey, str], int] = {}  # index of the group, by VM and label (VM, or pod on it)
     for index, group in enumerate(groups):
         for member in group:
-            if owners.get((*member.vm, member.label), index) != index:
+            if owners.get((*member.vm, member.label), index) != index:  # in an earlier group, too
                 problems.append(
                     Problem(
                         ("group", index),

@@ -186,8 +186,8 @@ def check_duplicate_names(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
 def _index_prior_offers_by_machine(
     instances: Mapping[Address, Instance], types: Mapping[str, ResourceType]
 ) -> dict[tuple[str, str], str]:
-    """Return the address to blame for a lost machine, by site id and name: its site, if removed without the offering
-    rack or machine resource, else this resource.
+    """Return by site id and machine name the address of the resource to blame if the machine is lost: the rack or
+    machine offering it. If only its site is removed, it is the site.
     """
     prior_objects = [
         (address, instance.before) for address, instance in instances.items() if instance.before is not None

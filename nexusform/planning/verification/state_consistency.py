@@ -154,7 +154,7 @@ def _check_dependency_cycles(state: State) -> Iterator[str]:
         needs.setdefault(block, set()).update(current.dependencies)
     open_needs = {block: (block_needs & needs.keys()) - {block} for block, block_needs in needs.items()}
     needed_by = index_owners(open_needs.items())
-    # Remove blocks without open needs until none is left; the remaining ones need each other.
+    # Remove blocks without open needs (other blocks in state) until none is left; the rest is in a cycle, or needs it.
     ready = [block for block, block_needs in open_needs.items() if not block_needs]
     while ready:
         processed = ready.pop()
@@ -221,9 +221,9 @@ def _iterate_vms(state: State, types: Mapping[str, ResourceType]) -> Iterator[_S
 
 
 def _check_cells(vms: Iterable[_StateVm], machines: Mapping[Any, Machine]) -> Iterator[tuple[_StateVm, str]]:
-    """Yield the VMs with impossible cells, and the reason."""
+    """Yield the VMs with impossible cells (missing on the machine, one twice, too many or few), and the reason."""
     for state_vm in vms:
-        cells, placement = state_vm.vm.placement.cells, state_vm.vm.placement
+        placement, cells = state_vm.vm.placement, state_vm.vm.placement.cells
         if not cells:  # unknown cells
             continue
         machine = machines.get((state_vm.demand.site_id, placement.machine))

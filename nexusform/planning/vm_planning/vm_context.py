@@ -49,7 +49,7 @@ class HintTargets:
         for offer in inventory.machines.values():
             machine = offer.machine
             self._machines[f"{offer.rack_id}/{machine.name}"] = (machine.name, machine.rack)
-        self._objects: dict[str, VmObject] = {}
+        self._objects: dict[str, VmObject] = {}  # by id
         # By the id of the hint target and the address of the hint owner.
         self._hints_by_target: dict[str, dict[Address, list[_ConfiguredHint]]] = {}
 
@@ -92,7 +92,7 @@ class HintTargets:
             )
             if is_single or not hint.is_affinity:
                 name = next(iter(owner.placements.vms.values())).name
-                is_existing = not owner.request.actions.recreations
+                is_existing = not owner.request.actions.recreations  # its VMs stay
                 hints.append(HardHint(owner.instance.address, name, index, hint, is_existing=is_existing))
         return hints
 
@@ -244,9 +244,9 @@ def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Ad
     second = instances_by_text.get(clash.second)
     if second is None:
         return build_error("duplicate-machine", detail)
-    at_argument = second.type.kind is PlanningKind.MACHINE  # racks have no machine names
     argument = "name" if clash.attribute == "name" else "slot"
-    return second.build_error("duplicate-machine", detail, (argument,) if at_argument else ())
+    has_argument = second.type.kind is PlanningKind.MACHINE  # a rack describes its machines elsewhere
+    return second.build_error("duplicate-machine", detail, path=(argument,) if has_argument else ())
 
 
 def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand | None, list[Diagnostic]]:

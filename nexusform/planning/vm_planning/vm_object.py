@@ -344,7 +344,7 @@ def compute_vm_actions(
 def _add_action_for_missing_vm(
     actions: VmActions, key: VmKey, situation: VmSituation, prior: PoolDemand | None, was_there: bool
 ) -> None:
-    """Add a VM missing in state: re-created if all VMs are, or if requested before (`was_there`), else new."""
+    """Add a VM missing in state: re-created if all VMs are, or if it was deleted (it `was_there` before), else new."""
     if situation.common_trigger:
         actions.recreations[key] = situation.common_trigger
     elif was_there:
@@ -385,8 +385,8 @@ def find_changed_argument(prior: PoolDemand | None, pool: PoolDemand) -> str:
 def record_vm_placements(
     prior: Mapping[str, Any] | None, placed_vms: Sequence[tuple[str, str]], present: Collection[str], serial: int
 ) -> dict[str, Any] | None:
-    """Return the object's note after a plan, None if empty. `placed_vms` are (name, trigger) of VMs placed by
-    the plan, `present` all VMs afterwards, `serial` that of the state after apply.
+    """Return the object's note (`prior`) after a plan, None if empty. `placed_vms` are (name, trigger) of VMs placed by
+    the plan, `present` the names of all VMs afterwards, `serial` is the state's serial after apply.
     """
     unchanged_names = set(present) - {name for name, _ in placed_vms}
     entries: list[list[Any]] = []  # serial of the state, trigger, names of the VMs placed then
@@ -442,10 +442,10 @@ def rank_names_by_age(private: Mapping[str, Any] | None) -> dict[str, int]:
     return {name: rank for rank, name in enumerate(names)}
 
 
-def _read_placed_entries(private: Mapping[str, Any] | None) -> list[tuple[int, str, list[str]]]:
-    """Return the valid placement entries (serial, trigger, names) of a note: state may have been edited."""
+def _read_placed_entries(note: Mapping[str, Any] | None) -> list[tuple[int, str, list[str]]]:
+    """Return the valid placement entries (serial, trigger, VM names) of an object's note: users may edit the state."""
     valid_entries: list[tuple[int, str, list[str]]] = []
-    for entry in get_list(private, PLACED_KEY):
+    for entry in get_list(note, PLACED_KEY):
         match entry:
             case [int(serial), str(trigger), [*names]] if all(isinstance(name, str) for name in names):
                 valid_entries.append((serial, trigger, names))

@@ -38,7 +38,7 @@ from nexusform.state.objects import ObjectState
 
 def build_vm_object(instance: Instance, context: VmContext, recorded: ObjectState | None = None) -> VmObject:
     """Build the VM object of an instance, and reserve the capacity of its prior VMs. Deposed objects use no capacity:
-    every plan removes their VMs. `recorded` is the object in state; the observed one may differ.
+    every plan removes their VMs. `recorded` is the object in state, `instance.prior` the one observed by its provider.
     """
     family = instance.type.vms
     assert family is not None
@@ -48,7 +48,7 @@ def build_vm_object(instance: Instance, context: VmContext, recorded: ObjectStat
     demand, _ = family.build_demand(attributes, context.prior_context, instance.address)
     existing = {(vm.pool, vm.number): vm for vm in family.list_existing_vms(attributes)}
     recorded_placements: dict[VmKey, Placement] = {}
-    if recorded is not None and recorded.attributes is not attributes:
+    if recorded is not None and recorded.attributes is not attributes:  # VMs may be observed elsewhere
         recorded_placements = _find_moved_vms(existing, family.list_existing_vms(recorded.attributes))
     vms = VmObject(instance, PriorVms(demand, existing, family.list_unplaced_vms(attributes), recorded_placements))
     site = context.sites.get(vms.prior.site_id)
@@ -221,9 +221,10 @@ def _replace_in_batches(vms: VmObject, pool: PoolDemand, names: Mapping[int | st
                 _release_vm_capacity(vms, (pool.pool, number))
         for number in batch:
             _place_vm(vms, pool, number, names[number], context)
-        for number in batch:  # a VM without capacity keeps its old machine
-            if pool.surge_size and (pool.pool, number) not in vms.placements.failures:
-                _release_vm_capacity(vms, (pool.pool, number))
+        if pool.surge_size:
+            for number in batch:
+                if (pool.pool, number) not in vms.placements.failures:  # else it keeps its old machine
+                    _release_vm_capacity(vms, (pool.pool, number))
 
 
 def place_new_vms(vms: VmObject, context: VmContext) -> None:

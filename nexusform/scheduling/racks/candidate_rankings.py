@@ -43,7 +43,7 @@ class NeutralRanking:
     def list_entries(self) -> list[int]:
         """Return all current entries; a session takes them off the front and returns them later."""
         if self.doubtful:  # rank items with changed VMs again
-            doubtful = self.doubtful & self._items
+            doubtful = self.doubtful & self._items  # only its own machines or racks
             self.doubtful = set()
             self._entries = [entry for entry in self._entries if entry & INDEX_MASK not in doubtful]
             self._entries += map(self.compute_entry, doubtful)

@@ -190,7 +190,7 @@ def _rank_by_keys(ledger: Ledger, demand: Demand, candidates: list[int], spread:
 
 
 def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed: int) -> _Ranking:
-    """Rank the tied machines by digest, then the others by weight; the only rack is the chosen machine's."""
+    """Rank the heaviest (tied) machines by digest, then the others by weight; the only rack is the first machine's."""
     weights = weigh_machines(ledger, demand, candidates)
     names = [machine.name for machine in ledger.site.machines]
     tied = set(select_heaviest_machines(ledger, demand, candidates))
@@ -202,7 +202,7 @@ def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed:
         RankedCandidate(
             names[machine],
             (RankingFigure("weight", -weights[machine], f"weight {weights[machine]:g}"),),
-            digests[machine].hex() if machine in tied and len(tied) > 1 else "",
+            digests[machine].hex() if machine in tied and len(tied) > 1 else "",  # the tie-break, if there is a tie
         )
         for machine in ranked
     )
@@ -247,8 +247,8 @@ class MachineRanking:
         return [number for number in numbers if machines[number].name not in excluded] if excluded else numbers
 
     def _select_first(self, candidates: Iterable[int], rivals: Iterable[int]) -> frozenset[str]:
-        """Return the names of the candidates not outranked by any rival: in a best rack, and best there."""
-        if self._site.profile.weigh is not None:  # weighers ignore splits
+        """Return the names of the candidates not outranked by a rival: best in their rack, with no better rack."""
+        if self._site.profile.weigh is not None:  # weighers rank machines only, and ignore splits
             heaviest = select_heaviest_machines(self._ledger, self._demand, candidates)
             return frozenset(self._site.machines[machine].name for machine in heaviest)
         rivals_by_rack: dict[int, list[int]] = {}
@@ -360,7 +360,7 @@ class _PossibleCapacities:
         self._remaining = {machine: list(capacities) for machine, capacities in self._all.items()}
 
     def apply_filter(self, rule: Filter, find_rejection: RejectionCheck, demand: Demand) -> None:
-        """Apply one more filter: to each possible capacity of a machine, or to the machine. Rejected ones keep []."""
+        """Apply a filter: one of capacity to each possible capacity, others to the machine (rejected, it keeps [])."""
         check_capacity = rule.build_check(demand.sku) if isinstance(rule, CapacityFilter) else None
         for machine, capacities in self._remaining.items():
             if check_capacity is not None:

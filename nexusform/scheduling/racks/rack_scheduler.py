@@ -166,12 +166,12 @@ class RackScheduler:
         return tuple(sorted(cells[: sku.numa_cells]))
 
     def count_free_slots(self, demand: Demand, known_counts: dict[Hashable, Interval] | None = None) -> Interval:
-        """Count how many more such VMs fit on the site alone, at least and at most over all layouts of VMs in unknown
-        cells. `known_counts` has the counts of earlier calls: valid as long as no VM is added or removed.
+        """Count how many more VMs like this one fit on the site: at least and most over all layouts of unknown cells.
+        `known_counts` has the counts of earlier calls: valid as long as no VM is added or removed.
         """
         self._choose_missing_splits()
         key = self._build_count_key(demand)
-        if known_counts is not None and key in known_counts:
+        if known_counts is not None and key in known_counts:  # key None (not reusable) is never in it
             return known_counts[key]
         free_slots = sum_count_intervals(self.count_free_slots_by_rack(demand).values())
         if known_counts is not None and key is not None:
@@ -204,7 +204,7 @@ class RackScheduler:
             racks = list(filter(passes_rack, racks))
         if any(isinstance(rule, CountFilter) for rule, _ in filters):  # each VM may exclude others: place them
             minimum_counts, maximum_counts = (_fill(scheduler, demand) for scheduler in self._copy_extremes(demand.sku))
-            intervals = {
+            intervals = {  # a rack may take more VMs in the smaller copy: other racks took fewer
                 rack: Interval(min(minimum_counts[rack], maximum_counts[rack]), maximum_counts[rack]) for rack in racks
             }
         else:

@@ -101,8 +101,8 @@ class PoolPlacementSession:
         vm, session_vm = demand.vm, self._vm
         return (
             demand.sku is self.sku
-            and (demand.constraints is self.constraints or demand.constraints == self.constraints)
-            and demand.last_resort is None  # sessions support no exceptions
+            and (demand.constraints is self.constraints or demand.constraints == self.constraints)  # usually identical
+            and demand.last_resort is None  # a session ranks all machines alike
             and vm.owner == session_vm.owner
             and vm.pool == session_vm.pool
             and vm.cluster == session_vm.cluster
@@ -192,7 +192,7 @@ class PoolPlacementSession:
 
 
 def _build_machine_selection(capacities: list[int], steps: CapacitySteps, passes: Passes | None) -> Passing:
-    """Build a function to select the machines with capacity and accepted by other filters, from packed sort keys."""
+    """Build a function to select machines from packed sort keys: one more VM fits (it has a step), and they pass."""
     if passes is None:
         return lambda entries: [
             machine for entry in entries if steps[capacities[machine := entry & INDEX_MASK]] is not None

@@ -195,12 +195,12 @@ class SiteTables(NumberedSite):
         self.capacity_table = CapacityTable()
         self.start_capacities = [self.capacity_table.add_machine(machine) for machine in self.machines]
         self.shapes: list[VmShape] = []  # one per SKU, by number
-        self.pools: list[PoolKey] = []
-        self._pool_ids: dict[PoolKey, int] = {}
+        self.pools: list[PoolKey] = []  # by number
+        self._pool_ids: dict[PoolKey, int] = {}  # the numbers
         self._shape_by_sku: dict[VmSku, VmShape] = {}
         # By identity: hashing a SKU costs as much as placing a VM. The entry holds the SKU to keep the id valid.
         self._shape_by_id: dict[int, tuple[VmSku, VmShape]] = {}
-        self._placements: dict[int, Placement] = {}
+        self._placements: dict[int, Placement] = {}  # by the numbers of machine and cells, packed
         # By free capacity (its number) and the shares of the VMs in unknown cells.
         self._split_capacities: dict[tuple[int, tuple[Share, ...]], SplitCapacities] = {}
 

@@ -15,7 +15,7 @@ def describe_zones(demand: Demand) -> str:
 
 def _build_allowed_zone_check(layout: NumberedSite, demand: Demand) -> RejectionCheck:
     """Build the check of the zones allowed by the pool, by rack number."""
-    zones = demand.zones or frozenset()  # without zones the filter does not apply
+    zones = demand.zones or frozenset()  # never None: without zones the filter is not built
 
     def find_rejection(rack: int) -> str | None:
         zone = layout.rack_zone[rack]

@@ -182,9 +182,10 @@ class _UnknownCells:
         self._base = base
         self._demands = demands
         self._machines = base.list_machines_with_unknown_cells()
+        # By machine: each collection of SKUs placed on it by a run, () for none.
         self._added_skus: dict[str, set[tuple[VmSku, ...]]] = {name: {()} for name in self._machines}
         self._released_machines: set[str] = set()
-        self._occupying_skus: dict[str, list[VmSku]] = {}
+        self._occupying_skus: dict[str, list[VmSku]] = {}  # by machine: those of VMs staying on it
         for operation in operations if self._machines else ():  # with all cells known there is nothing to collect
             if isinstance(operation, ReleaseOperation):
                 self._released_machines.add(base.get_vm(operation.handle).placement.machine)

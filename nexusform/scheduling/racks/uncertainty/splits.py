@@ -77,15 +77,16 @@ class CellSplits:
 
     def _enumerate(self) -> Iterator[_Layer]:
         """Yield the splits of no VM, of the first VM, of the first two, ...; end early if there are too many splits."""
-        layer: _Layer = {self._base: (self._base, ())}  # split -> the one before its last VM, cells of this VM
+        layer: _Layer = {self._base: (self._base, ())}  # by split: the one without its last VM, and cells of this VM
         yield layer
-        is_bounded = len(self._base) > EXACT_CELLS
+        is_bounded = len(self._base) > EXACT_CELLS  # smaller machines have few splits
         transitions = 0
         for share in self.shares:
             following: _Layer = {}
             for split in layer:
                 for cells in self._list_choices(split, share):
-                    following.setdefault(self._sort_equal_cells(_take_share(split, share, cells)), (split, cells))
+                    next_split = self._sort_equal_cells(_take_share(split, share, cells))
+                    following.setdefault(next_split, (split, cells))  # the first way to it
                     transitions += 1
                     if is_bounded and (len(following) > MAX_SPLITS or transitions > MAX_TRANSITIONS):
                         return
@@ -144,11 +145,11 @@ class CellSplits:
 
     def find_split_cells(self, split: FreeCells) -> tuple[Cells, ...]:
         """Return the cells of each share in one assignment with the result `split` (one of `legal_splits`)."""
-        steps: list[Cells] = []
+        steps: list[Cells] = []  # cells of the last share first
         for layer in reversed(self._layers[1:]):
             split, cells = layer[split]
             steps.append(cells)
-        # Cells were swapped for equal splits to meet: repeat the same steps with their numbers.
+        # Every step sorted equal cells, so its numbers are positions: repeat the steps with the numbers of the cells.
         numbered = [(*free, number) for number, free in enumerate(self._base)]
         chosen: list[Cells] = []
         for share, cells in zip(self.shares, reversed(steps), strict=True):
@@ -203,7 +204,7 @@ def _build_memory_order(*, packed: bool) -> _Ranked:
 
 
 class _SplitSearch:
-    """Search for one legal assignment, VM by VM, with backtracking."""
+    """Search for one legal assignment, VM by VM in this `order` (positions in `shares`), with backtracking."""
 
     def __init__(self, base: FreeCells, shares: Sequence[Share], order: Sequence[int], ranked: _Ranked) -> None:
         self._shares = shares
@@ -227,7 +228,7 @@ class _SplitSearch:
                 open_choices.pop()
                 continue
             index = len(open_choices) - 1
-            vm = self._order[index]
+            vm = self._order[index]  # its position in the shares
             chosen[vm] = tuple(sorted(cells))
             if index + 1 == len(self._order):
                 return tuple(chosen[number] for number in range(len(self._order)))
