@@ -314,8 +314,10 @@ def _apply_saved_plan(path: str, verification: SignatureRequirements, flags: App
 
 
 def _check_and_apply(run: Run, job: _ApplyCommandRun, saved: SavedPlan, verification: SignatureRequirements) -> int:
-    """Apply a saved plan after its checks, or end its interrupted apply without steps left. Return the exit code."""
-    remaining_steps, _ = find_remaining_steps(run.stored, run.project.context)  # None: no unfinished apply is readable
+    """Apply a saved plan after its checks, or only record the end of its apply, interrupted after all steps. Return the
+    exit code.
+    """
+    remaining_steps, _ = find_remaining_steps(run.stored, run.project.context)  # None: no readable journal of an apply
     if (
         remaining_steps is not None
         and remaining_steps.was_interrupted
@@ -327,11 +329,12 @@ def _check_and_apply(run: Run, job: _ApplyCommandRun, saved: SavedPlan, verifica
             "All steps of this plan were complete when its apply was interrupted. Recording its end."
         )
         return _get_exit_code(_apply_remaining_steps(run, job, remaining_steps))
-    if remaining_steps is None and run.has_unfinished_apply and run.stored.state.applied_plans[-1:] == (saved.digest,):
+    is_last_applied_plan = run.stored.state.applied_plans[-1:] == (saved.digest,)
+    if remaining_steps is None and run.has_unfinished_apply and is_last_applied_plan:
         job.reporter.report_notice(
             "All steps of this plan were complete when its apply was interrupted. Recorded its end."
         )
-        return 0  # the state names this plan as its last one
+        return 0
     verdict = check_saved_plan(run, saved, replan=verification.replan, is_verified=bool(verification.key_files))
     job.reporter.report_diagnostics(verdict.diagnostics, run.project.sources)
     if verdict.plan is None:
@@ -346,6 +349,7 @@ def _run_with_lock(job: _ApplyCommandRun, project: Project, work: Callable[[Run]
         reported_count = len(run.diagnostics)
         job.reporter.report_diagnostics(run.diagnostics, project.sources)
         code = work(run) if run.is_ready else 1
+    # Report new problems, of the release of the lock, too; an error outweighs the code of the work.
     job.reporter.report_diagnostics(run.diagnostics[reported_count:], project.sources)
     return 1 if has_errors(run.diagnostics) else code
 

@@ -184,7 +184,7 @@ def plan(arguments: PlanArguments) -> int:
     options = arguments.planning.build_options(
         generate_config_out=arguments.generate_config_out,
         includes_rejections=arguments.placement_flags.placements == "all",
-        includes_losses=arguments.placement_flags.details,
+        includes_losses=arguments.placement_flags.details,  # pods after a loss of one machine or rack
     )
     context = create_context(
         arguments.state,

@@ -156,17 +156,17 @@ class _NodeCollector:
         self._longest = max(self._longest, len(text) - len(text.lstrip(_LETTER)))
 
     def _scan_texts_for_mark_letters(self, value: Any) -> None:
-        """Scan all texts of a value, so that the mark becomes the beginning of none of them."""
+        """Find the longest run of the mark's letter at the beginning of a text in a value; the mark becomes longer."""
         pending = [value]
         while pending:
-            container = pending.pop()
-            if isinstance(container, str):
-                if container[:1] == _LETTER:
-                    self._update_longest_run(container)
-            elif isinstance(container, Mapping):
-                pending.extend(container.values())
-            elif isinstance(container, list | tuple):
-                pending.extend(container)
+            part = pending.pop()
+            if isinstance(part, str):
+                if part[:1] == _LETTER:
+                    self._update_longest_run(part)
+            elif isinstance(part, Mapping):
+                pending.extend(part.values())
+            elif isinstance(part, list | tuple):
+                pending.extend(part)
 
 
 class DocumentExpander:
@@ -212,7 +212,7 @@ class DocumentExpander:
                 elif kind is list:
                     if part and part[0].__class__ is str and part[0].startswith(self._mark + _KEYS):
                         container[step] = self._expand_object_with_shared_keys(part)
-                    containers.append(container[step])
+                    containers.append(container[step])  # the list, or the object in its place
         return box[0]
 
     def _expand_object_with_shared_keys(self, parts: list[Any]) -> dict[str, Any]:

@@ -247,15 +247,15 @@ def compute_site_resource_capacity(
     managed_names = before.counts.keys() | after.counts.keys()
     unmanaged = {name: cluster.nodes for name, cluster in observed_clusters.items() if name not in managed_names}
     observed_networks = {name: cluster.network for name, cluster in observed_clusters.items() if cluster.network}
-    counter = _SiteNodeCounts(
+    node_counts = _SiteNodeCounts(
         before={**unmanaged, **before.counts},
         after={**unmanaged, **after.counts},
         surge=after.surge,
         networks={**after.networks, **observed_networks},
     )
     rows = [
-        *_compute_node_addresses(supplies, counter),
-        *_compute_pod_blocks(supplies, counter),
+        *_compute_node_addresses(supplies, node_counts),
+        *_compute_pod_blocks(supplies, node_counts),
         *_compute_load_balancer_addresses(supplies),
         *_compute_appliance_storage(supplies),
         _compute_pod_storage(supplies, before, after),
@@ -272,15 +272,19 @@ class _SiteNodeCounts(Struct, frozen=True):
     networks: Mapping[str, str]
 
 
-def _compute_node_addresses(supplies: SiteResources, counter: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
+def _compute_node_addresses(supplies: SiteResources, node_counts: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
     """Yield the addresses in networks of nodes and VMs: a row per network by name, an unnamed one if no provider reads
     networks, and one per cluster without a known network. The total is None for networks not read.
     """
     read_networks = {network.name: network for network in supplies.networks or ()}
-    connected_clusters = {cluster for cluster in {**counter.before, **counter.after} if cluster in counter.networks}
-    network_names = {counter.networks[cluster] for cluster in connected_clusters} | read_networks.keys()
+    connected_clusters = {
+        cluster for cluster in {**node_counts.before, **node_counts.after} if cluster in node_counts.networks
+    }
+    network_names = {node_counts.networks[cluster] for cluster in connected_clusters} | read_networks.keys()
     for network_name in sorted(network_names):
-        own_clusters = [cluster for cluster in sorted(connected_clusters) if counter.networks[cluster] == network_name]
+        own_clusters = [
+            cluster for cluster in sorted(connected_clusters) if node_counts.networks[cluster] == network_name
+        ]
         network = read_networks.get(network_name, NetworkAddresses(network_name, addresses=None, vms=0))
         row = SiteResourceCapacity(
             site_id="",
@@ -288,36 +292,38 @@ def _compute_node_addresses(supplies: SiteResources, counter: _SiteNodeCounts) -
             kind=SiteResourceKind.NODE_ADDRESSES,
             name=network_name,
             total=network.addresses,
-            surge=max((counter.surge.get(cluster, 0) for cluster in own_clusters), default=0),  # one upgrade at a time
+            surge=max(
+                (node_counts.surge.get(cluster, 0) for cluster in own_clusters), default=0
+            ),  # one upgrade at a time
         )
         if own_clusters or network.vms:
-            used_before = network.vms + sum(counter.before.get(cluster, 0) for cluster in own_clusters)
-            used = network.vms + sum(counter.after.get(cluster, 0) for cluster in own_clusters)
+            used_before = network.vms + sum(node_counts.before.get(cluster, 0) for cluster in own_clusters)
+            used = network.vms + sum(node_counts.after.get(cluster, 0) for cluster in own_clusters)
             yield replace(row, used_before=used_before, used=used)
         elif network.addresses is not None:
             yield row  # the use of a network without nodes and VMs is unknown
     if supplies.networks is None:
         yield SiteResourceCapacity("", "", SiteResourceKind.NODE_ADDRESSES, "")
-    for cluster in sorted((counter.before.keys() | counter.after.keys()) - connected_clusters):
+    for cluster in sorted((node_counts.before.keys() | node_counts.after.keys()) - connected_clusters):
         yield SiteResourceCapacity(
-            "", "", SiteResourceKind.NODE_ADDRESSES, f"of {cluster}", surge=counter.surge.get(cluster, 0)
+            "", "", SiteResourceKind.NODE_ADDRESSES, f"of {cluster}", surge=node_counts.surge.get(cluster, 0)
         )
 
 
-def _compute_pod_blocks(supplies: SiteResources, counter: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
-    """Yield the blocks of pod addresses of each cluster against its nodes: each node needs at least one."""
+def _compute_pod_blocks(supplies: SiteResources, node_counts: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
+    """Yield a row per cluster: the blocks in its pod addresses against its nodes. Calico gives every node a block."""
     pod_addresses = {network.cluster: network.pod_addresses for network in supplies.clusters}
-    for cluster in sorted(counter.before.keys() | counter.after.keys()):
+    for cluster in sorted(node_counts.before.keys() | node_counts.after.keys()):
         addresses = pod_addresses.get(cluster)
         yield SiteResourceCapacity(
-            site_id="",
+            site_id="",  # set by the caller
             site="",
             kind=SiteResourceKind.POD_BLOCKS,
             name=cluster,
             total=None if addresses is None else addresses // POD_BLOCK,
-            used_before=counter.before.get(cluster, 0),
-            used=counter.after.get(cluster, 0),
-            surge=counter.surge.get(cluster, 0),
+            used_before=node_counts.before.get(cluster, 0),
+            used=node_counts.after.get(cluster, 0),
+            surge=node_counts.surge.get(cluster, 0),
         )
 
 

@@ -231,7 +231,7 @@ REMOVAL_FORM: Final = RecordForm(
 def _build_ranking_table(title: str, ranked: Sequence[RankedCandidate]) -> Section:
     """Build a table of ranked candidates (the best first), with lines on ties and the number of omitted ones."""
     lines: list[str] = []
-    tied_count = sum(1 for candidate in ranked if candidate.digest)  # a digest decides ties with the best
+    tied_count = sum(1 for candidate in ranked if candidate.digest)  # only candidates tied with the best have one
     if tied_count:
         lines.append(f"The first {tied_count} tie; the tie-break chose {ranked[0].name}.")
     visible_candidates = ranked[:_MAX_RANKED]
@@ -241,7 +241,7 @@ def _build_ranking_table(title: str, ranked: Sequence[RankedCandidate]) -> Secti
         Row((str(rank), candidate.name, _format_ranking_keys(candidate.keys)))
         for rank, candidate in enumerate(visible_candidates, 1)
     )
-    table = Table(("rank", "name", "lowest first"), rows, figures=frozenset({0}))
+    table = Table(("rank", "name", "lowest first"), rows, figures=frozenset({0}))  # the rank is a number
     return Section(title, tuple(lines), table=table)
 
 
@@ -279,16 +279,15 @@ _NEED_SENTENCES: Final[Mapping[MachineObstacle | None, str]] = {
 
 
 def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int) -> list[str]:
-    """Return a line per single change needed for other machines (or none, but a higher rank), and one for machines with
-    several. `pool_size` is the number of VMs re-placed by a change of pool arguments.
+    """Return a line about each group of machines with the same need: the only change required before a VM fits, or None
+    if it fits but the machine ranks lower. A last line counts machines with several required changes. `pool_size` is
+    the number of VMs re-placed by a change of pool arguments.
     """
     with_one_change = [alternative for alternative in alternatives if len(alternative.requirements) < 2]
-    alternatives_by_need = group_by(
-        with_one_change, lambda alternative: next(iter(alternative.requirements), None)
-    )  # None: no change
+    alternatives_by_need = group_by(with_one_change, lambda item: item.requirements[0] if item.requirements else None)
     lines = [
         _describe_needed_change(need, alternatives_by_need[need], demand, pool_size)
-        for need in _NEED_SENTENCES
+        for need in _NEED_SENTENCES  # the cheapest change first
         if need in alternatives_by_need
     ]
     other_count = len(alternatives) - len(with_one_change)

@@ -43,17 +43,15 @@ class _Attribute(Struct, frozen=True, order=True):
 def collect_relevant_attributes(
     configuration: Configuration, plan: Plan, changes: Sequence[Change], prior: State
 ) -> list[dict[str, Any]]:
-    """Collect the sorted resource attributes used by changes and outputs. Plan and state have the module instances."""
+    """Return the resource attributes used by changes and outputs, sorted; `plan` and `prior` tell module instances."""
     analysis = _ReferenceAnalysis(configuration.root)
     references = [*_list_change_references(analysis, changes), *_list_output_references(analysis, plan.outputs)]
     if plan.mode is not Mode.DESTROY:
         addresses = chain((change.address for change in plan.changes), prior.instances)
         # The references in module outputs. Their values are not in the state, so they are new in every plan.
-        module_paths: dict[ModulePath, None] = dict.fromkeys(_list_single_modules(analysis.root, path=()))
+        module_paths = set(_list_single_modules(analysis.root, path=()))
         for path in {address.module for address in addresses}:
-            while path and path not in module_paths:
-                module_paths[path] = None
-                path = path[:-1]  # noqa: PLW2901 - also the modules around it
+            module_paths.update(path[:length] for length in range(1, len(path) + 1))  # also the modules around it
         for path in module_paths:
             module = analysis.find_module(path)
             for name in module.outputs:

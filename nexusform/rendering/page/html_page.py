@@ -142,11 +142,11 @@ def _build_verdict(view: PlanReportData, report: Report) -> Markup:
 
 
 def _build_count_lines(view: PlanReportData) -> list[DecisionLine]:
-    """Return the lines `Placements` (counts by kind; absent without any) and `Plan`; [] for a failed plan."""
+    """Return the line `Placements` with counts by kind, if there are any, and the line `Plan`; [] for a failed plan."""
     plan = view.plan
     if plan.is_failed:
         return []
-    summaries = view.summaries if view.summaries[0].has_objects else ()
+    summaries = view.summaries if view.summaries[0].has_objects else ()  # the first is of all kinds, its kind is ""
     texts = []
     for summary in summaries:
         title = f"{get_kind_title(summary.kind)}: " if summary.kind else ""

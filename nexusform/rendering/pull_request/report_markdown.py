@@ -121,8 +121,8 @@ def _render_table_cells(row: Row, origin: CodeOrigin) -> list[str]:
 def build_parts(
     section: Section, importance: int, origin: CodeOrigin, *, has_title: bool = False
 ) -> Iterator[ReportPart]:
-    """Yield the parts of a section: the first rows, and a folded, less important part with all rows if there are more.
-    Code is one part, and so is a folded section.
+    """Yield one part for a section of code or a folded one. Of other sections yield the first rows, and a folded, less
+    important part with all rows if there are more. `has_title`: the first rows follow a heading.
     """
     title = section.title or section.name
     if section.code.text:

@@ -136,8 +136,8 @@ def _format_machine_subject(names: Sequence[str], symbol: str, machine_count: in
 
 
 def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[str, ...]:
-    """Return the clauses after the name of a block: of a created or deleted one its values other than defaults, or ""
-    if there are none or they are too long; else its changed arguments. Each clause has a leading space.
+    """Return the clauses after the name of a block, each with a leading space. A created or deleted block has only one:
+    its values other than defaults ("" without any, or if too long). A changed block has one per changed argument.
     """
     if block.symbol in (CREATED, DELETED):
         texts = []
@@ -154,13 +154,13 @@ def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[
 
 def _is_configurable(name: str, schema: BlockSchema | None) -> bool:
     """Return whether users can set an argument. Without a schema, assume that they can."""
-    if name in MAPS:  # maps of placements are never set by users
+    if name in MAPS:  # a computed map of placed VMs, bindings or pods
         return False
     if schema is None:
         return True
     attribute = schema.attributes.get(name)
-    orders = map(get_order_attribute, schema.blocks)  # they follow from the positions of blocks
-    return attribute is not None and attribute.is_configurable and name not in orders
+    block_orders = map(get_order_attribute, schema.blocks)  # attributes computed from the positions of blocks
+    return attribute is not None and attribute.is_configurable and name not in block_orders
 
 
 def _format_leaf_value(node: DifferenceNode) -> str:
@@ -195,24 +195,23 @@ _PART_VERBS: Final[Mapping[str, str]] = {CREATED: "added", DELETED: "removed", C
 
 
 def _format_part_changes(node: DifferenceNode) -> str:
-    """Format changed parts by name: `"1" added, "8" removed`; by count if too long, and always parts without a name."""
+    """Format changed parts by name: `"1" added, "8" removed`. Count parts without a name, and all parts if too long."""
     parts_by_symbol = group_by(node.children, lambda child: child.symbol)
-    names, counts = [], []
+    texts, count_texts = [], []
     for symbol, verb in _PART_VERBS.items():
         parts = parts_by_symbol.get(symbol)
         if not parts:
             continue
-        count = f"{len(parts):,} {verb}"
-        counts.append(count)
+        count_texts.append(f"{len(parts):,} {verb}")
         part_names = list(map(_get_part_name, parts))
         if not all(part_names):
-            names.append(count)
+            texts.append(count_texts[-1])
         elif symbol == CHANGED:
-            names += map(_format_changed_part, parts)
+            texts += map(_format_changed_part, parts)  # with the values of each
         else:
-            names.append(f"{', '.join(part_names)} {verb}")
-    text = ", ".join(names) or "changed"
-    return text if len(text) <= _MAX_PARTS_LENGTH else ", ".join(counts)
+            texts.append(f"{', '.join(part_names)} {verb}")
+    text = ", ".join(texts) or "changed"
+    return text if len(text) <= _MAX_PARTS_LENGTH else ", ".join(count_texts)
 
 
 def _format_changed_part(node: DifferenceNode) -> str:

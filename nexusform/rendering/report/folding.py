@@ -294,7 +294,7 @@ def _format_key(key: Key) -> str:
 def _fold_addresses_by_name(members: Sequence[int], addresses: Sequence[Address]) -> list[FoldedAddresses]:
     """Fold blocks of one type without keys by runs of names; `members` are positions in `addresses`."""
     by_name: Mapping[str, int] = {addresses[member].name: member for member in members}  # positions
-    if len(by_name) < len(members):  # deposed objects share an address
+    if len(by_name) < len(members):  # a deposed object has the address of its replacement: fold nothing
         return [FoldedAddresses((member,), str(addresses[member])) for member in members]
     folds: list[FoldedAddresses] = []
     for run in build_name_runs(by_name):
@@ -404,8 +404,8 @@ def _normalize_site_specific_names(row: PoolRow, site: SitePools) -> PoolRow:
 
 
 def _restore_site_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> tuple[PoolRow, ...] | None:
-    """Return rows with the clusters of all sites, and with rack names if equal on all; None if clusters of a row have
-    several prefixes.
+    """Return the rows of equal sites, each with its clusters on all sites, and with rack names if equal on all. Return
+    None if the clusters of a row have several prefixes.
     """
     named_rows: list[PoolRow] = []
     for number, row in enumerate(rows):
@@ -413,7 +413,7 @@ def _restore_site_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> 
         clusters = dict.fromkeys(_replace_site(site.rows[number].cluster, site.site) for site in sites)
         if len({run.prefix for run in build_name_runs(clusters)}) > 1:
             return None
-        common_racks = racks.pop() if len(racks) == 1 else row.racks
+        common_racks = racks.pop() if len(racks) == 1 else row.racks  # the number of racks
         named_rows.append(replace(row, cluster=format_names(clusters), racks=common_racks))
     return tuple(named_rows)
 
@@ -429,17 +429,17 @@ def _group_pools(tables: Iterable[PlacementTable]) -> list[list[PlacementTable]]
 
 
 def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
-    """Build the row of one pool (a single table) or of several similar pools (a table each): `12 x 3` VMs."""
+    """Build the row of one pool, or of several pools with equal names, SKUs and VM counts. Each has its own table."""
     first_table = tables[0]
-    per_rack = list(chain.from_iterable(table.actual_vms_per_rack.values() for table in tables))
-    racks = dict.fromkeys(chain.from_iterable(table.actual_vms_per_rack for table in tables))
+    vm_counts = chain.from_iterable(table.actual_vms_per_rack.values() for table in tables)  # of each rack
+    racks = dict.fromkeys(chain.from_iterable(table.actual_vms_per_rack for table in tables))  # names
     row = PoolRow(
         cluster=format_names(table.cluster for table in tables),
         pool=first_table.pool,
         sku=first_table.vm_sku_name,
         count=f"{first_table.total_count:,}",
         racks=format_names(racks),
-        per_rack=format_range(per_rack),
+        per_rack=format_range(vm_counts),
         exact_counts=_format_certain_count(tables, [table.racks_certain for table in tables], samples),
         exact_machines=_format_certain_count(tables, [table.machines_certain for table in tables], samples),
         pools=len(tables),
@@ -450,7 +450,7 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
         return replace(row, note=_describe_expected_spread(first_table), spread=spread)
     return replace(
         row,
-        count=f"{len(tables):,} x {row.count}",
+        count=f"{len(tables):,} x {row.count}",  # pools x VMs per pool
         racks=_format_rack_counts(tables),
         note=_describe_expected_clusters(tables),
     )

@@ -147,9 +147,9 @@ def _build_fold_shape(fold: ObjectFold) -> object:
 
 
 def _remove_key(row: ObjectRow) -> tuple[str, ...]:
-    """Replace the instance key at the end of clauses: for `ns["a"]`, `Namespace a` becomes `Namespace of its name`."""
+    """Return the clauses of a row without its instance key: of `ns["a"]`, `Namespace a` as `Namespace of its name`."""
     key = row.address.key
-    if not isinstance(key, str) or key.isdecimal():  # in `PickN 2`, 2 is no name
+    if not isinstance(key, str) or key.isdecimal():  # a number is rarely the name of an object: `PickN 2`
         return row.clauses
     return tuple(
         f"{clause.removesuffix(key)}of its name" if _KIND_PREFIX.fullmatch(clause.removesuffix(key)) else clause
@@ -376,7 +376,8 @@ def count_placements(plan: Plan) -> dict[Address, PlacementCounts]:
     by_address: dict[Address, PlacementCounts] = {}
     for row in plan.placements:
         if row.action is not PlacementAction.KEEP:
-            counts = by_address.setdefault(row.address, PlacementCounts())
-            counts.counts[row.kind, describe_placement_effect(compute_effect(row), describe_state(row))] += 1
-            counts.objects.add((row.kind, row.object))
+            outcome = describe_placement_effect(compute_effect(row), describe_state(row))
+            placements = by_address.setdefault(row.address, PlacementCounts())
+            placements.counts[row.kind, outcome] += 1
+            placements.objects.add((row.kind, row.object))
     return by_address

@@ -243,7 +243,7 @@ def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
     pools = set()
     for upgrade in plan.upgrades:
         if not upgrade.is_rolling:
-            continue  # for the other triggers every text says so (AT_ONCE in RECREATION_VERBS)
+            continue  # not a version upgrade but a changed argument, and its texts say `all at once` anyway
         for pool in upgrade.pools:
             if pool.vms > 1 and pool.batches == 1 and not pool.surges:  # a single node is always one batch
                 pools.add((upgrade.site_id, upgrade.cluster, pool.pool))
@@ -296,20 +296,19 @@ def _build_pool_group(
     location_formatter: LocationFormatter,
     simultaneous_pools: frozenset[tuple[str, str, str]],
 ) -> PlacementLineGroup:
-    """Build the lines of one pool; rows with equal action, trigger, states, effect and certainty form a run.
-    `simultaneous_pools` (site, cluster, name) re-create all nodes at once.
-    """
+    """Build the lines of a pool, run by run; `simultaneous_pools` (site, cluster, name) re-create all nodes at once."""
     kind = rows[0].kind if rows else VM  # without rows there is a table, and only VMs have tables
     recreation_triggers = _find_recreation_triggers(rows, detail) if kind == VM else frozenset()
-    runs: dict[tuple[str, str, _States, Effect, str, str], list[PlacementChange]] = {}
-    for row in rows:
+
+    def collect_line_contents(row: PlacementChange) -> tuple[object, ...]:
+        """Return everything on the line of a row except its name and locations; it is equal in all rows of a run."""
         # A node re-created on the same machine is part of the same line as moved ones.
         effect = Effect.MOVED if row.trigger in recreation_triggers else compute_effect(row)
         doubt = format_uncertainty_mark(row)
-        run_key = (row.action.value, describe_trigger(row), _get_states(row), effect, describe_state(row), doubt)
-        runs.setdefault(run_key, []).append(row)
+        return (row.action.value, describe_trigger(row), _get_states(row), effect, describe_state(row), doubt)
+
     lines: list[PlacementLine] = []
-    for run in runs.values():
+    for run in group_by(rows, collect_line_contents).values():
         if run[0].trigger in recreation_triggers:
             lines.append(_build_recreation_line(run, simultaneous_pools))
         else:

@@ -90,7 +90,7 @@ class _DifferenceRenderer:
         return lines
 
     def _render_block(self, node: DifferenceNode, level: int) -> list[str]:
-        """Render the lines of a nested block; a node for blocks unknown before apply is a leaf: one line."""
+        """Render the lines of a nested block; blocks unknown before apply are one line."""
         margin = _BLANK * level
         label = f" {quote_string(node.label)}" if node.label else ""
         header = f"{margin}{self._signs[node.symbol]}{format_attribute_name(node.name)}{label}"
@@ -100,7 +100,7 @@ class _DifferenceRenderer:
         inner = self.render_body(node, level)
         if not inner:
             return [f"{header} {{}}{replacement_note}"]
-        return [f"{header} {{{replacement_note}", *inner, f"{margin}{_BLANK}}}"]
+        return [f"{header} {{{replacement_note}", *inner, f"{margin}{_BLANK}}}"]  # four columns, as wide as a sign
 
     def render_attributes(
         self, nodes: Iterable[DifferenceNode], level: int, width: int, *, is_map: bool = False, show_null: bool = True
@@ -142,9 +142,9 @@ class _DifferenceRenderer:
                 return SENSITIVE, [], ""
             case NodeKind.JSON:
                 child = node.children[0]
-                is_equal = node.symbol == "~" and not child.symbol  # only the texts differ
-                note = f" {self._paint('# whitespace changes', 'grey')}" if is_equal else ""
-                sign = self._signs["~" if child.symbol == "~" else ""]  # other signs are at the attribute
+                is_equal_data = node.symbol == "~" and not child.symbol  # only the whitespace of the texts differs
+                note = f" {self._paint('# whitespace changes', 'grey')}" if is_equal_data else ""
+                sign = self._signs["~" if child.symbol == "~" else ""]  # "+" and "-" are before the attribute
                 value = self.render_value(child, level + 1, show_null=False)
                 return f"jsonencode({note}", [f"{_BLANK * (level + 1)}{sign}{value}"], ")"
             case NodeKind.TEXT:

@@ -198,13 +198,13 @@ _SHORT_PLAN: Final[tuple[_SectionRenderer, ...]] = (
 
 
 def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Painter) -> list[str]:
-    """Render the notes, the next step, the decision block and the counts; for a failed plan the decision block only."""
+    """Render notes, next step, and the decision block with counts below; of a failed plan only the decision block."""
     plan, width = view.plan, options.width
-    # There is something to decide: a change, or a result that was requested.
+    # There is a change, or a result of requested limits, of a comparison with an earlier plan, or of a check program.
     has_decision = plan.has_changes or plan.is_rejected or plan.guard_rails or plan.since or plan.checks_by
     lines = render_decision(build_decision_lines(plan), width, paint) if has_decision else []
     if plan.is_failed:
-        return ["\n".join(lines)]  # its counts may result from an error
+        return ["\n".join(lines)]  # the counts of a failed plan may result from its error
     lines += _render_placement_summaries(view, width, paint)
     notes: list[str] = []
     if plan.has_changes:
@@ -214,8 +214,8 @@ def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Pa
 
 
 def _build_next_step(plan: Plan, options: PlanTextOptions) -> str:
-    """Return the path of a saved plan with the command to apply it, else a note about -out; "" if nothing can be
-    applied, or without `hints` or `next_step`.
+    """Return the path of a saved plan with the command to apply it, else a note about -out; "" if an unsaved plan
+    cannot be applied, or no command is to be suggested.
     """
     if options.saved_path:
         name = escape_control_characters(options.saved_path)
@@ -223,7 +223,8 @@ def _build_next_step(plan: Plan, options: PlanTextOptions) -> str:
             return f"Saved the plan to: {name}   (cannot be applied)"
         hint = f'   (nexusform {options.apply_command} "{name}")' if options.hints else ""
         return f"Saved the plan to: {name}{hint}"
-    if not options.hints or not options.next_step or not plan.has_changes or plan.is_rejected:
+    suggests_command = options.hints and options.next_step  # not in automation, nor before an apply asks for approval
+    if not suggests_command or not plan.has_changes or plan.is_rejected:
         return ""
     return _wrap_paragraph("Not saved. Use -out=FILE to apply exactly this plan.", options.width)
 
@@ -281,17 +282,16 @@ def _render_effect_notes(summary: PlacementSummary, margin: str, width: int) -> 
 
 
 def _render_full_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> str:
-    """Render every argument, the placements, the findings and the decision block. A failed plan has no placements."""
+    """Render every argument, the placements, the findings and the decision block; no placements of a failed plan."""
     view = PlanReportData(plan, sources, options.registries, options.placements, is_long=True)
     paint, width = Painter(options.colour), options.width
     parts = [] if options.terraform else ["\n".join(plan.provider_titles)]  # Terraform's format has no such line
     parts += [*_render_drift(view, paint, options), *_render_changes(view, paint, options)]
-    conditions = render_plan_section(plan_sections.build_machine_and_feasibility_section(view), width, paint)
-    if plan.is_failed:
-        parts += conditions
-    else:
-        rollouts = render_plan_section(plan_sections.build_rollout_section(view), width, paint)
-        parts += [*_render_verdict(view, paint, width), *conditions, *rollouts]
+    if not plan.is_failed:
+        parts += _render_verdict(view, paint, width)
+    parts += render_plan_section(plan_sections.build_machine_and_feasibility_section(view), width, paint)
+    if not plan.is_failed:
+        parts += render_plan_section(plan_sections.build_rollout_section(view), width, paint)
     parts += render_plan_section(plan_sections.build_rule_section(view), width, paint)
     parts += _render_full_outputs(view, paint, width)
     if options.diagnostics:
@@ -432,7 +432,7 @@ _LEVEL_MARKS: Final = {Level.ADVICE: "i", Level.NOTE: "\N{MIDDLE DOT}"}
 
 
 def build_entry_hint(entries: FindingEntries, saved_path: str) -> str:
-    """Return a hint about the command with more detail. Without a plan file `advise` checks the state."""
+    """Return a hint about -details, and about `advise` (of the saved plan, if any) if a finding is from its rules."""
     from nexusform.advice.registry import RULE_IDS
 
     if any(entry.id in RULE_IDS for entry in (*entries.caused, *entries.existing)):
@@ -535,11 +535,11 @@ def _format_locations(locations: Sequence[str]) -> str:
 
 
 def _append_location(lines: list[str], location: str, column: int, width: int) -> list[str]:
-    """Append the location, if any, to the last line on the right, or on a line of its own if it does not fit."""
+    """Add the location, if any, at the end of the last line, or on a line of its own from `column` on if too long."""
     if not location:
         return lines
-    *first_lines, last_line = lines
-    gap = width - count_columns(last_line) - count_columns(location)
-    if gap >= 2:
-        return [*first_lines, f"{last_line}{' ' * min(gap, 4)}{location}"]
+    available_gap = width - count_columns(lines[-1]) - count_columns(location)  # between the text and the location
+    if available_gap >= 2:
+        gap = " " * min(available_gap, 4)  # two to four spaces
+        return [*lines[:-1], f"{lines[-1]}{gap}{location}"]
     return [*lines, f"{' ' * column}{location}"]
