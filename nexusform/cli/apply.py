@@ -218,7 +218,7 @@ def _finish_interrupted_apply(run: Run, job: _ApplyCommandRun) -> int:
     """Finish an interrupted apply before a new plan; return 0 if the new plan can follow, else an exit code."""
     remaining_steps, problems = find_remaining_steps(run.stored, run.project.context)
     if remaining_steps is None:
-        # There is none, or an unreadable journal may belong to one: only -discard drops it.
+        # No apply was interrupted, or its journal is unreadable: a problem to solve with -discard.
         job.reporter.report_diagnostics(problems, run.project.sources)
         return 1 if has_errors(problems) else 0
     if not remaining_steps.was_interrupted:

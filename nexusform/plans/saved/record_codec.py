@@ -57,7 +57,7 @@ def write_table(records: Sequence[Struct], fields: Sequence[ColumnField]) -> dic
 
 
 def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, Any] | None:
-    """Return the column of a field: one value for all, each, or distinct ones with indexes; None if all are the default."""
+    """Return the column of a field: one value for all, each, or distinct ones by index; None if all are defaults."""
     try:
         numbers: dict[Any, int] = {}  # of distinct values, by class and value, because true equals 1
         indexes = [numbers.setdefault((value.__class__, value), len(numbers)) for value in values]

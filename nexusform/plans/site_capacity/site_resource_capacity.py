@@ -189,13 +189,12 @@ def format_spare_resources(row: SiteResourceCapacity, free: int | None) -> str:
 
 def format_shortage(row: SiteResourceCapacity) -> str:
     """Format `addresses for nodes of net-a: at most 3 of 30 free, but an upgrade needs 5`, or a use above the total."""
-    free = row.free or 0
-    of = f" of {row.name}" if row.name else ""
+    free = row.free or 0  # known for an insufficient resource
+    resource = f"{LABELS[row.kind]} of {row.name}" if row.name else LABELS[row.kind]
     if free < 0:
-        gib = " GiB" if row.unit == "GiB" else ""
-        return f"{LABELS[row.kind]}{of}: {row.used:,}{gib} needed, at most {row.total:,} exist"
-    spare = f"at most {free:,} of {row.total:,} free"
-    return f"{LABELS[row.kind]}{of}: {spare}, but an upgrade needs {row.surge:,}"
+        unit = " GiB" if row.unit == "GiB" else ""  # other units are in the label
+        return f"{resource}: {row.used:,}{unit} needed, at most {row.total:,} exist"
+    return f"{resource}: at most {free:,} of {row.total:,} free, but an upgrade needs {row.surge:,}"
 
 
 def build_site_resources_note(supplies: SiteResources) -> Mapping[str, Any]:

@@ -312,14 +312,15 @@ def _describe_needed_change(
         count = format_count(len(best), "machine")
         return f"{count} would have capacity with {format_count(minimum, 'VM')} fewer: {machines}{other_note}."
     scope = f"all {pool_size:,} VMs of the pool" if pool_size > 1 else "the VM"
+    # With one need, a machine has only one of the three texts.
     reasons = [f"{item.machine} ({item.unschedulable_reason or item.hint or item.rule})" for item in alternatives]
-    counts = Counter(alternative.rack for alternative in alternatives)
+    rack_counts = Counter(alternative.rack for alternative in alternatives)
     return _NEED_SENTENCES[need].format(  # each sentence has some of these fields
         count=format_count(len(alternatives), "machine"),
         have=select_word_form(len(alternatives), "has", "have"),
         they_take=select_word_form(len(alternatives), "it takes", "they take"),
         machines=format_list((alternative.machine for alternative in alternatives), _MAX_NAMES),
-        racks=format_list((f"{rack} ({count})" for rack, count in counts.items()), 8),
+        racks=format_list((f"{rack} ({count})" for rack, count in rack_counts.items()), 8),
         zones=", ".join(sorted(demand.zones or ())),
         reasons=format_list(reasons, _MAX_NAMES),
         consequence=f"that re-places {scope}",

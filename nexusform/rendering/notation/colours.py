@@ -120,7 +120,7 @@ def _is_within_width(line: str, width: int) -> bool:
 
 
 def wrap_hanging(text: str, width: int) -> str:
-    """Wrap every line of a text. Indent further lines to the text after its label (`machine : `), else by two columns."""
+    """Wrap every line of a text. Indent further lines to the text after a label (`machine : `), else by two columns."""
     lines: list[str] = []
     for line in text.split("\n"):
         label = _LABEL.match(line)

@@ -157,14 +157,15 @@ def _build_count_lines(view: PlanReportData) -> list[DecisionLine]:
 
 
 def _build_changes(view: PlanReportData) -> Part:
-    """Build the changed objects, then each with its difference; None for a plan without objects."""
+    """Build the summary of changes, and below it every object with its difference; None for a plan without objects."""
     if not view.plan.changes:
         return None
     section = plan_sections.build_change_section(view)
     if not section.has_content:
         section = replace(section, lines=("No object changes.",))
     summary = build_element("summary", "Each object, with its difference")
-    tree = build_element("details", summary, build_script_placeholder("change-tree"), class_="every")
+    placeholder = build_script_placeholder("change-tree")  # a script adds the differences when the page is open
+    tree = build_element("details", summary, placeholder, class_="every")
     return build_plan_section(section, appendix=tree)
 
 

@@ -162,7 +162,7 @@ def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
     for part in sorted(nonempty_parts, key=lambda part: part.importance):
         if cuts and _measure_size([*texts.values(), _format_truncation_note(cuts, max_bytes)]) <= max_bytes:
             break
-        # Reserve space for the note about this part.
+        # Reserve space for the note about this part, with more digits than its numbers of lines can have.
         longest_note = _format_truncation_note([*cuts, f"{part.title} ({'0' * 24} lines shown)"], max_bytes)
         excess = _measure_size([*texts.values(), longest_note]) - max_bytes
         truncated = _truncate_part(part, len(texts[id(part)].encode()) - excess)

@@ -143,7 +143,7 @@ def build_parts(
 
 
 def _build_code_part(section: Section, importance: int) -> ReportPart:
-    """Build a part of fixed width; a diff has its signs in the first column."""
+    """Build a part of code; a diff has its signs in the first column. Only a folded part may lose its last lines."""
     language = section.code.language
     text = strip_colours(section.code.text)
     if language == "diff":
@@ -274,7 +274,7 @@ def _render_detail(detail: str) -> Iterator[str]:
     """Yield the lines of a detail, with blank lines around its list of remedies."""
     in_list = False
     for line in detail.split("\n"):
-        item = _ITEM.fullmatch(line)
+        item = _ITEM.fullmatch(line)  # number and text of a remedy
         if in_list != (item is not None):  # the list begins or ends
             yield ""
         yield f"{item[1]} {escape_plain_text(item[2])}" if item else escape_plain_text(line.strip())

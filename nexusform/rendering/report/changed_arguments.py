@@ -110,14 +110,14 @@ def _build_clauses(
     for child in tree.children:
         if child.symbol and _is_configurable(child.name, schema):  # changed, and an argument of users
             clauses += texts.get(child.name) or [f"{child.name} {_format_changed_value(child)}"]
-    blocks: dict[tuple[str, tuple[str, ...]], list[str]] = {}  # names of equally changed blocks, by (symbol, clauses)
+    names_by_change: dict[tuple[str, tuple[str, ...]], list[str]] = {}  # of equally changed blocks
     for block in tree.blocks:
         if block.symbol:
             nested = schema.blocks.get(block.name) if schema else None
             block_clauses = _describe_block(block, nested.schema if nested else None)
-            blocks.setdefault((block.symbol, block_clauses), []).append(block.label or block.name)
-    for (symbol, block_clauses), names in blocks.items():
-        if machines >= set(names):  # the blocks are machines
+            names_by_change.setdefault((block.symbol, block_clauses), []).append(block.label or block.name)
+    for (symbol, block_clauses), names in names_by_change.items():
+        if machines >= set(names):  # the blocks are machines of the rack
             subject = _format_machine_subject(names, symbol, len(machines))
         else:
             subject = f"{_SIGNS.get(symbol, '')}{format_names(names)}"

@@ -150,10 +150,10 @@ def _normalize_lines(group: PlacementLineGroup) -> tuple[PlacementLine, ...]:
 
 
 def _merge_groups(groups: Sequence[PlacementLineGroup]) -> PlacementLineGroup:
-    """Merge groups with equal lines; those of pools list their sites. A single group is unchanged."""
+    """Merge groups with equal lines: of placements under all names, of pools under all sites; keep a single group."""
     if len(groups) == 1:
         return groups[0]
-    if KINDS[groups[0].kind].by_resource:  # bindings, under the address of their placement
+    if KINDS[groups[0].kind].by_resource:  # bindings; the name is the address of their placement
         return replace(groups[0], name=format_instances([group.name for group in groups]))
     sites = [group.table.site_id for group in groups if group.table is not None]
     return replace(groups[0], lines=_normalize_lines(groups[0]), sites=tuple(sites))
@@ -362,12 +362,15 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
     """Fold sites with equal rows, apart from their names and the names of racks and clusters, into one."""
     folded_sites: list[SitePools] = []
     for general_site, members in group_by(sites, _remove_site_names).items():
-        if (named_rows := _restore_site_names(general_site.rows, members)) is not None:
-            folded_sites.append(_merge_sites(general_site, named_rows, members))
-            continue  # else the clusters of a row have several prefixes: fold only sites with equal clusters
-        for same_clusters in group_by(members, _list_general_clusters).values():
-            rows = _restore_site_names(general_site.rows, same_clusters) or general_site.rows
-            folded_sites.append(_merge_sites(general_site, rows, same_clusters))
+        rows = _restore_site_names(general_site.rows, members)
+        if rows is not None:
+            folded_sites.append(_merge_sites(general_site, rows, members))
+            continue
+        # The clusters of a row have several prefixes, so fold only sites with equal clusters.
+        for similar_sites in group_by(members, _list_general_clusters).values():
+            rows = _restore_site_names(general_site.rows, similar_sites)
+            assert rows is not None, "equal clusters have one prefix"
+            folded_sites.append(_merge_sites(general_site, rows, similar_sites))
     return tuple(folded_sites)
 
 

@@ -209,7 +209,7 @@ def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     for row in plan.placements:
         if compute_effect(row) is not Effect.NOT_CREATED:  # such objects count by effect only
             counts[row.kind][_get_displayed_action(row)] += 1
-    # The plan counts kept objects; rows for them exist on request only. Objects without a row are VMs.
+    # The plan counts all kept objects, but has rows of some only. Those without a row are VMs.
     kept_rows = sum(actions[PlacementAction.KEEP] for actions in counts.values())
     kept_without_row = max(0, plan.unchanged_count - kept_rows)
     counts[VM][PlacementAction.KEEP] += kept_without_row
@@ -253,8 +253,8 @@ def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
 def build_placement_groups(
     plan: Plan, detail: ShownPlacements, location_formatter: LocationFormatter = format_location_text
 ) -> tuple[PlacementLineGroup, ...]:
-    """Return the pools that the plan changes, or all of them with `all`, in plan order. `location_formatter` formats
-    the location of a single object.
+    """Return a group per changed pool, or per pool with `all`: of VMs first, then by kind of object, in plan order.
+    `location_formatter` formats the location of a single object.
     """
     if detail is ShownPlacements.NONE:
         return ()  # -placements=none
@@ -273,7 +273,7 @@ def build_placement_groups(
         if pool_rows or detail is ShownPlacements.ALL:
             table = tables.get(pool_key)  # pods, bindings and removed clusters have none
             groups.append(_build_pool_group(pool_rows, table, detail, location_formatter, simultaneous_pools))
-    # VM lines have no group name, so they precede those of bindings and pods.
+    # VM lines have no group name, so they come first, before the groups of bindings and pods.
     return tuple(sorted(groups, key=lambda group: get_kind_order(group.kind)))
 
 
@@ -437,12 +437,12 @@ def get_leaving_verb(line: PlacementLine) -> str:
 
 
 def _build_single_line(row: PlacementChange, location_formatter: LocationFormatter) -> PlacementLine:
-    """Build the line of one row. The origin is "" unless the object leaves it or was observed at another location."""
+    """Build the line of one row. Its origin is shown only if the object leaves it or was observed elsewhere."""
     origin, target = _format_row_locations(row, location_formatter)
     effect = compute_effect(row)
-    if effect is Effect.MOVED and origin == target:  # equal only in short form: another node of the same machine
+    if effect is Effect.MOVED and origin == target:  # to another node of one machine: use the long form of both
         origin, target = _format_row_locations(row, format_location_text)
-    is_location_updated = effect is Effect.UPDATED and origin != target
+    is_location_updated = effect is Effect.UPDATED and origin != target  # of an object without a move
     if not (is_location_updated or effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(row)):
         origin = ""
     return PlacementLine(

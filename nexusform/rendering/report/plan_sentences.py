@@ -281,9 +281,9 @@ def describe_trigger(row: PlacementChange) -> str:
     if row.kind == VM and row.action is PlacementAction.MOVE and row.source is None:
         return "had no machine"  # whatever the trigger
     if row.action is PlacementAction.FORGET and row.trigger in _REMOVAL_TRIGGERS:
-        return ""  # the object is not removed
-    is_created = row.action is PlacementAction.PLACE and KINDS[row.kind].by_resource
-    return _OTHER_CLUSTER_TRIGGERS.get(row.trigger, row.trigger) if is_created else row.trigger
+        return ""  # the object itself stays
+    is_new_binding = row.action is PlacementAction.PLACE and KINDS[row.kind].by_resource  # to another cluster
+    return _OTHER_CLUSTER_TRIGGERS.get(row.trigger, row.trigger) if is_new_binding else row.trigger
 
 
 def format_uncertainty_mark(row: PlacementChange) -> str:

@@ -284,7 +284,7 @@ def describe_unknown_cells(sampling: NumaSampling | None) -> str:
     if not sampling.sample_count:
         return f"{unknown_cells}; no other layout was sampled."
     fitting = f"{sampling.fitting_count:,} of {sampling.sample_count:,}"
-    rule = RULE_DESCRIPTIONS.get(str(sampling.displayed_sample))  # None for a sampled layout
+    rule = RULE_DESCRIPTIONS.get(str(sampling.displayed_sample))  # None if the plan displays a numbered sample
     if rule is not None:
         return f"{unknown_cells}. Everything fits {rule}, and in {fitting} sampled layouts."
     if sampling.fitting_count == sampling.sample_count:

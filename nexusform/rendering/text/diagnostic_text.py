@@ -86,12 +86,12 @@ def _get_level(diagnostic: Diagnostic, *, terraform: bool) -> Level:
 def _render_location(diagnostic: Diagnostic, files: Mapping[str, SourceFile], paint: Painter, width: int) -> list[str]:
     """Render the address, the file with its source lines (if it has a position), and the values in the expression."""
     address, subject = escape_control_characters(diagnostic.address), diagnostic.subject
-    lines = wrap_line(f"  with {address},", 7, width) if address else []
+    lines = wrap_line(f"  with {address},", len("  with "), width) if address else []
     if subject is None:
         return [*lines, *_render_expression_values(diagnostic, paint, width)]
     block_note = enclose(", in ", escape_control_characters(diagnostic.block))
     filename = escape_control_characters(subject.filename).replace("\n", "\\n")
-    lines += wrap_line(f"  on {filename} line {subject.start.line}{block_note}:", 5, width)
+    lines += wrap_line(f"  on {filename} line {subject.start.line}{block_note}:", len("  on "), width)
     snippet = extract_snippet(diagnostic, files)
     if snippet is None:
         lines.append("  (source code not available)")
@@ -99,7 +99,7 @@ def _render_location(diagnostic: Diagnostic, files: Mapping[str, SourceFile], pa
         line_width = width - _NUMBER_WIDTH
         for offset, line in enumerate(snippet.split_lines()):
             before, highlight, after = line
-            # A line may be a whole file, so process only its visible part. Some characters have no column.
+            # A line may be a whole file, so escape only as many characters as can be visible. Some have no column.
             maximum = 4 * line_width + 16
             visible_parts = (before[-maximum:], highlight[:maximum], after[:maximum])
             parts = [escape_control_characters(part).replace("\t", "    ") for part in visible_parts]

@@ -109,7 +109,7 @@ def render_around_errors(plan: Plan, sources: Mapping[str, SourceFile], options:
     """Render the parts before and after the boxes of errors, without final newlines."""
     view = PlanReportData(plan, sources, options.registries, options.placements)
     paint = Painter(options.colour)
-    # A failed plan has only its title before the errors: changes may result from an error and would hide it.
+    # Of a failed plan only the title precedes the errors: its changes may result from them and would hide them.
     before = [FAILED]
     if not plan.is_failed:
         before = [_render_boxes(list_destructive_renames(plan), sources, options), "\n".join(plan.provider_titles)]
@@ -346,7 +346,7 @@ def _render_drift(view: PlanReportData, paint: Painter, options: PlanTextOptions
 def _render_changes(view: PlanReportData, paint: Painter, options: PlanTextOptions) -> list[str]:
     """Render the legend and a stanza per changed object; [] without any. A failed plan has one sentence instead."""
     if view.plan.is_failed:
-        # Changes planned before an error may result from it and would hide it.
+        # Changes of a failed plan may result from its errors and would hide the errors.
         return [FAILED]
     if not view.stanzas:
         return []
@@ -460,12 +460,12 @@ def render_finding_entries(entries: FindingEntries, width: int, paint: Painter) 
 
 
 def _render_warnings(warnings: Sequence[FindingEntry], width: int, paint: Painter) -> list[str]:
-    """Render warnings; beyond a dozen of one id only the first few, with the subjects of the others."""
+    """Render warnings. Of more than a dozen with one id render the first few, and the subjects of the others."""
     listed_entries, remaining_entries = limit_findings_per_id(warnings)
     lines = list(chain.from_iterable(render_finding_entry(entry, width, paint) for entry in listed_entries))
     for diagnostic_id, entries in remaining_entries.items():
         subjects = list_finding_subjects(entries)
-        text = f"{len(entries):,} more: {diagnostic_id} {format_instances(subjects, len(subjects))}".rstrip()
+        text = f"{len(entries):,} more: {diagnostic_id} {format_instances(subjects, maximum=len(subjects))}".rstrip()
         lines += truncate_lines(
             render_labelled_text(paint("!", "bold", "red"), escape_control_characters(text), 2, width, gap=1),
             _MAX_ENTRY_LINES,
@@ -486,23 +486,24 @@ def render_finding_entry(entry: FindingEntry, width: int, paint: Painter) -> lis
 
 
 def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[str]:
-    """Render an entry with the longest version of its text within the allowed lines; else cut the shortest version."""
+    """Render an entry with the longest version of its text within the allowed lines, else with a cut shortest one."""
     is_warning = entry.level is Level.WARNING
     mark = paint("!", "bold", "red") if is_warning else paint(_LEVEL_MARKS[entry.level], "cyan")
     label = f"{mark} {paint(escape_control_characters(entry.id), 'bold')}"
     max_subjects = max(len(entry.subjects), _MAX_SUBJECTS) if is_warning else _MAX_SUBJECTS
     subjects = escape_control_characters(format_names(entry.subjects, max_subjects))
     location = escape_control_characters(_format_locations(entry.locations))
-    column = _ID_COLUMNS if count_columns(label) + 2 <= _ID_COLUMNS else _BELOW_ID_INDENT  # start of the text
+    is_short_label = count_columns(label) + 2 <= _ID_COLUMNS  # two spaces separate it from the text
+    column = _ID_COLUMNS if is_short_label else _BELOW_ID_INDENT  # start of the text
     # The subjects of a warning, all of them listed, may need further lines.
     max_lines = _MAX_ENTRY_LINES + (count_columns(subjects) // (width - column) if is_warning else 0)
     lines: list[str] = []
     for text in list_shortened_texts(escape_control_characters(entry.text)):
-        # Render subjects and text next to the id, or below a long id.
+        # Subjects and text are next to a short label; next to a long one are the subjects at most, if they fit.
         statement = f"{subjects}: {text}" if subjects else text
-        if column == _ID_COLUMNS:
+        if is_short_label:
             lines = render_labelled_text(label, statement, column, width)
-        elif subjects and count_columns(label) + count_columns(subjects) + 3 <= width:
+        elif subjects and count_columns(label) + count_columns(subjects) + 3 <= width:  # with two spaces and a colon
             lines = [f"{label}  {subjects}:", *render_labelled_text("", text, column, width)]
         else:
             lines = [label, *render_labelled_text("", statement, column, width)]
@@ -513,12 +514,10 @@ def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[
     lines = truncate_lines(lines, max_lines, width)
     if not location:
         return lines
-    *first_lines, last_line = lines
-    last_line = last_line.removesuffix(" ...")
-    available_width = width - count_columns(location) - 6
-    while count_columns(last_line) > available_width and " " in last_line.strip():
+    last_line, ending = lines[-1].removesuffix(" ..."), f" ...  {location}"
+    while count_columns(last_line) > width - count_columns(ending) and " " in last_line.strip():
         last_line = last_line.rpartition(" ")[0]
-    return [*first_lines, f"{last_line} ...  {location}"]
+    return [*lines[:-1], f"{last_line}{ending}"]
 
 
 def _format_locations(locations: Sequence[str]) -> str:

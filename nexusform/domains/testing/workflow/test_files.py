@@ -21,16 +21,16 @@ DEFAULT_DIRECTORY: Final = "tests"
 
 
 def find_test_files(
-    location: CommandContext, test_directory: str, requested_files: Sequence[str], problems: list[Diagnostic]
+    context: CommandContext, test_directory: str, requested_files: Sequence[str], problems: list[Diagnostic]
 ) -> list[str]:
     """Return the test files next to the configuration and in the test directory, sorted by name. With
     `requested_files` only those; a name without a test file is an error.
     """
     paths: list[str] = []
-    root = location.directory
+    root = context.directory
     for directory in dict.fromkeys((root, os.path.normpath(Path(root, test_directory)))):
         try:
-            resolved_directory = location.confinement.resolve_path_of_operator(directory)
+            resolved_directory = context.confinement.resolve_path_of_operator(directory)
             names = sorted(os.listdir(resolved_directory), key=os.fsencode)  # noqa: PTH208 - names, not paths
         except FileNotFoundError:
             continue  # a test directory is optional
