@@ -314,9 +314,7 @@ def _apply_saved_plan(path: str, verification: SignatureRequirements, flags: App
 
 
 def _check_and_apply(run: Run, job: _ApplyCommandRun, saved: SavedPlan, verification: SignatureRequirements) -> int:
-    """Apply a saved plan after its checks, or only record the end of its apply, interrupted after all steps. Return the
-    exit code.
-    """
+    """Apply a saved plan after its checks, or record the end of its apply after all steps; return the exit code."""
     remaining_steps, _ = find_remaining_steps(run.stored, run.project.context)  # None: no readable journal of an apply
     if (
         remaining_steps is not None
@@ -442,10 +440,9 @@ def _prompt_to_approve_plan(reporter: RunReporter, plan: Plan) -> bool:
 def _describe_destroyed_objects(plan: Plan) -> str:
     """Describe the objects of a partial destroy plan: `2 objects (a.b, c.d) with 33 VMs`."""
     addresses = [str(change.address) for change in plan.changes if change.action is Action.DELETE]
-    counts = count_effects(plan.placements)
     removed = [
         format_count(effect_count.count, get_kind_noun(effect_count.kind))
-        for effect_count in counts
+        for effect_count in count_effects(plan.placements)
         if effect_count.effect is Effect.REMOVED
     ]
     placement_note = f" with {format_list(removed)}" if removed else ""

@@ -366,7 +366,7 @@ def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
         names.add(name)
         yield name, content
     end = index.build_directory()  # after the members; `head` holds its first bytes
-    if names and head + file.read(len(end)) != end:
+    if names and head + file.read(len(end)) != end:  # without a member it is no archive
         raise CorruptArchiveError
 
 

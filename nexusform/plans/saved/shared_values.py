@@ -39,8 +39,8 @@ class DocumentDeduplicator:
         self._uses = collector.uses_of_keys
         self._keys: dict[tuple[str, ...], str] = {}
         self._values: list[Any] = []
-        for node in collector.nodes:
-            self._write(node)
+        for node in collector.nodes:  # the parts of a node precede it
+            self._write(node)  # adds shared keys and values
         self.shared = {"keys": list(self._keys), "values": self._values}
         # In the documents, references replace shared values.
         self.documents = {name: _get_written_form_of_part(root) for name, root in roots.items()}

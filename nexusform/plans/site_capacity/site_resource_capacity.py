@@ -241,20 +241,20 @@ def find_configured_node_network(attributes: Mapping[str, Any]) -> str:
 def compute_site_resource_capacity(
     site_id: str, site: str, supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
 ) -> tuple[SiteResourceCapacity, ...]:
-    """Return the limited resources of a site, kind by kind. Observed clusters without a nexusform resource stay."""
+    """Return the limited resources of a site, kind by kind. Observed clusters outside of the plan keep their nodes."""
     observed_clusters = {cluster.cluster: cluster for cluster in supplies.clusters}
     managed_names = before.counts.keys() | after.counts.keys()
     unmanaged = {name: cluster.nodes for name, cluster in observed_clusters.items() if name not in managed_names}
     observed_networks = {name: cluster.network for name, cluster in observed_clusters.items() if cluster.network}
-    node_counts = _SiteNodeCounts(
+    nodes = _SiteNodeCounts(
         before={**unmanaged, **before.counts},
         after={**unmanaged, **after.counts},
         surge=after.surge,
-        networks={**after.networks, **observed_networks},
+        networks={**after.networks, **observed_networks},  # an observed network outweighs the configured one
     )
     rows = [
-        *_compute_node_addresses(supplies, node_counts),
-        *_compute_pod_blocks(supplies, node_counts),
+        *_compute_node_addresses(supplies, nodes),
+        *_compute_pod_blocks(supplies, nodes),
         *_compute_load_balancer_addresses(supplies),
         *_compute_appliance_storage(supplies),
         _compute_pod_storage(supplies, before, after),
@@ -271,19 +271,15 @@ class _SiteNodeCounts(Struct, frozen=True):
     networks: Mapping[str, str]
 
 
-def _compute_node_addresses(supplies: SiteResources, node_counts: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
+def _compute_node_addresses(supplies: SiteResources, nodes: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
     """Yield the addresses in networks of nodes and VMs: a row per network by name, an unnamed one if no provider reads
     networks, and one per cluster without a known network. The total is None for networks not read.
     """
     read_networks = {network.name: network for network in supplies.networks or ()}
-    connected_clusters = {
-        cluster for cluster in {**node_counts.before, **node_counts.after} if cluster in node_counts.networks
-    }
-    network_names = {node_counts.networks[cluster] for cluster in connected_clusters} | read_networks.keys()
+    connected_clusters = {cluster for cluster in {**nodes.before, **nodes.after} if cluster in nodes.networks}
+    network_names = {nodes.networks[cluster] for cluster in connected_clusters} | read_networks.keys()
     for network_name in sorted(network_names):
-        own_clusters = [
-            cluster for cluster in sorted(connected_clusters) if node_counts.networks[cluster] == network_name
-        ]
+        own_clusters = [cluster for cluster in sorted(connected_clusters) if nodes.networks[cluster] == network_name]
         network = read_networks.get(network_name, NetworkAddresses(network_name, addresses=None, vms=0))
         row = SiteResourceCapacity(
             site_id="",
@@ -291,28 +287,26 @@ def _compute_node_addresses(supplies: SiteResources, node_counts: _SiteNodeCount
             kind=SiteResourceKind.NODE_ADDRESSES,
             name=network_name,
             total=network.addresses,
-            surge=max(
-                (node_counts.surge.get(cluster, 0) for cluster in own_clusters), default=0
-            ),  # one upgrade at a time
+            surge=max((nodes.surge.get(cluster, 0) for cluster in own_clusters), default=0),  # one upgrade at a time
         )
         if own_clusters or network.vms:
-            used_before = network.vms + sum(node_counts.before.get(cluster, 0) for cluster in own_clusters)
-            used = network.vms + sum(node_counts.after.get(cluster, 0) for cluster in own_clusters)
+            used_before = network.vms + sum(nodes.before.get(cluster, 0) for cluster in own_clusters)
+            used = network.vms + sum(nodes.after.get(cluster, 0) for cluster in own_clusters)
             yield replace(row, used_before=used_before, used=used)
         elif network.addresses is not None:
             yield row  # the use of a network without nodes and VMs is unknown
     if supplies.networks is None:
         yield SiteResourceCapacity("", "", SiteResourceKind.NODE_ADDRESSES, "")
-    for cluster in sorted((node_counts.before.keys() | node_counts.after.keys()) - connected_clusters):
+    for cluster in sorted((nodes.before.keys() | nodes.after.keys()) - connected_clusters):
         yield SiteResourceCapacity(
-            "", "", SiteResourceKind.NODE_ADDRESSES, f"of {cluster}", surge=node_counts.surge.get(cluster, 0)
+            "", "", SiteResourceKind.NODE_ADDRESSES, f"of {cluster}", surge=nodes.surge.get(cluster, 0)
         )
 
 
-def _compute_pod_blocks(supplies: SiteResources, node_counts: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
+def _compute_pod_blocks(supplies: SiteResources, nodes: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
     """Yield a row per cluster: the blocks in its pod addresses against its nodes. Calico gives every node a block."""
     pod_addresses = {network.cluster: network.pod_addresses for network in supplies.clusters}
-    for cluster in sorted(node_counts.before.keys() | node_counts.after.keys()):
+    for cluster in sorted(nodes.before.keys() | nodes.after.keys()):
         addresses = pod_addresses.get(cluster)
         yield SiteResourceCapacity(
             site_id="",  # set by the caller
@@ -320,9 +314,9 @@ def _compute_pod_blocks(supplies: SiteResources, node_counts: _SiteNodeCounts) -
             kind=SiteResourceKind.POD_BLOCKS,
             name=cluster,
             total=None if addresses is None else addresses // POD_BLOCK,
-            used_before=node_counts.before.get(cluster, 0),
-            used=node_counts.after.get(cluster, 0),
-            surge=node_counts.surge.get(cluster, 0),
+            used_before=nodes.before.get(cluster, 0),
+            used=nodes.after.get(cluster, 0),
+            surge=nodes.surge.get(cluster, 0),
         )
 
 
@@ -335,18 +329,19 @@ def _compute_load_balancer_addresses(supplies: SiteResources) -> Iterator[SiteRe
 
 
 def _compute_appliance_storage(supplies: SiteResources) -> Iterator[SiteResourceCapacity]:
-    """Yield a row per storage appliance (one unknown row without data), and a row of all volumes against their sum."""
+    """Yield a row per storage appliance (an unknown one if none was captured), and a row of all volumes together."""
     for appliance in supplies.storage or ():
         row = SiteResourceCapacity(site_id="", site="", kind=SiteResourceKind.STORAGE, name=appliance.name)
         yield replace(row, total=appliance.capacity, used_before=appliance.used, used=appliance.used)
     if supplies.storage is None:
         yield SiteResourceCapacity(site_id="", site="", kind=SiteResourceKind.STORAGE, name="")
-    name, promised = "", None  # None: not captured
+    name, volume_gib = "", None  # None: not captured
     if supplies.volumes is not None:
         count, mib = supplies.volumes
-        name, promised = format_count(count, "volume"), -(-mib // _MIB_OF_GIB)  # rounded up
+        name, volume_gib = format_count(count, "volume"), -(-mib // _MIB_OF_GIB)  # rounded up
     total = _sum_appliance_capacity(supplies)
-    yield SiteResourceCapacity("", "", SiteResourceKind.VOLUMES, name, total=total, used_before=promised, used=promised)
+    row = SiteResourceCapacity(site_id="", site="", kind=SiteResourceKind.VOLUMES, name=name, total=total)
+    yield replace(row, used_before=volume_gib, used=volume_gib)
 
 
 def _sum_appliance_capacity(supplies: SiteResources) -> int | None:
@@ -377,8 +372,8 @@ def _compute_pod_storage(
 
 
 def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDemand]) -> int | None:
-    """Return the minimum GiB needed by volumes and claims: a claim may use an existing volume, unless it is
-    new. None if a claim cannot be read, or if no volume was captured, unless claims alone are too many.
+    """Return the least GiB of volumes and claims together: a claim may use an existing volume, unless it is new. Return
+    None if a claim has no size, or if no volume was captured and the claims alone fit.
     """
     total = _sum_appliance_capacity(supplies)
     if any(claim.unsized_claim for claim in claims):
@@ -398,7 +393,8 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
                 volumes.pop()
             else:
                 new_bytes += size
-    return -(-max(volumes_mib * _MIB + new_bytes, claimed_bytes) // _GIB)  # rounded up
+    needed_bytes = max(volumes_mib * _MIB + new_bytes, claimed_bytes)  # at least the sum of the claims
+    return -(-needed_bytes // _GIB)  # rounded up
 
 
 def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResourceKind) -> SiteResourceCapacity | None:

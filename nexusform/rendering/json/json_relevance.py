@@ -183,10 +183,10 @@ class _ReferenceAnalysis:
         block = self.find_module(path).resources.get(key)
         if block is None:
             return ()
-        found_traversals = (
+        traversals = (
             _list_argument_references(block, str(attribute[0])) if attribute else list_body_traversals(block.body)
         )
-        return [_build_reference(path, traversal, key) for traversal in found_traversals]
+        return [_build_reference(path, traversal, key) for traversal in traversals]
 
 
 def _is_repeated(block: ModuleCall | ResourceBlock) -> bool:
@@ -205,7 +205,7 @@ def _follow_repetition(reference: _Reference, module: Module) -> Iterable[_Refer
 
 def _list_argument_references(block: ResourceBlock, name: str) -> Iterator[Traversal]:
     """Yield the references in the argument of that name, else in the nested or dynamic blocks of that name."""
-    for labels in ((), ("label",)):  # nested blocks without and with a label
+    for labels in ((), ("label",)):  # without a schema, look for nested blocks without a label, then with one
         parts, _ = decode_body(block.body, BodySchema(attributes={name: False}, blocks={name: labels}), partial=True)
         argument = parts.attributes.get(name)
         if argument is not None:  # then no block has its name

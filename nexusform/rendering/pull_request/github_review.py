@@ -117,9 +117,9 @@ def _build_suggestion(
     if not path or not diff.contains_lines(path, first_line, last_line):
         return None
     text = apply_literal_edits(files, [edit])[edit.span.filename]
-    removed = edit.before.count("\n") - edit.after.count("\n")
-    lines = text.split("\n")[first_line - 1 : last_line - removed]
-    suggestion = format_code_block("\n".join(line.rstrip("\r") for line in lines), "suggestion")
+    removed_lines = edit.before.count("\n") - edit.after.count("\n")  # negative for added ones
+    new_lines = text.split("\n")[first_line - 1 : last_line - removed_lines]
+    suggestion = format_code_block("\n".join(line.rstrip("\r") for line in new_lines), "suggestion")
     if disable_bot_commands(suggestion) != suggestion:
         return None  # the button must commit the exact text
     body = f"{_describe_diagnostic(diagnostic)}\n\nTested: {escape_markdown(remedy_text)}\n{suggestion}"

@@ -197,15 +197,15 @@ def _render_groups(section: Section, origin: CodeOrigin, *, has_all: bool) -> It
                 text = f"{format_code(item.label)} {render_text(item.text, origin)}".strip()
                 lines.append(f"- {symbol}{name}{text}")
         hidden_count = len(lines) - _MAX_ITEMS
-        # A line with the number takes as much space as one item.
+        # A line about one hidden item would take as much space as the item.
         yield lines if has_all or hidden_count <= 1 else [*lines[:_MAX_ITEMS], f"- and {hidden_count:,} more"]
         return
-    groups_by_named = group_by(section.groups, lambda group: bool(group.name))
-    unnamed_items = chain.from_iterable(group.items for group in groups_by_named.get(False, []))
+    groups_by_naming = group_by(section.groups, lambda group: bool(group.name))  # True: with a name
+    unnamed_items = chain.from_iterable(group.items for group in groups_by_naming.get(False, []))
     unnamed_group = ItemGroup(name="", items=tuple(unnamed_items))
     if unnamed_group.items:
         yield _render_item_table(unnamed_group, section.item_headers, origin, has_all=has_all)
-    for group in groups_by_named.get(True, []):
+    for group in groups_by_naming.get(True, []):
         yield [f"{escape_plain_text(group.name)}:"]
         yield _render_item_table(group, section.item_headers, origin, has_all=has_all)
 

@@ -160,9 +160,9 @@ class Comparison(Struct, frozen=True):
         nodes = []
         if block.nesting is Nesting.LIST:
             old, new = old or [], new or []
-            for i, j in pair_elements(old, new):
-                sides = (_get_element(old, i, default=None), _get_element(new, j, default=None))
-                nodes.append(self._compare_block(name, "", *sides, block, marks.select_part(i, j)))
+            for positions in pair_elements(old, new):  # of each side; None: no block on it
+                sides = (_get_element(old, positions[0], default=None), _get_element(new, positions[1], default=None))
+                nodes.append(self._compare_block(name, "", *sides, block, marks.select_part(*positions)))
         else:
             old, new = old or {}, new or {}
             for label in _list_labels(name, old_body, new_body):
@@ -261,11 +261,12 @@ class Comparison(Struct, frozen=True):
         if isinstance(sequence_type, SetType):
             return self._compare_sets(symbol, old, new, sequence_type.element)
         children: list[DifferenceNode] = []
-        for i, j in pair_elements(old, new):
-            # In a tuple the type depends on the position: the new one, or the old one (i) of a removed element.
-            element_type = get_element_type(sequence_type, (i or 0) if j is None else j)
-            sides = (_get_element(old, i), _get_element(new, j))
-            children.append(self._build_node(*sides, element_type, marks.select_part(i, j)))
+        for old_position, new_position in pair_elements(old, new):  # None: no element on this side
+            position = old_position if new_position is None else new_position
+            element_type = get_element_type(sequence_type, position or 0)  # of a tuple it depends on the position
+            sides = (_get_element(old, old_position), _get_element(new, new_position))
+            element_marks = marks.select_part(old_position, new_position)
+            children.append(self._build_node(*sides, element_type, element_marks))
         visible, hidden_count = (tuple(children), 0) if self.show_unchanged else _select_with_context(children)
         return DifferenceNode(NodeKind.LIST, _merge_symbols(symbol, children), children=visible, hidden=hidden_count)
 
@@ -472,9 +473,7 @@ def sort_by_source_order(tree: DifferenceNode, source_order: Sequence[Path]) -> 
     ranks = {path: number for number, path in enumerate(source_order)}
 
     def sort_parts(parts: Sequence[DifferenceNode], path: Path) -> tuple[DifferenceNode, ...]:
-        paths: list[Path] = [
-            (*path, *filter(None, (part.name, part.label))) for part in parts
-        ]  # only blocks have labels
+        paths: list[Path] = [(*path, *filter(None, (part.name, part.label))) for part in parts]  # label: of a block
         order = sorted(range(len(parts)), key=lambda position: ranks.get(paths[position], len(ranks)))
         return tuple(sort_node(parts[position], paths[position]) for position in order)
 

@@ -500,7 +500,7 @@ def _describe_expected_spread(table: PlacementTable) -> str:
     if table.actual_racks != table.expected_racks:
         expected += f" on {format_count(table.expected_racks, 'rack')}"
     racks = group_by(table.actual_vms_per_rack, table.actual_vms_per_rack.__getitem__)
-    # Racks with an unexpected number of VMs: `rack3 gets 7, rack1..2 get 5`.
+    # Racks with an unexpected number of VMs, most VMs first.
     unexpected_racks = []
     for number in sorted(racks.keys() - set(table.expected_vms_per_rack), reverse=True):
         verb = select_word_form(len(racks[number]), "gets", "get")

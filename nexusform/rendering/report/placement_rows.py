@@ -253,9 +253,7 @@ def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
 def build_placement_groups(
     plan: Plan, detail: ShownPlacements, location_formatter: LocationFormatter = format_location_text
 ) -> tuple[PlacementLineGroup, ...]:
-    """Return a group per changed pool, or per pool with `all`: of VMs first, then by kind of object, in plan order.
-    `location_formatter` formats the location of a single object.
-    """
+    """Return a group per changed pool, or per pool with `all`, VMs first; `location_formatter` is of single objects."""
     if detail is ShownPlacements.NONE:
         return ()  # -placements=none
     rows_by_pool = group_by(
@@ -344,7 +342,9 @@ def _build_run_lines(
 
 
 def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
-    """Build one line for rows with the same action, trigger, effect and states; states precede or replace locations."""
+    """Build one line for rows with equal action, trigger, effect and states. The state before an update replaces the
+    origin, the state after it precedes the target, and a waiting state replaces the target.
+    """
     first_row = run[0]
     state_before, state_after = _get_states(first_row)  # both "" unless an update changes the state
     effect, state = compute_effect(first_row), describe_state(first_row)
@@ -467,12 +467,12 @@ def get_action_text(line: PlacementLine) -> str:
         case Effect.RECREATED:
             return f"{describe_placement_effect(Effect.RECREATED, line.state)}:"
         case Effect.WAITING | Effect.STILL_WAITING if line.target == "Failed":
-            return ""  # the other states follow `stays`: `stays Pending`
+            return ""  # the state needs no verb, unlike `stays Pending`
         case Effect.WAITING | Effect.STILL_WAITING:
             return select_word_form(line.count, "stays", "stay")
         case Effect.NOT_CREATED:
             return format_effect_verb(line.effect, state="", count=line.count)
-        case _:
+        case _:  # kept or updated at its location, the target of the line
             return select_word_form(line.count, "stays:", "stay:")
 
 

@@ -219,6 +219,7 @@ def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[S
         if stanza is None:  # nothing to show for the change
             continue
         text = render_stanza(stanza)
+        # Without the address in the first line, and without the name in the header.
         body = text.partition("\n")[2].replace(stanza.header, change.address.type, 1)
         # The rendered id, name and instance key of an object, and its site unless that changes.
         names = [change.address.key]
@@ -231,7 +232,7 @@ def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[S
         specific_texts: set[str] = set()
         for name in names:
             if isinstance(name, str) and name:
-                specific_texts |= {quote_string(name), repr(name)}
+                specific_texts |= {quote_string(name), repr(name)}  # with either quotation marks
         # A longer name may contain a shorter one, so it is masked first.
         group_key = f"{stanza.headline}\n{_mask_names_in_text(body, sorted(specific_texts, key=len, reverse=True))}"
         if group_key in texts:

@@ -255,7 +255,7 @@ def _find_line_range(subject: Span, context: Span | None, data: bytes, starts: t
     first_line = find_line(subject.start.byte)
     last_line = find_line(max(subject.end.byte - 1, subject.start.byte))
     if context is not None and context.filename == subject.filename:
-        # Keep the subject visible in a long construct.
+        # Show the construct around the subject, but at most three lines before it: too many lines lose their end.
         first_line = max(min(first_line, find_line(context.start.byte)), first_line - 3)
         last_line = max(last_line, find_line(max(context.end.byte - 1, context.start.byte)))
     return first_line, last_line

@@ -442,15 +442,15 @@ def build_entry_hint(entries: FindingEntries, saved_path: str) -> str:
 
 
 def render_finding_entries(entries: FindingEntries, width: int, paint: Painter) -> list[str]:
-    """Render the findings caused by the plan, warnings first, and pre-existing ones in one line."""
+    """Render the findings caused by the plan, warnings first, then a short text about pre-existing ones."""
     by_warning = group_by(entries.caused, lambda entry: entry.level is Level.WARNING)
     lines = _render_warnings(by_warning.get(True, []), width, paint)
-    advice = by_warning.get(False, [])  # and notes
-    for entry in advice[:_MAX_ADVICE]:
+    others = by_warning.get(False, [])  # advice and notes
+    for entry in others[:_MAX_ADVICE]:
         lines += render_finding_entry(entry, width, paint)
-    if len(advice) > _MAX_ADVICE:
-        hidden_ids = format_names(entry.id for entry in advice[_MAX_ADVICE:])
-        lines += render_labelled_text("i", f"{len(advice) - _MAX_ADVICE:,} more: {hidden_ids}", 2, width, gap=1)
+    if len(others) > _MAX_ADVICE:
+        hidden_ids = format_names(entry.id for entry in others[_MAX_ADVICE:])
+        lines += render_labelled_text("i", f"{len(others) - _MAX_ADVICE:,} more: {hidden_ids}", 2, width, gap=1)
     texts = [f"{entry.id} {format_names(entry.subjects)}".rstrip() for entry in entries.existing]
     distinct_texts = list(dict.fromkeys(texts))  # findings without a subject once per id
     if distinct_texts:

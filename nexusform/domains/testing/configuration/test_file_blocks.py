@@ -213,8 +213,7 @@ def _decode_keyword(attribute: Attribute | None, allowed: tuple[str, ...], probl
     word = get_bare_keyword(attribute)
     if word in allowed:
         return word
-    choices_text = " or ".join(allowed)
-    detail = f'The "{attribute.name}" argument must be {choices_text}, without quotation marks.'
+    detail = f'The "{attribute.name}" argument must be {" or ".join(allowed)}, without quotation marks.'
     headline = f'Invalid "{attribute.name}" keyword'
     problems.append(build_error("invalid-keyword", detail, attribute.expression.span, headline=headline))
     return allowed[0]
