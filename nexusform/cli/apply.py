@@ -186,9 +186,8 @@ def apply_new_plan(flags: ApplyFlags, options: PlanOptions) -> int:
     """Plan, ask for approval and apply; return the exit code."""
     job = _create_apply_job(flags)
     if not flags.auto_approve and not job.can_prompt():
-        job.reporter.report_diagnostics(
-            [build_error("approval-required", f"The plan needs approval, and input is disabled. {_APPROVAL_HINT}")], {}
-        )
+        detail = f"The plan needs approval, and input is disabled. {_APPROVAL_HINT}"
+        job.reporter.report_diagnostics([build_error("approval-required", detail)], sources={})
         return 1
     context = flags.create_context()
     opened = open_project(context)

@@ -229,7 +229,8 @@ def _run_plan(
             from nexusform.workflow.plan_files.failed_plans import build_failed_plan, save_failed_plan
 
             plan = build_failed_plan(context, options, opened.diagnostics)
-            display.reporter.report_diagnostics(save_failed_plan(plan, arguments.out, context, opened.sources), {})
+            save_problems = save_failed_plan(plan, arguments.out, context, opened.sources)
+            display.reporter.report_diagnostics(save_problems, sources={})
         return 1
     display.reporter.report_diagnostics(opened.diagnostics, opened.sources)
     with begin_run(

@@ -79,7 +79,7 @@ def create_context(
         confinement = parse_confinement(confine, environment)
         state = confinement.resolve_path_of_operator(state) if state else ""
         limits = parse_limit_overrides(environment, flags.limit)
-    except OSError as problem:  # of the path of the state, the only one resolved here
+    except OSError as problem:  # for example, the path leads out of the work tree
         raise click.UsageError(f'-state: "{state}" cannot be used: {problem.strerror}.') from None
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None

@@ -180,7 +180,7 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
     prior_state = documents.pop(_PRIOR)
     if not isinstance(prior_state, dict):
         raise _build_damaged_file_error(name, f'Its part "{_PRIOR}" is not an object.')
-    large_fields = {name: documents.pop(f"{name}.json") for name in _LARGE}  # each is a member of its own
+    large_fields = {part: documents.pop(f"{part}.json") for part in _LARGE}  # each is a member of its own
     try:
         plan = read_record(Plan, record | large_fields)
     except ConversionProblem as problem:

@@ -86,7 +86,7 @@ def read_table(data: Mapping[str, Any], kind: type[Any], fields: Sequence[Column
     if all(column.__class__ is dict and column.keys() == {"all"} for column in columns.values()):  # `zip` would not end
         raise ConversionProblem(("columns",), "a column with a value for each row expected")
     values = [_read_field_values(columns, field, rows) for field in fields]
-    return tuple([kind(*row) for row in zip(*values, strict=False)])
+    return tuple([kind(*row) for row in zip(*values, strict=False)])  # some of the values are endless
 
 
 def _read_field_values(columns: Mapping[str, Any], field: ColumnField, rows: int) -> Any:
@@ -437,6 +437,6 @@ def _build_union_shape(arguments: tuple[Any, ...]) -> Shape:
     if set(kinds) <= {str, int, bool, float}:
         inner = _build_scalar_shape(*kinds)
     else:
-        [kind] = kinds
+        [kind] = kinds  # ValueError for several
         inner = get_annotation_shape(kind)
     return _build_optional_shape(inner) if len(kinds) < len(arguments) else inner

@@ -43,7 +43,7 @@ class _Attribute(Struct, frozen=True, order=True):
 def collect_relevant_attributes(
     configuration: Configuration, plan: Plan, changes: Sequence[Change], prior: State
 ) -> list[dict[str, Any]]:
-    """Return the resource attributes used by changes and outputs, sorted; `plan` and `prior` tell module instances."""
+    """Return the resource attributes used by changes and outputs, sorted; `plan` and `prior` have the instances."""
     analysis = _ReferenceAnalysis(configuration.root)
     references = [*_list_change_references(analysis, changes), *_list_output_references(analysis, plan.outputs)]
     if plan.mode is not Mode.DESTROY:

@@ -189,7 +189,7 @@ class Comparison(Struct, frozen=True):
     # --- values ---
 
     def _build_node(self, old: Any, new: Any, value_type: Type, marks: PathMarks) -> DifferenceNode:
-        """Build the node of a value without its name, by the kind of both sides (old and new; ABSENT: no value)."""
+        """Build the node of a value without its name, by the classes of both sides (ABSENT: no value on a side)."""
         symbol = _compute_symbol(old, new, value_type)
         if marks.old is True or marks.new is True:  # sensitive as a whole
             sensitivity_symbol = SAME if marks.old is marks.new else CHANGED  # for equal values

@@ -60,7 +60,7 @@ def build_headline(plan: Plan) -> str:
             return "nothing to predict"
         return "no changes to the state; the hub was not read" if plan.is_from_state else "no changes"
     outside_upgrades = count_effects(select_rows_outside_upgrades(plan))  # upgrades have their own clauses
-    waiting = format_effect_clauses(count_effects(plan.placements), [Effect.WAITING])
+    waiting = format_effect_clauses(count_effects(plan.placements), [Effect.WAITING])  # also in upgrades
     placed = describe_effects(outside_upgrades, [Effect.PLACED])
     from nexusform.rendering.report.upgrade_sentences import describe_upgrades
 

@@ -100,7 +100,7 @@ class _DifferenceRenderer:
         inner = self.render_body(node, level)
         if not inner:
             return [f"{header} {{}}{replacement_note}"]
-        return [f"{header} {{{replacement_note}", *inner, f"{margin}{_BLANK}}}"]  # four columns, as wide as a sign
+        return [f"{header} {{{replacement_note}", *inner, f"{margin}{_BLANK}}}"]  # the brace is below the name
 
     def render_attributes(
         self, nodes: Iterable[DifferenceNode], level: int, width: int, *, is_map: bool = False, show_null: bool = True

@@ -106,7 +106,7 @@ def _render_boxes(
 
 
 def render_around_errors(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> tuple[str, str]:
-    """Render the parts before and after the boxes of errors, without final newlines."""
+    """Render the parts before and after the boxes of errors, left to the caller, without final newlines."""
     view = PlanReportData(plan, sources, options.registries, options.placements)
     paint = Painter(options.colour)
     # Of a failed plan only the title precedes the errors: its changes may result from them and would hide them.
@@ -162,7 +162,7 @@ def _render_drift_items(view: PlanReportData, width: int, paint: Painter) -> lis
     section = plan_sections.build_drift_section(view)
     if not section.has_content:
         return []
-    items = render_report_items(section.groups, width, paint, "; -details shows each")
+    items = render_report_items(section.groups, width, paint, hint="; -details shows each")
     note = [_wrap_paragraph(plan_sentences.ONLY_REFRESH, width)] if view.is_refresh_only else []
     return ["\n".join([paint(plan_sentences.DRIFT_NOTE, "bold", "cyan"), *items]), *note]
 
@@ -200,7 +200,7 @@ _SHORT_PLAN: Final[tuple[_SectionRenderer, ...]] = (
 def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Painter) -> list[str]:
     """Render notes, next step, and the decision block with counts below; of a failed plan only the decision block."""
     plan, width = view.plan, options.width
-    # There is a change, or a result of requested limits, of a comparison with an earlier plan, or of a check program.
+    # A change, a rejection, or a requested result: of limits, a comparison with an earlier plan, or a check program.
     has_decision = plan.has_changes or plan.is_rejected or plan.guard_rails or plan.since or plan.checks_by
     lines = render_decision(build_decision_lines(plan), width, paint) if has_decision else []
     if plan.is_failed:
@@ -282,7 +282,7 @@ def _render_effect_notes(summary: PlacementSummary, margin: str, width: int) -> 
 
 
 def _render_full_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> str:
-    """Render every argument, the placements, the findings and the decision block; no placements of a failed plan."""
+    """Render every argument, placements and rollouts (none of a failed plan), the findings and the decision block."""
     view = PlanReportData(plan, sources, options.registries, options.placements, is_long=True)
     paint, width = Painter(options.colour), options.width
     parts = [] if options.terraform else ["\n".join(plan.provider_titles)]  # Terraform's format has no such line

@@ -326,7 +326,7 @@ def _decode_override(block: Block, problems: list[Diagnostic]) -> Override | Non
         detail = f"The target of {block.type} must be {target_noun}."
         problems.append(build_error("invalid-override-target", detail, arguments["target"].expression.span))
         return None
-    # Only modules have no mode.
+    # The expected mode of a module is None: it has outputs, while others have values.
     name, other = ("outputs", "values") if expected_mode is None else ("values", "outputs")
     if other in arguments:
         detail = f'An argument named "{other}" is not expected here. Did you mean "{name}"?'
