@@ -217,14 +217,14 @@ def _compute_digest(difference: str) -> str:
 
 @contextmanager
 def open_exploration(
-    location: CommandContext,
+    context: CommandContext,
 ) -> Iterator[tuple[PlanExploration | None, tuple[Diagnostic, ...], Mapping[str, SourceFile]]]:
     """Yield the exploration of a directory, with diagnostics and their sources; None if it cannot be opened."""
-    opening = open_project(location)
+    opening = open_project(context)
     if opening.project is None:
         yield None, opening.diagnostics, opening.sources
         return
-    locking = LockOptions(enabled=False, is_exclusive=True)
+    locking = LockOptions(enabled=False, is_exclusive=True)  # no lock, and no warning about that
     with begin_run(opening.project, "OperationTypePlan", locking, records_recovery=False) as run:
         diagnostics = (*opening.diagnostics, *run.diagnostics)
         yield (PlanExploration(run) if run.is_ready else None), diagnostics, opening.sources

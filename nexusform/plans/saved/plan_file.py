@@ -322,7 +322,7 @@ class _ZipHeaderBuilder:
         self._directory: list[bytes] = []
 
     def add_member(self, label: bytes, content: bytes) -> bytes:
-        """Return the header of the next member."""
+        """Return the header of the next member, and add the member to the directory."""
         check = (crc32(content), len(content), len(content))
         head = _LOCAL.pack(b"PK\3\4", _VERSION, _UTF8, _STORED, _TIME, _DATE, *check, len(label), 0) + label
         self._directory.append(

@@ -219,7 +219,7 @@ def count_nodes(
     networks: Mapping[str, str] = MappingProxyType({}),
     claims_by_cluster: Mapping[str, ClaimDemand] = MappingProxyType({}),
 ) -> ClusterNodeCounts:
-    """Count nodes by cluster name, with `networks` (of nodes, by name) and claims (`claims_by_cluster` is by id)."""
+    """Count the nodes of pools by cluster name, as are `networks` and claims (`claims_by_cluster` is by cluster id)."""
     counts: Counter[str] = Counter()
     surge: dict[str, int] = {}
     claims: dict[str, ClaimDemand] = {}
@@ -282,7 +282,7 @@ def _compute_node_addresses(supplies: SiteResources, nodes: _SiteNodeCounts) -> 
         own_clusters = [cluster for cluster in sorted(connected_clusters) if nodes.networks[cluster] == network_name]
         network = read_networks.get(network_name, NetworkAddresses(network_name, addresses=None, vms=0))
         row = SiteResourceCapacity(
-            site_id="",
+            site_id="",  # set by the caller
             site="",
             kind=SiteResourceKind.NODE_ADDRESSES,
             name=network_name,
@@ -296,11 +296,10 @@ def _compute_node_addresses(supplies: SiteResources, nodes: _SiteNodeCounts) -> 
         elif network.addresses is not None:
             yield row  # the use of a network without nodes and VMs is unknown
     if supplies.networks is None:
-        yield SiteResourceCapacity("", "", SiteResourceKind.NODE_ADDRESSES, "")
+        yield SiteResourceCapacity(site_id="", site="", kind=SiteResourceKind.NODE_ADDRESSES, name="")
     for cluster in sorted((nodes.before.keys() | nodes.after.keys()) - connected_clusters):
-        yield SiteResourceCapacity(
-            "", "", SiteResourceKind.NODE_ADDRESSES, f"of {cluster}", surge=nodes.surge.get(cluster, 0)
-        )
+        kind, surge = SiteResourceKind.NODE_ADDRESSES, nodes.surge.get(cluster, 0)
+        yield SiteResourceCapacity(site_id="", site="", kind=kind, name=f"of {cluster}", surge=surge)
 
 
 def _compute_pod_blocks(supplies: SiteResources, nodes: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
@@ -398,15 +397,15 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
 
 
 def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResourceKind) -> SiteResourceCapacity | None:
-    """Return the row of a kind with the smallest spare amount after a surge; None without rows of the kind.
-    A row of an unknown amount precedes it, unless the smallest amount is insufficient.
+    """Return the row of a kind with the smallest spare amount after a surge if this is insufficient, else a row of
+    unknown amount, if any, else the row with the smallest amount. Return None without rows of the kind.
     """
     of_kind = [row for row in rows if row.kind is kind]
     known_rows = [row for row in of_kind if row.free is not None]
     scarcest = min(known_rows, key=lambda row: (row.free or 0) - row.surge, default=None)
     if scarcest is not None and scarcest.is_insufficient:
         return scarcest
-    # With known rows, an unknown one of known total does not count: a network with unknown use may have no nodes.
+    # Beside known rows, a row with a total but without a known use does not count: its network may have no nodes.
     unknown_rows = [row for row in of_kind if row.free is None and (row.total is None or not known_rows)]
     return unknown_rows[0] if unknown_rows else scarcest
 

@@ -41,9 +41,7 @@ def describe_changes(change: Change, schema: BlockSchema | None, placement_claus
     clauses = tuple(_build_clauses(tree, schema, texts, machines)) or placement_clauses
     if clauses:
         return clauses
-    unfinished = get_mapping(
-        change.private, UNFINISHED_KEY
-    )  # about a change of an earlier apply, failed or in progress
+    unfinished = get_mapping(change.private, UNFINISHED_KEY)  # of an earlier apply, failed or in progress
     if unfinished.get("in_progress"):
         return ("continues an earlier apply",)
     # `-details` lists changed computed values.

@@ -400,7 +400,7 @@ def _normalize_site_specific_names(row: PoolRow, site: SitePools) -> PoolRow:
         row,
         cluster=str(clusters.index(row.cluster)),
         pool=_replace_site(row.pool, site.site),
-        racks=format_count(row.rack_count, "rack") if row.pools == 1 else row.racks,
+        racks=format_count(row.rack_count, "rack") if row.pools == 1 else row.racks,  # else counts already
         note=_replace_site(row.note, site.site),
         spread="",
     )

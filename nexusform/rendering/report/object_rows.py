@@ -103,6 +103,7 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
     for fold in fold_addresses([row.address for row in unfolded], kinds):
         members = tuple(unfolded[position] for position in fold.members)
         first_row = members[0]
+        # The label may have only the number of many keys; then the keys are listed like names.
         name_text = format_names(row.name for row in members if row.name) or fold.keys
         clauses = _format_shared_clauses(_remove_key(first_row)) if len(members) > 1 else first_row.clauses
         folds.append(
@@ -122,7 +123,7 @@ def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
     folded: list[ObjectFold] = []
     for members in group_by(folds, _build_fold_shape).values():
         addresses = [replace(member.rows[0].address, key=None) for member in members]
-        # The instances of all blocks have the same keys, so these follow the folded name of the blocks.
+        # The instances of all blocks have the same keys: their text follows the folded name of the blocks.
         key_text = members[0].label.removeprefix(str(addresses[0]))
         for block_fold in fold_addresses(addresses, [None] * len(members)):  # all of one kind
             blocks = [members[number] for number in block_fold.members]

@@ -134,7 +134,7 @@ class PlacementSummary(Struct, frozen=True):
         for effect_count in self.select_effects(*_NOTE_EFFECTS):
             state = "" if effect_count.effect is Effect.UNPLACED else effect_count.state  # its verb has no state
             counts[_NOTE_EFFECTS[effect_count.effect], state] += effect_count.count
-        return [f"{count:,} {format_effect_verb(*key, count)}" for key, count in counts.items()]
+        return [f"{count:,} {format_effect_verb(effect, state, count)}" for (effect, state), count in counts.items()]
 
     def select_effects(self, *effects: Effect) -> list[EffectCount]:
         """Return the counts of these effects."""

@@ -117,8 +117,7 @@ def _truncate_line(parts: Sequence[str], width: int) -> tuple[str, str, str]:
     total = count_columns(before) + count_columns(highlight) + count_columns(after)
     if total <= width:
         return before, highlight, after
-    # The marked lines come first, then the lines before and after them, at least a third of the
-    # width each if they need it.
+    # The highlight comes first, but leaves the texts before and after it a third of the width each, if they need it.
     third = width // 3
     highlight = _truncate_end(highlight, width - min(count_columns(before), third) - min(count_columns(after), third))
     before = _truncate_start(before, width - count_columns(highlight) - min(count_columns(after), third))
@@ -197,7 +196,7 @@ class SourceSnippet(Struct, frozen=True):
     def split_lines(self) -> list[tuple[str, str, str]]:
         """Return each line as (before, highlighted, after)."""
         lines: list[tuple[str, str, str]] = []
-        offset = 0
+        offset = 0  # of the line, in bytes like the highlight
         for line in self.code.encode().split(b"\n"):
             low = min(max(self.highlight_start - offset, 0), len(line))  # limited to this line
             high = min(max(self.highlight_end - offset, low), len(line))

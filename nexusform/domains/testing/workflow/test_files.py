@@ -49,11 +49,11 @@ def find_test_files(
 
 
 def read_test_file(
-    path: str, location: CommandContext, sources: dict[str, SourceFile]
+    path: str, context: CommandContext, sources: dict[str, SourceFile]
 ) -> tuple[TestFile | None, list[Diagnostic]]:
     """Read one test file; None if it is invalid. Its text is added to `sources`."""
     try:
-        text = ConfinedFileAccess().read(location.confinement.resolve_path_of_operator(path)).decode()
+        text = ConfinedFileAccess().read(context.confinement.resolve_path_of_operator(path)).decode()
     except OSError as problem:
         return None, [build_error("unreadable-test-file", f'"{path}" cannot be read: {problem.strerror}.')]
     except FileProblem as problem:
@@ -72,11 +72,11 @@ def read_test_file(
 
 
 def list_test_file_problems(
-    location: CommandContext, directory: str, sources: dict[str, SourceFile]
+    context: CommandContext, directory: str, sources: dict[str, SourceFile]
 ) -> list[Diagnostic]:
     """Return the problems of the test files; their texts are added to `sources`."""
     problems: list[Diagnostic] = []
-    for path in find_test_files(location, directory, requested_files=(), problems=problems):
-        _, new_problems = read_test_file(path, location, sources)
+    for path in find_test_files(context, directory, requested_files=(), problems=problems):
+        _, new_problems = read_test_file(path, context, sources)
         problems += new_problems
     return problems
