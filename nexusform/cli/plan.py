@@ -361,7 +361,7 @@ def create_plan_display(
 ) -> PlanDisplay:
     """Create the display of a plan from the flags; `concise`: without a line per step. Raises usage errors."""
     reports: tuple[ReportFlag, ...] = ()
-    is_aside = False  # whether a report occupies stdout, so that messages must not
+    is_aside = False  # True: a report occupies stdout, so messages go elsewhere
     if placement_flags.report or placement_flags.source_url:
         from nexusform.cli.report_flag import has_stdout_report, parse_plan_reports
 

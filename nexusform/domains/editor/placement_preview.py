@@ -43,7 +43,7 @@ def build_saved_preview(directory: str) -> PlacementPreview:
     project = open_project(create_editor_context(directory, dict(os.environ))).project
     if project is None:
         return PlacementPreview()
-    locking = LockOptions(enabled=False, is_exclusive=True)  # no lock, and no warning about that
+    locking = LockOptions(enabled=False, is_exclusive=True)  # no lock, and no warning without one
     with begin_run(project, "OperationTypePlan", locking, records_recovery=False) as run:
         if not run.is_ready:
             return PlacementPreview()

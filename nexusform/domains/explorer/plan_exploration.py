@@ -224,7 +224,7 @@ def open_exploration(
     if opening.project is None:
         yield None, opening.diagnostics, opening.sources
         return
-    locking = LockOptions(enabled=False, is_exclusive=True)  # no lock, and no warning about that
+    locking = LockOptions(enabled=False, is_exclusive=True)  # no lock, and no warning without one
     with begin_run(opening.project, "OperationTypePlan", locking, records_recovery=False) as run:
         diagnostics = (*opening.diagnostics, *run.diagnostics)
         yield (PlanExploration(run) if run.is_ready else None), diagnostics, opening.sources

@@ -169,7 +169,7 @@ def count_findings(findings: Sequence[Finding]) -> list[str]:
 def compute_impact(plan: Plan) -> PlacementImpact:
     """Return the impact: LOSES if objects or redundancy are lost, MOVES for other disruptions and doubts, else NONE."""
     if plan.is_rejected:
-        return PlacementImpact.LOSES  # a plan that cannot be applied gets the strongest warning
+        return PlacementImpact.LOSES  # a rejected plan gets the strongest warning
     counts = count_effects(plan.placements)
     stopping_actions = [action for action in plan.machine_actions if action.stopped_vms]
     losses = (
