@@ -186,9 +186,8 @@ def apply_new_plan(flags: ApplyFlags, options: PlanOptions) -> int:
     """Plan, ask for approval and apply; return the exit code."""
     job = _create_apply_job(flags)
     if not flags.auto_approve and not job.can_prompt():
-        job.reporter.report_diagnostics(
-            [build_error("approval-required", f"The plan needs approval, and input is disabled. {_APPROVAL_HINT}")], {}
-        )
+        detail = f"The plan needs approval, and input is disabled. {_APPROVAL_HINT}"
+        job.reporter.report_diagnostics([build_error("approval-required", detail)], sources={})
         return 1
     context = flags.create_context()
     opened = open_project(context)
@@ -218,7 +217,7 @@ def _finish_interrupted_apply(run: Run, job: _ApplyCommandRun) -> int:
     """Finish an interrupted apply before a new plan; return 0 if the new plan can follow, else an exit code."""
     remaining_steps, problems = find_remaining_steps(run.stored, run.project.context)
     if remaining_steps is None:
-        # There is none, or an unreadable journal may belong to one: only -discard drops it.
+        # No apply was interrupted, or its journal is unreadable: a problem to solve with -discard.
         job.reporter.report_diagnostics(problems, run.project.sources)
         return 1 if has_errors(problems) else 0
     if not remaining_steps.was_interrupted:
@@ -314,8 +313,8 @@ def _apply_saved_plan(path: str, verification: SignatureRequirements, flags: App
 
 
 def _check_and_apply(run: Run, job: _ApplyCommandRun, saved: SavedPlan, verification: SignatureRequirements) -> int:
-    """Apply a saved plan after its checks, or end its interrupted apply without steps left. Return the exit code."""
-    remaining_steps, _ = find_remaining_steps(run.stored, run.project.context)  # None: no unfinished apply is readable
+    """Apply a saved plan after its checks, or record the end of its apply after all steps; return the exit code."""
+    remaining_steps, _ = find_remaining_steps(run.stored, run.project.context)  # None: no readable journal of an apply
     if (
         remaining_steps is not None
         and remaining_steps.was_interrupted
@@ -327,11 +326,12 @@ def _check_and_apply(run: Run, job: _ApplyCommandRun, saved: SavedPlan, verifica
             "All steps of this plan were complete when its apply was interrupted. Recording its end."
         )
         return _get_exit_code(_apply_remaining_steps(run, job, remaining_steps))
-    if remaining_steps is None and run.has_unfinished_apply and run.stored.state.applied_plans[-1:] == (saved.digest,):
+    is_last_applied_plan = run.stored.state.applied_plans[-1:] == (saved.digest,)
+    if remaining_steps is None and run.has_unfinished_apply and is_last_applied_plan:
         job.reporter.report_notice(
             "All steps of this plan were complete when its apply was interrupted. Recorded its end."
         )
-        return 0  # the state names this plan as its last one
+        return 0
     verdict = check_saved_plan(run, saved, replan=verification.replan, is_verified=bool(verification.key_files))
     job.reporter.report_diagnostics(verdict.diagnostics, run.project.sources)
     if verdict.plan is None:
@@ -346,6 +346,7 @@ def _run_with_lock(job: _ApplyCommandRun, project: Project, work: Callable[[Run]
         reported_count = len(run.diagnostics)
         job.reporter.report_diagnostics(run.diagnostics, project.sources)
         code = work(run) if run.is_ready else 1
+    # Report new problems, of the release of the lock, too; an error outweighs the code of the work.
     job.reporter.report_diagnostics(run.diagnostics[reported_count:], project.sources)
     return 1 if has_errors(run.diagnostics) else code
 
@@ -438,10 +439,9 @@ def _prompt_to_approve_plan(reporter: RunReporter, plan: Plan) -> bool:
 def _describe_destroyed_objects(plan: Plan) -> str:
     """Describe the objects of a partial destroy plan: `2 objects (a.b, c.d) with 33 VMs`."""
     addresses = [str(change.address) for change in plan.changes if change.action is Action.DELETE]
-    counts = count_effects(plan.placements)
     removed = [
         format_count(effect_count.count, get_kind_noun(effect_count.kind))
-        for effect_count in counts
+        for effect_count in count_effects(plan.placements)
         if effect_count.effect is Effect.REMOVED
     ]
     placement_note = f" with {format_list(removed)}" if removed else ""

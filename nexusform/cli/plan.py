@@ -184,7 +184,7 @@ def plan(arguments: PlanArguments) -> int:
     options = arguments.planning.build_options(
         generate_config_out=arguments.generate_config_out,
         includes_rejections=arguments.placement_flags.placements == "all",
-        includes_losses=arguments.placement_flags.details,
+        includes_losses=arguments.placement_flags.details,  # pods after a loss of one machine or rack
     )
     context = create_context(
         arguments.state,
@@ -229,7 +229,8 @@ def _run_plan(
             from nexusform.workflow.plan_files.failed_plans import build_failed_plan, save_failed_plan
 
             plan = build_failed_plan(context, options, opened.diagnostics)
-            display.reporter.report_diagnostics(save_failed_plan(plan, arguments.out, context, opened.sources), {})
+            save_problems = save_failed_plan(plan, arguments.out, context, opened.sources)
+            display.reporter.report_diagnostics(save_problems, sources={})
         return 1
     display.reporter.report_diagnostics(opened.diagnostics, opened.sources)
     with begin_run(
@@ -342,7 +343,7 @@ def _parse_checker_programs(flags: Sequence[str], context: CommandContext) -> di
 
 
 def _save_plan(plan: Plan, run: Run, path: str, signer: Signer | None) -> list[Diagnostic]:
-    """Save a plan for -out=PATH, or a failed one with the reasons if it cannot be saved; return the problems."""
+    """Save a plan for -out=PATH and return the problems. If this fails, save a failed plan with the problems."""
     if not path:
         return []
     from nexusform.workflow.plan_files.failed_plans import build_failed_plan, save_failed_plan
@@ -351,16 +352,16 @@ def _save_plan(plan: Plan, run: Run, path: str, signer: Signer | None) -> list[D
     problems = save_plan(plan, run, path, signer)
     if has_errors(problems):
         context, options = run.project.context, get_plan_options(plan)
-        save_failed_plan(build_failed_plan(context, options, problems), path, context, {})
+        save_failed_plan(build_failed_plan(context, options, problems), path, context, sources={})
     return problems
 
 
 def create_plan_display(
     placement_flags: PlanDisplayFlags, view: ViewFlags, *, as_json: bool, show_sensitive: bool, concise: bool = False
 ) -> PlanDisplay:
-    """Create the display of a plan from the flags. Raises usage errors."""
+    """Create the display of a plan from the flags; `concise`: without a line per step. Raises usage errors."""
     reports: tuple[ReportFlag, ...] = ()
-    is_aside = False
+    is_aside = False  # True: a report occupies stdout, so messages go elsewhere
     if placement_flags.report or placement_flags.source_url:
         from nexusform.cli.report_flag import has_stdout_report, parse_plan_reports
 

@@ -79,11 +79,11 @@ def create_context(
         confinement = parse_confinement(confine, environment)
         state = confinement.resolve_path_of_operator(state) if state else ""
         limits = parse_limit_overrides(environment, flags.limit)
-    except OSError as problem:
+    except OSError as problem:  # for example, the path leads out of the work tree
         raise click.UsageError(f'-state: "{state}" cannot be used: {problem.strerror}.') from None
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None
-    if confinement.root:  # a sandboxed run trusts no file of the work tree, such as keys
+    if confinement.root:  # a sandboxed run accepts no keys or other trusted files from its work tree
         from nexusform.files.external_files import explain_untrusted_file, find_untrusted_files
 
         untrusted_files = find_untrusted_files(environment, confinement)

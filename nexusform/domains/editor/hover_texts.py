@@ -63,9 +63,9 @@ def _quote_argument_source(block: Block, names: tuple[str, ...], module: ModuleT
 
 
 def _describe_block(preview: PlacementPreview, blocks: list[Block]) -> str:
-    """Return the placement of a pool's VMs if it is predicted, else the documentation of the block ("" for none)."""
-    block = blocks[-1]
-    if len(blocks) == 1:
+    """Return the predicted placement of a pool's VMs if any, else the documentation of the last block ("" for none)."""
+    block = blocks[-1]  # inside the block before it, and so on
+    if len(blocks) == 1:  # at the top level of a file
         return schema_lookup.TOP_LEVEL.get(block.type, "")
     address = ".".join(label.value for label in blocks[0].labels)
     text = preview.texts.get((address, get_pool_name(block)))
@@ -74,4 +74,4 @@ def _describe_block(preview: PlacementPreview, blocks: list[Block]) -> str:
     nested = schema_lookup.find_nested_block_schema(blocks[:-1]).blocks.get(block.type)
     if nested is not None:
         return schema_lookup.describe_block(block.type, nested)
-    return schema_lookup.META_BLOCKS.get(block.type, "")
+    return schema_lookup.META_BLOCKS.get(block.type, "")  # `lifecycle` and `dynamic` are in no schema

@@ -40,11 +40,10 @@ class PlacementPreview(Struct, frozen=True):
 
 def build_saved_preview(directory: str) -> PlacementPreview:
     """Return the preview of a plan over the state, made without a lock and providers. It is empty if planning fails."""
-    location = create_editor_context(directory, dict(os.environ))
-    project = open_project(location).project
+    project = open_project(create_editor_context(directory, dict(os.environ))).project
     if project is None:
         return PlacementPreview()
-    locking = LockOptions(enabled=False, is_exclusive=True)
+    locking = LockOptions(enabled=False, is_exclusive=True)  # no lock, and no warning without one
     with begin_run(project, "OperationTypePlan", locking, records_recovery=False) as run:
         if not run.is_ready:
             return PlacementPreview()

@@ -53,13 +53,13 @@ def get_schemas(block_type: str) -> Mapping[str, BlockSchema]:
 
 
 def find_nested_block_schema(blocks: Sequence[Block]) -> BlockSchema:
-    """Return the schema of the last of nested blocks, each inside the one before it, or UNKNOWN_SCHEMA."""
-    if not blocks or not blocks[0].labels:
+    """Return the schema of the innermost block, the last of `blocks`, or UNKNOWN_SCHEMA. The first is a resource."""
+    if not blocks or not blocks[0].labels:  # no resource, or one without its type yet
         return UNKNOWN_SCHEMA
     schema = get_schemas(blocks[0].type).get(blocks[0].labels[0].value, UNKNOWN_SCHEMA)
     for block in blocks[1:]:
         block_type = block.labels[0].value if block.type == "dynamic" and block.labels else block.type
-        if block_type != "content":  # the body of a dynamic block
+        if block_type != "content":  # part of a dynamic block, so its schema is already found
             schema = schema.blocks.get(block_type, _UNKNOWN_BLOCK).schema
     return schema
 

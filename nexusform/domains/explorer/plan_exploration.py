@@ -175,10 +175,10 @@ class PlanExploration:
     def _render_added_racks(self, counts_by_rack: Mapping[str, int]) -> Iterator[str]:
         """Yield the configuration of racks like existing ones."""
         planned_values = {str(change.address): change.after or {} for change in self.base.changes}
-        for number, key in enumerate(Counter(counts_by_rack).elements(), 1):  # each key as often as it counts
-            model_rack = planned_values[key]
+        for number, address in enumerate(Counter(counts_by_rack).elements(), 1):  # each as often as it counts
+            model_rack = planned_values[address]
             # A label has no spaces and no dots, unlike a name.
-            label, name = f"{parse_address(key).name}-like-{number}", f"{model_rack['name']}-like-{number}"
+            label, name = f"{parse_address(address).name}-like-{number}", f"{model_rack['name']}-like-{number}"
             arguments = {"site_id": model_rack["site_id"], "name": name, "machine_sku": model_rack["machine_sku"]}
             lines = [f"  {argument} = {quote_string(value)}" for argument, value in arguments.items()]
             body = "\n".join([*lines, f"  machine_count = {model_rack['machine_count']}"])
@@ -217,14 +217,14 @@ def _compute_digest(difference: str) -> str:
 
 @contextmanager
 def open_exploration(
-    location: CommandContext,
+    context: CommandContext,
 ) -> Iterator[tuple[PlanExploration | None, tuple[Diagnostic, ...], Mapping[str, SourceFile]]]:
     """Yield the exploration of a directory, with diagnostics and their sources; None if it cannot be opened."""
-    opening = open_project(location)
+    opening = open_project(context)
     if opening.project is None:
         yield None, opening.diagnostics, opening.sources
         return
-    locking = LockOptions(enabled=False, is_exclusive=True)
+    locking = LockOptions(enabled=False, is_exclusive=True)  # no lock, and no warning without one
     with begin_run(opening.project, "OperationTypePlan", locking, records_recovery=False) as run:
         diagnostics = (*opening.diagnostics, *run.diagnostics)
         yield (PlanExploration(run) if run.is_ready else None), diagnostics, opening.sources

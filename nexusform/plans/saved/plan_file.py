@@ -88,10 +88,9 @@ def write_plan_file(
     """
     with pause_garbage_collection():
         record = write_record(plan)
-        documents: dict[str, Any] = {f"{name}.json": record.pop(name, []) for name in _LARGE}
-        # Large parts are members of their own, and the other fields are one.
-        documents = {_PLAN: record, **documents, _CONFIGURATION: dict(sorted(configuration_files.items()))}
-        documents[_PRIOR] = dict(prior_state)
+        large_fields = {f"{name}.json": record.pop(name, []) for name in _LARGE}  # each is a member of its own
+        files = dict(sorted(configuration_files.items()))
+        documents: dict[str, Any] = {_PLAN: record, **large_fields, _CONFIGURATION: files, _PRIOR: dict(prior_state)}
         mark, members = _serialize_documents(documents)
     manifest = {
         "format": FORMAT,
@@ -181,8 +180,9 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
     prior_state = documents.pop(_PRIOR)
     if not isinstance(prior_state, dict):
         raise _build_damaged_file_error(name, f'Its part "{_PRIOR}" is not an object.')
+    large_fields = {part: documents.pop(f"{part}.json") for part in _LARGE}  # each is a member of its own
     try:
-        plan = read_record(Plan, record | {part: documents.pop(f"{part}.json") for part in _LARGE})
+        plan = read_record(Plan, record | large_fields)
     except ConversionProblem as problem:
         location = format_json_path(problem.path)
         raise _build_damaged_file_error(name, f"It is invalid at {location}: {problem.message}.") from None
@@ -305,7 +305,7 @@ def pack_archive(members: Mapping[str, bytes]) -> bytes:
 
 
 def stream_archive(members: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
-    """Yield the archive in pieces, member by member. Raises FileProblem as `pack_archive` does."""
+    """Yield the archive of members (name, content) in pieces. Raises FileProblem if it exceeds the format's 4 GiB."""
     index = _ZipHeaderBuilder()
     for name, content in members:
         if index.offset + len(content) > MAXIMUM_SIZE:
@@ -322,7 +322,7 @@ class _ZipHeaderBuilder:
         self._directory: list[bytes] = []
 
     def add_member(self, label: bytes, content: bytes) -> bytes:
-        """Return the header of the next member."""
+        """Return the header of the next member, and add the member to the directory."""
         check = (crc32(content), len(content), len(content))
         head = _LOCAL.pack(b"PK\3\4", _VERSION, _UTF8, _STORED, _TIME, _DATE, *check, len(label), 0) + label
         self._directory.append(
@@ -366,7 +366,7 @@ def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
         names.add(name)
         yield name, content
     end = index.build_directory()  # after the members; `head` holds its first bytes
-    if names and head + file.read(len(end)) != end:
+    if names and head + file.read(len(end)) != end:  # without a member it is no archive
         raise CorruptArchiveError
 
 

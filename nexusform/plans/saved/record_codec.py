@@ -57,22 +57,22 @@ def write_table(records: Sequence[Struct], fields: Sequence[ColumnField]) -> dic
 
 
 def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, Any] | None:
-    """Return a field as a column: each value, one for all, or different ones with indexes; None for its default."""
+    """Return the column of a field: one value for all, each, or distinct ones by index; None if all are defaults."""
     try:
-        numbers: dict[Any, int] = {}  # by class and value, because true equals 1
+        numbers: dict[Any, int] = {}  # of distinct values, by class and value, because true equals 1
         indexes = [numbers.setdefault((value.__class__, value), len(numbers)) for value in values]
-    except TypeError:  # some values are not hashable
+    except TypeError:  # some values are not hashable, so equal ones are not found
         return {"each": field.write_many(values)}
-    different = [value for _, value in numbers]
-    if len(different) == 1:
-        [value] = different
+    distinct_values = [value for _, value in numbers]
+    if len(distinct_values) == 1:
+        [value] = distinct_values
         if value.__class__ is field.default.__class__ and value == field.default:
             return None
         if field.can_deduplicate or value is None:
-            return {"all": field.write_many(different)[0]}
-    if not field.can_deduplicate or len(different) * 2 > len(values):  # too few values are equal
+            return {"all": field.write_many(distinct_values)[0]}
+    if not field.can_deduplicate or len(distinct_values) * 2 > len(values):  # too few values are equal
         return {"each": field.write_many(values)}
-    return {"of": field.write_many(different), "at": indexes}
+    return {"of": field.write_many(distinct_values), "at": indexes}
 
 
 def read_table(data: Mapping[str, Any], kind: type[Any], fields: Sequence[ColumnField]) -> tuple[Any, ...]:
@@ -86,11 +86,11 @@ def read_table(data: Mapping[str, Any], kind: type[Any], fields: Sequence[Column
     if all(column.__class__ is dict and column.keys() == {"all"} for column in columns.values()):  # `zip` would not end
         raise ConversionProblem(("columns",), "a column with a value for each row expected")
     values = [_read_field_values(columns, field, rows) for field in fields]
-    return tuple([kind(*row) for row in zip(*values, strict=False)])
+    return tuple([kind(*row) for row in zip(*values, strict=False)])  # some of the values are endless
 
 
 def _read_field_values(columns: Mapping[str, Any], field: ColumnField, rows: int) -> Any:
-    """Read the value of one field for each row; its default for all rows without a column (endless iterators)."""
+    """Return the values of one field, one per row; one value of all rows, such as its default, repeats endlessly."""
     if field.name in columns:
         try:
             return _decode_column_values(columns[field.name], field, rows)
@@ -98,7 +98,7 @@ def _read_field_values(columns: Mapping[str, Any], field: ColumnField, rows: int
             raise problem.prepend_step(field.name).prepend_step("columns") from None
     if field.default is NODEFAULT:
         raise ConversionProblem(("columns",), f'"{field.name}" is missing')
-    return repeat(field.default)
+    return repeat(field.default)  # a column is omitted if all rows have the default
 
 
 def _decode_column_values(column: Any, field: ColumnField, rows: int) -> Any:
@@ -174,7 +174,7 @@ def _read_with_path(step: str | int, read: Read, data: Any) -> Any:
 
 
 def _build_scalar_shape(*kinds: type) -> Shape:
-    """Build the shape of plain values of these classes: unchanged. A bool is no int."""
+    """Build the shape of values of these classes, written and read unchanged. A bool is no int."""
     class_names = " or ".join(kind.__name__ for kind in kinds)
 
     def read(data: Any) -> Any:
@@ -182,7 +182,7 @@ def _build_scalar_shape(*kinds: type) -> Shape:
             raise ConversionProblem(path=(), message=f"{class_names} expected")
         return data
 
-    return Shape(None, read)
+    return Shape(write=None, read=read)  # nothing to convert
 
 
 def _build_enum_shape(kind: type[Enum]) -> Shape:
@@ -214,7 +214,7 @@ def _build_address_shape() -> Shape:
                 cache[data] = address
         return address
 
-    return Shape(str, read)
+    return Shape(write=str, read=read)
 
 
 _ADDRESS_CACHE_LIMIT: Final = 100_000
@@ -231,11 +231,11 @@ def _parse_type_from_json(data: Any) -> Type:
 
 
 def _build_optional_shape(inner: Shape) -> Shape:
-    """Build the shape of a value that may be None: null, or the inner shape (`write` None: it is JSON data already)."""
-    write = inner.write
+    """Build the shape of a value of the inner shape, or of None (null in JSON)."""
+    write = inner.write  # None: the values are JSON data already, as null is
     return Shape(
-        None if write is None else lambda value: None if value is None else write(value),
-        lambda data: None if data is None else inner.read(data),
+        write=None if write is None else lambda value: None if value is None else write(value),
+        read=lambda data: None if data is None else inner.read(data),
         is_plain=inner.is_plain,
     )
 
@@ -318,14 +318,14 @@ class _RecordField(NamedTuple):
 
 
 def _build_record_shape(kind: type[Any]) -> Shape:
-    """Build the shape (write and read function) of a struct: an object without fields at their defaults."""
+    """Build the shape of a struct: an object of its fields, without those at their defaults."""
     hints = get_type_hints(kind)
     record_fields = [
         _RecordField(field.name, get_annotation_shape(hints[field.name]), _get_default(field)) for field in fields(kind)
     ]
     writers = [(field.name, field.shape.write, field.default) for field in record_fields]
     readers = {field.name: field.shape.read for field in record_fields}
-    required = {field.name for field in record_fields if field.default is NODEFAULT}
+    required_names = {field.name for field in record_fields if field.default is NODEFAULT}
 
     def write(record: Any) -> dict[str, Any]:
         data = {}
@@ -333,16 +333,16 @@ def _build_record_shape(kind: type[Any]) -> Shape:
             value = getattr(record, name)
             if value is default or (value == default and value.__class__ is default.__class__):  # true equals 1
                 continue
-            data[name] = value if write_field is None else write_field(value)  # None: written as it is
+            data[name] = value if write_field is None else write_field(value)  # None: JSON data already
         return data
 
-    def read(data: Any) -> Any:  # the record of a JSON object; `readers` and `required` are about its fields
+    def read(data: Any) -> Any:  # the inverse of `write`
         if data.__class__ is not dict:
             raise ConversionProblem(path=(), message="an object expected")
         if not data.keys() <= readers.keys():
             raise ConversionProblem(path=(), message=f'"{min(data.keys() - readers.keys())}" is not known here')
-        if not required <= data.keys():
-            raise ConversionProblem(path=(), message=f'"{min(required - data.keys())}" is missing')
+        if not required_names <= data.keys():
+            raise ConversionProblem(path=(), message=f'"{min(required_names - data.keys())}" is missing')
         return kind(**{name: _read_with_path(name, readers[name], value) for name, value in data.items()})
 
     return Shape(write, read, _TableConverter(kind, tuple([field.build_column() for field in record_fields])))
@@ -437,6 +437,6 @@ def _build_union_shape(arguments: tuple[Any, ...]) -> Shape:
     if set(kinds) <= {str, int, bool, float}:
         inner = _build_scalar_shape(*kinds)
     else:
-        [kind] = kinds
+        [kind] = kinds  # ValueError for several
         inner = get_annotation_shape(kind)
     return _build_optional_shape(inner) if len(kinds) < len(arguments) else inner

@@ -39,8 +39,8 @@ class DocumentDeduplicator:
         self._uses = collector.uses_of_keys
         self._keys: dict[tuple[str, ...], str] = {}
         self._values: list[Any] = []
-        for node in collector.nodes:
-            self._write(node)
+        for node in collector.nodes:  # the parts of a node precede it
+            self._write(node)  # adds shared keys and values
         self.shared = {"keys": list(self._keys), "values": self._values}
         # In the documents, references replace shared values.
         self.documents = {name: _get_written_form_of_part(root) for name, root in roots.items()}
@@ -51,11 +51,12 @@ class DocumentDeduplicator:
         return self.mark + _UNKNOWN
 
     def _write(self, node: _SharedNode) -> None:
-        """Set the written form of a value from those of its parts: a value used often becomes a shared one."""
+        """Set the written form of a value from those of its parts. A value used twice or more becomes a shared one."""
         parts: Any = [_get_written_form_of_part(part) for part in node.parts]
         node.parts = ()
         written = parts if node.keys is None else self._write_object(node.keys, parts)
-        if node.uses > 1 and len(parts) > (2 if node.keys is None else 0):  # a shorter list is as short as a reference
+        minimum_parts = 3 if node.keys is None else 1  # of a list or object longer than a reference to it
+        if node.uses > 1 and len(parts) >= minimum_parts:
             self._values.append(written)
             written = f"{self.mark}{len(self._values) - 1}"  # a reference
         node.written = written
@@ -101,7 +102,7 @@ class _NodeCollector:
         return _LETTER * (self._longest + 1)
 
     def collect_node(self, value: Any, depth: int) -> Any:
-        """Return the value itself if it is a scalar, else the node of all equal values."""
+        """Return the value itself if it is a scalar, else the node of all values equal to it; `depth` is its level."""
         kind = value.__class__
         if kind in _SCALARS:
             self._scan_texts_for_mark_letters((value,))  # the mark of references must begin no text
@@ -118,7 +119,7 @@ class _NodeCollector:
                 value = dict(value)
                 self._converted.append(value)
             keys = tuple(value)
-            keys, items = self._keys.setdefault(keys, keys), value.values()
+            keys, items = self._keys.setdefault(keys, keys), value.values()  # equal keys become one tuple with one id
         if depth > _MAXIMUM_DEPTH or (  # written as it is, without a comparison with others
             keys is None and len(value) > _LONG_LIST and _SCALARS.issuperset(map(type, value))
         ):
@@ -126,7 +127,7 @@ class _NodeCollector:
             return self._add_collected_node(_SharedNode(keys, list(items)))
         depth += 1
         parts = tuple([part if part.__class__ in _SCALARS else self.collect_node(part, depth) for part in items])
-        kinds = tuple(map(type, parts))  # in the key, because true equals 1
+        kinds = tuple(map(type, parts))  # true equals 1, so equal parts need equal types, too
         content = id(keys), parts, kinds
         node = self._by_content.get(content)
         if node is None:
@@ -156,17 +157,17 @@ class _NodeCollector:
         self._longest = max(self._longest, len(text) - len(text.lstrip(_LETTER)))
 
     def _scan_texts_for_mark_letters(self, value: Any) -> None:
-        """Scan all texts of a value, so that the mark becomes the beginning of none of them."""
+        """Find the longest run of the mark's letter at the beginning of a text in a value; the mark becomes longer."""
         pending = [value]
         while pending:
-            container = pending.pop()
-            if isinstance(container, str):
-                if container[:1] == _LETTER:
-                    self._update_longest_run(container)
-            elif isinstance(container, Mapping):
-                pending.extend(container.values())
-            elif isinstance(container, list | tuple):
-                pending.extend(container)
+            part = pending.pop()
+            if isinstance(part, str):
+                if part[:1] == _LETTER:
+                    self._update_longest_run(part)
+            elif isinstance(part, Mapping):
+                pending.extend(part.values())
+            elif isinstance(part, list | tuple):
+                pending.extend(part)
 
 
 class DocumentExpander:
@@ -212,7 +213,7 @@ class DocumentExpander:
                 elif kind is list:
                     if part and part[0].__class__ is str and part[0].startswith(self._mark + _KEYS):
                         container[step] = self._expand_object_with_shared_keys(part)
-                    containers.append(container[step])
+                    containers.append(container[step])  # the list, or the object in its place
         return box[0]
 
     def _expand_object_with_shared_keys(self, parts: list[Any]) -> dict[str, Any]:

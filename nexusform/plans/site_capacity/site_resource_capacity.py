@@ -189,13 +189,12 @@ def format_spare_resources(row: SiteResourceCapacity, free: int | None) -> str:
 
 def format_shortage(row: SiteResourceCapacity) -> str:
     """Format `addresses for nodes of net-a: at most 3 of 30 free, but an upgrade needs 5`, or a use above the total."""
-    free = row.free or 0
-    of = f" of {row.name}" if row.name else ""
+    free = row.free or 0  # known for an insufficient resource
+    resource = f"{LABELS[row.kind]} of {row.name}" if row.name else LABELS[row.kind]
     if free < 0:
-        gib = " GiB" if row.unit == "GiB" else ""
-        return f"{LABELS[row.kind]}{of}: {row.used:,}{gib} needed, at most {row.total:,} exist"
-    spare = f"at most {free:,} of {row.total:,} free"
-    return f"{LABELS[row.kind]}{of}: {spare}, but an upgrade needs {row.surge:,}"
+        unit = " GiB" if row.unit == "GiB" else ""  # other units are in the label
+        return f"{resource}: {row.used:,}{unit} needed, at most {row.total:,} exist"
+    return f"{resource}: at most {free:,} of {row.total:,} free, but an upgrade needs {row.surge:,}"
 
 
 def build_site_resources_note(supplies: SiteResources) -> Mapping[str, Any]:
@@ -220,7 +219,7 @@ def count_nodes(
     networks: Mapping[str, str] = MappingProxyType({}),
     claims_by_cluster: Mapping[str, ClaimDemand] = MappingProxyType({}),
 ) -> ClusterNodeCounts:
-    """Count nodes by cluster name, with `networks` (of nodes, by name) and claims (`claims_by_cluster` is by id)."""
+    """Count the nodes of pools by cluster name, as are `networks` and claims (`claims_by_cluster` is by cluster id)."""
     counts: Counter[str] = Counter()
     surge: dict[str, int] = {}
     claims: dict[str, ClaimDemand] = {}
@@ -242,20 +241,20 @@ def find_configured_node_network(attributes: Mapping[str, Any]) -> str:
 def compute_site_resource_capacity(
     site_id: str, site: str, supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
 ) -> tuple[SiteResourceCapacity, ...]:
-    """Return the limited resources of a site, kind by kind. Observed clusters without a nexusform resource stay."""
+    """Return the limited resources of a site, kind by kind. Observed clusters outside of the plan keep their nodes."""
     observed_clusters = {cluster.cluster: cluster for cluster in supplies.clusters}
     managed_names = before.counts.keys() | after.counts.keys()
     unmanaged = {name: cluster.nodes for name, cluster in observed_clusters.items() if name not in managed_names}
     observed_networks = {name: cluster.network for name, cluster in observed_clusters.items() if cluster.network}
-    counter = _SiteNodeCounts(
+    nodes = _SiteNodeCounts(
         before={**unmanaged, **before.counts},
         after={**unmanaged, **after.counts},
         surge=after.surge,
-        networks={**after.networks, **observed_networks},
+        networks={**after.networks, **observed_networks},  # an observed network outweighs the configured one
     )
     rows = [
-        *_compute_node_addresses(supplies, counter),
-        *_compute_pod_blocks(supplies, counter),
+        *_compute_node_addresses(supplies, nodes),
+        *_compute_pod_blocks(supplies, nodes),
         *_compute_load_balancer_addresses(supplies),
         *_compute_appliance_storage(supplies),
         _compute_pod_storage(supplies, before, after),
@@ -272,52 +271,51 @@ class _SiteNodeCounts(Struct, frozen=True):
     networks: Mapping[str, str]
 
 
-def _compute_node_addresses(supplies: SiteResources, counter: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
+def _compute_node_addresses(supplies: SiteResources, nodes: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
     """Yield the addresses in networks of nodes and VMs: a row per network by name, an unnamed one if no provider reads
     networks, and one per cluster without a known network. The total is None for networks not read.
     """
     read_networks = {network.name: network for network in supplies.networks or ()}
-    connected_clusters = {cluster for cluster in {**counter.before, **counter.after} if cluster in counter.networks}
-    network_names = {counter.networks[cluster] for cluster in connected_clusters} | read_networks.keys()
+    connected_clusters = {cluster for cluster in {**nodes.before, **nodes.after} if cluster in nodes.networks}
+    network_names = {nodes.networks[cluster] for cluster in connected_clusters} | read_networks.keys()
     for network_name in sorted(network_names):
-        own_clusters = [cluster for cluster in sorted(connected_clusters) if counter.networks[cluster] == network_name]
+        own_clusters = [cluster for cluster in sorted(connected_clusters) if nodes.networks[cluster] == network_name]
         network = read_networks.get(network_name, NetworkAddresses(network_name, addresses=None, vms=0))
         row = SiteResourceCapacity(
-            site_id="",
+            site_id="",  # set by the caller
             site="",
             kind=SiteResourceKind.NODE_ADDRESSES,
             name=network_name,
             total=network.addresses,
-            surge=max((counter.surge.get(cluster, 0) for cluster in own_clusters), default=0),  # one upgrade at a time
+            surge=max((nodes.surge.get(cluster, 0) for cluster in own_clusters), default=0),  # one upgrade at a time
         )
         if own_clusters or network.vms:
-            used_before = network.vms + sum(counter.before.get(cluster, 0) for cluster in own_clusters)
-            used = network.vms + sum(counter.after.get(cluster, 0) for cluster in own_clusters)
+            used_before = network.vms + sum(nodes.before.get(cluster, 0) for cluster in own_clusters)
+            used = network.vms + sum(nodes.after.get(cluster, 0) for cluster in own_clusters)
             yield replace(row, used_before=used_before, used=used)
         elif network.addresses is not None:
             yield row  # the use of a network without nodes and VMs is unknown
     if supplies.networks is None:
-        yield SiteResourceCapacity("", "", SiteResourceKind.NODE_ADDRESSES, "")
-    for cluster in sorted((counter.before.keys() | counter.after.keys()) - connected_clusters):
-        yield SiteResourceCapacity(
-            "", "", SiteResourceKind.NODE_ADDRESSES, f"of {cluster}", surge=counter.surge.get(cluster, 0)
-        )
+        yield SiteResourceCapacity(site_id="", site="", kind=SiteResourceKind.NODE_ADDRESSES, name="")
+    for cluster in sorted((nodes.before.keys() | nodes.after.keys()) - connected_clusters):
+        kind, surge = SiteResourceKind.NODE_ADDRESSES, nodes.surge.get(cluster, 0)
+        yield SiteResourceCapacity(site_id="", site="", kind=kind, name=f"of {cluster}", surge=surge)
 
 
-def _compute_pod_blocks(supplies: SiteResources, counter: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
-    """Yield the blocks of pod addresses of each cluster against its nodes: each node needs at least one."""
+def _compute_pod_blocks(supplies: SiteResources, nodes: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
+    """Yield a row per cluster: the blocks in its pod addresses against its nodes. Calico gives every node a block."""
     pod_addresses = {network.cluster: network.pod_addresses for network in supplies.clusters}
-    for cluster in sorted(counter.before.keys() | counter.after.keys()):
+    for cluster in sorted(nodes.before.keys() | nodes.after.keys()):
         addresses = pod_addresses.get(cluster)
         yield SiteResourceCapacity(
-            site_id="",
+            site_id="",  # set by the caller
             site="",
             kind=SiteResourceKind.POD_BLOCKS,
             name=cluster,
             total=None if addresses is None else addresses // POD_BLOCK,
-            used_before=counter.before.get(cluster, 0),
-            used=counter.after.get(cluster, 0),
-            surge=counter.surge.get(cluster, 0),
+            used_before=nodes.before.get(cluster, 0),
+            used=nodes.after.get(cluster, 0),
+            surge=nodes.surge.get(cluster, 0),
         )
 
 
@@ -330,18 +328,19 @@ def _compute_load_balancer_addresses(supplies: SiteResources) -> Iterator[SiteRe
 
 
 def _compute_appliance_storage(supplies: SiteResources) -> Iterator[SiteResourceCapacity]:
-    """Yield a row per storage appliance (one unknown row without data), and a row of all volumes against their sum."""
+    """Yield a row per storage appliance (an unknown one if none was captured), and a row of all volumes together."""
     for appliance in supplies.storage or ():
         row = SiteResourceCapacity(site_id="", site="", kind=SiteResourceKind.STORAGE, name=appliance.name)
         yield replace(row, total=appliance.capacity, used_before=appliance.used, used=appliance.used)
     if supplies.storage is None:
         yield SiteResourceCapacity(site_id="", site="", kind=SiteResourceKind.STORAGE, name="")
-    name, promised = "", None  # None: not captured
+    name, volume_gib = "", None  # None: not captured
     if supplies.volumes is not None:
         count, mib = supplies.volumes
-        name, promised = format_count(count, "volume"), -(-mib // _MIB_OF_GIB)  # rounded up
+        name, volume_gib = format_count(count, "volume"), -(-mib // _MIB_OF_GIB)  # rounded up
     total = _sum_appliance_capacity(supplies)
-    yield SiteResourceCapacity("", "", SiteResourceKind.VOLUMES, name, total=total, used_before=promised, used=promised)
+    row = SiteResourceCapacity(site_id="", site="", kind=SiteResourceKind.VOLUMES, name=name, total=total)
+    yield replace(row, used_before=volume_gib, used=volume_gib)
 
 
 def _sum_appliance_capacity(supplies: SiteResources) -> int | None:
@@ -372,8 +371,8 @@ def _compute_pod_storage(
 
 
 def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDemand]) -> int | None:
-    """Return the minimum GiB needed by volumes and claims: a claim may use an existing volume, unless it is
-    new. None if a claim cannot be read, or if no volume was captured, unless claims alone are too many.
+    """Return the least GiB of volumes and claims together: a claim may use an existing volume, unless it is new. Return
+    None if a claim has no size, or if no volume was captured and the claims alone fit.
     """
     total = _sum_appliance_capacity(supplies)
     if any(claim.unsized_claim for claim in claims):
@@ -393,19 +392,20 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
                 volumes.pop()
             else:
                 new_bytes += size
-    return -(-max(volumes_mib * _MIB + new_bytes, claimed_bytes) // _GIB)  # rounded up
+    needed_bytes = max(volumes_mib * _MIB + new_bytes, claimed_bytes)  # at least the sum of the claims
+    return -(-needed_bytes // _GIB)  # rounded up
 
 
 def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResourceKind) -> SiteResourceCapacity | None:
-    """Return the row of a kind with the smallest spare amount after a surge; None without rows of the kind.
-    A row of an unknown amount precedes it, unless the smallest amount is insufficient.
+    """Return the row of a kind with the smallest spare amount after a surge if this is insufficient, else a row of
+    unknown amount, if any, else the row with the smallest amount. Return None without rows of the kind.
     """
     of_kind = [row for row in rows if row.kind is kind]
     known_rows = [row for row in of_kind if row.free is not None]
     scarcest = min(known_rows, key=lambda row: (row.free or 0) - row.surge, default=None)
     if scarcest is not None and scarcest.is_insufficient:
         return scarcest
-    # With known rows, an unknown one of known total does not count: a network with unknown use may have no nodes.
+    # Beside known rows, a row with a total but without a known use does not count: its network may have no nodes.
     unknown_rows = [row for row in of_kind if row.free is None and (row.total is None or not known_rows)]
     return unknown_rows[0] if unknown_rows else scarcest
 

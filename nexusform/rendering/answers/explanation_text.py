@@ -231,7 +231,7 @@ REMOVAL_FORM: Final = RecordForm(
 def _build_ranking_table(title: str, ranked: Sequence[RankedCandidate]) -> Section:
     """Build a table of ranked candidates (the best first), with lines on ties and the number of omitted ones."""
     lines: list[str] = []
-    tied_count = sum(1 for candidate in ranked if candidate.digest)  # a digest decides ties with the best
+    tied_count = sum(1 for candidate in ranked if candidate.digest)  # only candidates tied with the best have one
     if tied_count:
         lines.append(f"The first {tied_count} tie; the tie-break chose {ranked[0].name}.")
     visible_candidates = ranked[:_MAX_RANKED]
@@ -241,7 +241,7 @@ def _build_ranking_table(title: str, ranked: Sequence[RankedCandidate]) -> Secti
         Row((str(rank), candidate.name, _format_ranking_keys(candidate.keys)))
         for rank, candidate in enumerate(visible_candidates, 1)
     )
-    table = Table(("rank", "name", "lowest first"), rows, figures=frozenset({0}))
+    table = Table(("rank", "name", "lowest first"), rows, figures=frozenset({0}))  # the rank is a number
     return Section(title, tuple(lines), table=table)
 
 
@@ -279,16 +279,14 @@ _NEED_SENTENCES: Final[Mapping[MachineObstacle | None, str]] = {
 
 
 def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int) -> list[str]:
-    """Return a line per single change needed for other machines (or none, but a higher rank), and one for machines with
-    several. `pool_size` is the number of VMs re-placed by a change of pool arguments.
+    """Return a line per need of other machines: the only change required before a VM fits, or None if it fits but the
+    machine ranks lower. A last line counts machines with several needs. `pool_size` is the number of VMs in the pool.
     """
     with_one_change = [alternative for alternative in alternatives if len(alternative.requirements) < 2]
-    alternatives_by_need = group_by(
-        with_one_change, lambda alternative: next(iter(alternative.requirements), None)
-    )  # None: no change
+    alternatives_by_need = group_by(with_one_change, lambda item: item.requirements[0] if item.requirements else None)
     lines = [
         _describe_needed_change(need, alternatives_by_need[need], demand, pool_size)
-        for need in _NEED_SENTENCES
+        for need in _NEED_SENTENCES  # the cheapest change first
         if need in alternatives_by_need
     ]
     other_count = len(alternatives) - len(with_one_change)
@@ -313,14 +311,15 @@ def _describe_needed_change(
         count = format_count(len(best), "machine")
         return f"{count} would have capacity with {format_count(minimum, 'VM')} fewer: {machines}{other_note}."
     scope = f"all {pool_size:,} VMs of the pool" if pool_size > 1 else "the VM"
+    # With one need, a machine has only one of the three texts.
     reasons = [f"{item.machine} ({item.unschedulable_reason or item.hint or item.rule})" for item in alternatives]
-    counts = Counter(alternative.rack for alternative in alternatives)
+    rack_counts = Counter(alternative.rack for alternative in alternatives)
     return _NEED_SENTENCES[need].format(  # each sentence has some of these fields
         count=format_count(len(alternatives), "machine"),
         have=select_word_form(len(alternatives), "has", "have"),
         they_take=select_word_form(len(alternatives), "it takes", "they take"),
         machines=format_list((alternative.machine for alternative in alternatives), _MAX_NAMES),
-        racks=format_list((f"{rack} ({count})" for rack, count in counts.items()), 8),
+        racks=format_list((f"{rack} ({count})" for rack, count in rack_counts.items()), 8),
         zones=", ".join(sorted(demand.zones or ())),
         reasons=format_list(reasons, _MAX_NAMES),
         consequence=f"that re-places {scope}",
@@ -379,7 +378,7 @@ _SPREAD_RULE = (
 
 def build_pools_report(address: str, pools: Sequence[PoolPlacement]) -> Report:
     """Build the answer about one or several pools at an address, with the first object of each as an example."""
-    has_several = len({pool.address for pool in pools}) > 1
+    has_several = len({pool.address for pool in pools}) > 1  # clusters
     headers = ("cluster", *_POOL_HEADERS) if has_several else _POOL_HEADERS
     rows = tuple(_build_pool_row(pool, has_several) for pool in pools)
     table = Table(headers, rows, figures=frozenset({headers.index("count")}))

@@ -78,27 +78,28 @@ def _add_providers(module: Module, providers: dict[str, Any]) -> dict[str, str]:
     """
     module_address = ".".join(f"module.{name}" for name in module.path)
     keys: dict[str, str] = {}
-    for key, block in sorted(module.providers.items()):
-        keys[key] = f"{module_address}:{key}" if module_address else key
-        providers[keys[key]] = _build_provider(block.name, module_address, block)
-    used_keys = {block.provider or DEFAULT_PROVIDER for block in module.resources.values()}
-    for provider_key in sorted(used_keys - keys.keys()):
-        if provider_key in providers:  # inherited from the root
-            keys[provider_key] = provider_key
+    for reference, block in sorted(module.providers.items()):
+        keys[reference] = f"{module_address}:{reference}" if module_address else reference
+        providers[keys[reference]] = _build_provider(block.name, module_address, block)
+    used_references = {block.provider or DEFAULT_PROVIDER for block in module.resources.values()}
+    for reference in sorted(used_references - keys.keys()):
+        if reference in providers:  # inherited from the root
+            keys[reference] = reference
         else:  # without a provider block
-            keys[provider_key] = f"{module_address}:{provider_key}" if module_address else provider_key
-            providers[keys[provider_key]] = _build_provider(provider_key.partition(".")[0], module_address, block=None)
+            name = reference.partition(".")[0]  # of `name.alias`
+            keys[reference] = f"{module_address}:{reference}" if module_address else reference
+            providers[keys[reference]] = _build_provider(name, module_address, block=None)
     return keys
 
 
 def _build_module(module: Module, registries: PluginRegistries, providers: dict[str, Any]) -> dict[str, Any]:
     """Build the nonempty declarations of a module; its providers are added to `providers`."""
-    keys = _add_providers(module, providers)
+    provider_keys = _add_providers(module, providers)  # keys in `providers` by the reference of a resource
     calls = sorted(module.calls.items())
     variables = sorted(module.variables.items())
     declarations = {
         "outputs": {name: _build_output(output) for name, output in sorted(module.outputs.items())},
-        "resources": [_build_resource(block, registries, keys) for block in module.resources.values()],
+        "resources": [_build_resource(block, registries, provider_keys) for block in module.resources.values()],
         "module_calls": {name: _build_module_call(call, registries, providers) for name, call in calls},
         "variables": {name: _build_variable(variable) for name, variable in variables},
     }

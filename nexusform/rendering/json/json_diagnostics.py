@@ -119,5 +119,5 @@ def _build_snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> d
         "values": [{"traversal": note.traversal, "statement": note.statement} for note in notes],
     }
     if diagnostic.function:
-        document["function_call"] = {"name": diagnostic.function.partition("(")[0]}
+        document["function_call"] = {"name": diagnostic.function.partition("(")[0]}  # without its parameters
     return document

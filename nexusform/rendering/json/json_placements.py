@@ -51,13 +51,11 @@ def _build_placement_change(row: PlacementChange, detail: ShownPlacements) -> di
         "trigger": row.trigger,
         "reason": row.reason,
         "scores": drop_unknown_values(row.scores),
-        "certainty": None,
+        "certainty": None if row.certainty is None else row.certainty.get_shares_by_name(),
         "provenance": row.provenance,
     }
     document |= omit_empty({"platform_name": row.platform_name})
-    if row.certainty is not None:
-        document["certainty"] = row.certainty.get_shares_by_name()
-    if row.group:  # of a rollout (Kubernetes Fleet): its stage, its group there (or wave), its condition to start
+    if row.group:  # a binding of a rollout: its stage in a staged run, its group or wave, its condition to start
         document |= {"stage": row.stage or None, "group": row.group, "waits_for": row.waits_for or None}
     if detail is ShownPlacements.ALL:
         document["rejected"] = list(map(REJECTION_FORM, row.rejections))

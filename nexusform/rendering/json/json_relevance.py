@@ -43,17 +43,15 @@ class _Attribute(Struct, frozen=True, order=True):
 def collect_relevant_attributes(
     configuration: Configuration, plan: Plan, changes: Sequence[Change], prior: State
 ) -> list[dict[str, Any]]:
-    """Collect the sorted resource attributes used by changes and outputs. Plan and state have the module instances."""
+    """Return the resource attributes used by changes and outputs, sorted; `plan` and `prior` have the instances."""
     analysis = _ReferenceAnalysis(configuration.root)
     references = [*_list_change_references(analysis, changes), *_list_output_references(analysis, plan.outputs)]
     if plan.mode is not Mode.DESTROY:
         addresses = chain((change.address for change in plan.changes), prior.instances)
         # The references in module outputs. Their values are not in the state, so they are new in every plan.
-        module_paths: dict[ModulePath, None] = dict.fromkeys(_list_single_modules(analysis.root, path=()))
+        module_paths = set(_list_single_modules(analysis.root, path=()))
         for path in {address.module for address in addresses}:
-            while path and path not in module_paths:
-                module_paths[path] = None
-                path = path[:-1]  # noqa: PLW2901 - also the modules around it
+            module_paths.update(path[:length] for length in range(1, len(path) + 1))  # also the modules around it
         for path in module_paths:
             module = analysis.find_module(path)
             for name in module.outputs:
@@ -185,10 +183,10 @@ class _ReferenceAnalysis:
         block = self.find_module(path).resources.get(key)
         if block is None:
             return ()
-        found_traversals = (
+        traversals = (
             _list_argument_references(block, str(attribute[0])) if attribute else list_body_traversals(block.body)
         )
-        return [_build_reference(path, traversal, key) for traversal in found_traversals]
+        return [_build_reference(path, traversal, key) for traversal in traversals]
 
 
 def _is_repeated(block: ModuleCall | ResourceBlock) -> bool:
@@ -207,7 +205,7 @@ def _follow_repetition(reference: _Reference, module: Module) -> Iterable[_Refer
 
 def _list_argument_references(block: ResourceBlock, name: str) -> Iterator[Traversal]:
     """Yield the references in the argument of that name, else in the nested or dynamic blocks of that name."""
-    for labels in ((), ("label",)):  # nested blocks without and with a label
+    for labels in ((), ("label",)):  # without a schema, look for nested blocks without a label, then with one
         parts, _ = decode_body(block.body, BodySchema(attributes={name: False}, blocks={name: labels}), partial=True)
         argument = parts.attributes.get(name)
         if argument is not None:  # then no block has its name

@@ -120,9 +120,7 @@ def _is_within_width(line: str, width: int) -> bool:
 
 
 def wrap_hanging(text: str, width: int) -> str:
-    """Wrap every line of a text with a hanging indent. Further lines align with the text after the label (`
-    4 machine  : rack3-bm12 (...`), or by two columns without a label.
-    """
+    """Wrap every line of a text. Indent further lines to the text after a label (`machine : `), else by two columns."""
     lines: list[str] = []
     for line in text.split("\n"):
         label = _LABEL.match(line)
@@ -143,13 +141,13 @@ def wrap_line(text: str, indent: int, width: int) -> list[str]:
 
 
 def _fill_wrapped_lines(words: Sequence[str], width: int, first_margin: str, margin: str) -> Iterable[str]:
-    """Join words to lines of at most `width` columns, each after its margin."""
-    content = ""
+    """Join words to lines of at most `width` columns; `first_margin` precedes the first line, `margin` each other."""
+    line_margin, content = first_margin, ""
     for word in words:
-        if content and count_columns(first_margin) + count_columns(content) + 1 + count_columns(word) > width:
-            yield f"{first_margin}{content}".rstrip()
-            first_margin, content = margin, word
+        if content and count_columns(line_margin) + count_columns(content) + 1 + count_columns(word) > width:
+            yield f"{line_margin}{content}".rstrip()  # a word is "" between two spaces
+            line_margin, content = margin, word
         else:
             content = f"{content} {word}" if content else word
     if content:
-        yield f"{first_margin}{content}"
+        yield f"{line_margin}{content}"

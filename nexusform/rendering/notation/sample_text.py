@@ -52,18 +52,18 @@ SAMPLES_FORM: Final = RecordForm(
 
 
 def build_sampled_capacity(sampled_capacity: SampledShortage | None) -> dict[str, Any] | None:
-    """Build the JSON of a what-if result over samples of unknown NUMA cells, None without any; pools are in order."""
+    """Build the JSON of the VMs without capacity over the samples of unknown NUMA cells; None without samples."""
     if sampled_capacity is None:
         return None
     pools = [
-        {**INTERVAL_FORM(missing), "fitting": fitting}
-        for missing, fitting in zip(sampled_capacity.pools, sampled_capacity.fitting_counts, strict=True)
+        {**INTERVAL_FORM(missing_count), "fitting": fitting_count}
+        for missing_count, fitting_count in zip(sampled_capacity.pools, sampled_capacity.fitting_counts, strict=True)
     ]
     return {
         **({} if sampled_capacity.numa_sampling is None else SAMPLES_FORM(sampled_capacity.numa_sampling)),
         "vms_without_room": {
             **INTERVAL_FORM(sampled_capacity.missing_count),
-            "certain_bounds": sampled_capacity.is_exact,
+            "certain_bounds": sampled_capacity.is_exact,  # for every layout of VMs, not only for the samples
         },
         "pools": pools,
     }

@@ -142,11 +142,11 @@ def _build_verdict(view: PlanReportData, report: Report) -> Markup:
 
 
 def _build_count_lines(view: PlanReportData) -> list[DecisionLine]:
-    """Return the lines `Placements` (counts by kind; absent without any) and `Plan`; [] for a failed plan."""
+    """Return the line `Placements` with counts by kind, if there are any, and the line `Plan`; [] for a failed plan."""
     plan = view.plan
     if plan.is_failed:
         return []
-    summaries = view.summaries if view.summaries[0].has_objects else ()
+    summaries = view.summaries if view.summaries[0].has_objects else ()  # the first is of all kinds, its kind is ""
     texts = []
     for summary in summaries:
         title = f"{get_kind_title(summary.kind)}: " if summary.kind else ""
@@ -157,14 +157,15 @@ def _build_count_lines(view: PlanReportData) -> list[DecisionLine]:
 
 
 def _build_changes(view: PlanReportData) -> Part:
-    """Build the changed objects, then each with its difference; None for a plan without objects."""
+    """Build the summary of changes, and below it every object with its difference; None for a plan without objects."""
     if not view.plan.changes:
         return None
     section = plan_sections.build_change_section(view)
     if not section.has_content:
         section = replace(section, lines=("No object changes.",))
     summary = build_element("summary", "Each object, with its difference")
-    tree = build_element("details", summary, build_script_placeholder("change-tree"), class_="every")
+    placeholder = build_script_placeholder("change-tree")  # a script adds the differences when the page is open
+    tree = build_element("details", summary, placeholder, class_="every")
     return build_plan_section(section, appendix=tree)
 
 

@@ -43,18 +43,18 @@ class DiffLines(Struct, frozen=True):
 
 
 def parse_diff(text: str) -> DiffLines:
-    """Return the numbers of added and unchanged lines in the hunks of a unified diff by file; none of deleted files."""
+    """Return the numbers of added and unchanged lines in a unified diff by path of the new file; no deleted files."""
     lines: dict[str, set[int]] = {}  # by path
-    # The file, the number of its next line, and the remaining lines of the hunk.
-    path, number, lines_left = "", 0, 0
+    # The file, the number of its next line, and the number of its remaining lines in the hunk.
+    path, next_number, lines_left = "", 0, 0
     for line in text.splitlines():
-        if lines_left > 0 and line[:1] in ("+", " ", ""):  # added or unchanged; "" is an empty line
-            lines[path].add(number)
-            number, lines_left = number + 1, lines_left - 1
+        if lines_left > 0 and line[:1] in ("+", " ", ""):  # added or unchanged; "" is an empty line without its space
+            lines[path].add(next_number)
+            next_number, lines_left = next_number + 1, lines_left - 1
         elif line.startswith("+++ "):
             path = line[4:].partition("\t")[0].strip('"').removeprefix("b/")
         elif (hunk := _HUNK.match(line)) and path:
-            number, lines_left = int(hunk[1]), int(hunk[2] or 1)
+            next_number, lines_left = int(hunk[1]), int(hunk[2] or 1)
             lines.setdefault(path, set())
     return DiffLines({path: frozenset(numbers) for path, numbers in lines.items() if path != "/dev/null"})
 
@@ -117,9 +117,9 @@ def _build_suggestion(
     if not path or not diff.contains_lines(path, first_line, last_line):
         return None
     text = apply_literal_edits(files, [edit])[edit.span.filename]
-    removed = edit.before.count("\n") - edit.after.count("\n")
-    lines = text.split("\n")[first_line - 1 : last_line - removed]
-    suggestion = format_code_block("\n".join(line.rstrip("\r") for line in lines), "suggestion")
+    removed_lines = edit.before.count("\n") - edit.after.count("\n")  # negative for added ones
+    new_lines = text.split("\n")[first_line - 1 : last_line - removed_lines]
+    suggestion = format_code_block("\n".join(line.rstrip("\r") for line in new_lines), "suggestion")
     if disable_bot_commands(suggestion) != suggestion:
         return None  # the button must commit the exact text
     body = f"{_describe_diagnostic(diagnostic)}\n\nTested: {escape_markdown(remedy_text)}\n{suggestion}"

@@ -76,15 +76,16 @@ _MARGIN: Final = "\N{BOX DRAWINGS LIGHT VERTICAL} "  # as in the boxes of the te
 def disable_bot_commands(markdown: str) -> str:
     """Disable lines that look like commands to a code host or bot, by an empty element or, in code, a margin."""
     lines: list[str] = []
-    fence = ""  # the backticks before the current code block, "" outside of one
+    open_fence = ""  # the backticks before the current code block, "" outside of one
     for line in markdown.split("\n"):
-        run = _FENCE.match(line)
-        if run is not None and not fence:
-            fence = run[1]
-        elif run is not None and len(run[1]) >= len(fence) and line.strip() == run[1]:
-            fence = ""  # the end of the code block
+        match = _FENCE.match(line)
+        fence = match[1] if match is not None else ""
+        if not open_fence:
+            open_fence = fence
+        elif len(fence) >= len(open_fence) and line.strip() == fence:
+            open_fence = ""  # the end of the code block
         command = _COMMAND.match(line)
-        prefix = _MARGIN if fence else _SEPARATOR
+        prefix = _MARGIN if open_fence else _SEPARATOR
         lines.append(f"{command[1]}{prefix}{line[command.end() :]}" if command is not None else line)
     return "\n".join(lines)
 
@@ -121,17 +122,15 @@ def render_diff(text: str) -> str:
 
 
 def _move_sign_to_first_column(line: str) -> str:
-    """Render one line with its sign in the first column: `  ~ a` as `!   a`, `-/+ a` as `!-/+ a`."""
+    """Move the sign of a line to the first column, as "!" for a change: `  + a` as `+   a`, `  -/+ a` as `! -/+ a`."""
     match = SIGN_PATTERN.match(line)
     if match is None:
         return line
     indent, sign, after = match.groups()  # `after`: the second part of a replacement sign, or a space
-    is_replacement = "/" in after
-    # GitHub colours a line that starts with "!" as changed.
-    if sign == "~" or is_replacement:
-        sign = "!"
-    remainder = line[match.end(1) :] if is_replacement else f" {line[match.end(2) :]}"
-    return f"{sign}{indent[1:]}{remainder}".rstrip()
+    if "/" in after:  # a replacement keeps its double sign
+        return f"!{indent[1:]}{line.lstrip(' ')}".rstrip()
+    new_sign = "!" if sign == "~" else sign  # GitHub colours a line that starts with "!" as changed
+    return f"{new_sign}{indent[1:]} {line[match.end(2) :]}".rstrip()  # a space in place of the sign
 
 
 # Below this size a truncated part is useless.
@@ -163,7 +162,7 @@ def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
     for part in sorted(nonempty_parts, key=lambda part: part.importance):
         if cuts and _measure_size([*texts.values(), _format_truncation_note(cuts, max_bytes)]) <= max_bytes:
             break
-        # Reserve space for the note about this part.
+        # Reserve space for the note about this part, with more digits than its numbers of lines can have.
         longest_note = _format_truncation_note([*cuts, f"{part.title} ({'0' * 24} lines shown)"], max_bytes)
         excess = _measure_size([*texts.values(), longest_note]) - max_bytes
         truncated = _truncate_part(part, len(texts[id(part)].encode()) - excess)

@@ -121,8 +121,8 @@ def _render_table_cells(row: Row, origin: CodeOrigin) -> list[str]:
 def build_parts(
     section: Section, importance: int, origin: CodeOrigin, *, has_title: bool = False
 ) -> Iterator[ReportPart]:
-    """Yield the parts of a section: the first rows, and a folded, less important part with all rows if there are more.
-    Code is one part, and so is a folded section.
+    """Yield one part for a section of code or a folded one. Of other sections yield the first rows, and a folded, less
+    important part with all rows if there are more. `has_title`: the first rows follow a heading.
     """
     title = section.title or section.name
     if section.code.text:
@@ -143,7 +143,7 @@ def build_parts(
 
 
 def _build_code_part(section: Section, importance: int) -> ReportPart:
-    """Build a part of fixed width; a diff has its signs in the first column."""
+    """Build a part of code; a diff has its signs in the first column. Only a folded part may lose its last lines."""
     language = section.code.language
     text = strip_colours(section.code.text)
     if language == "diff":
@@ -197,15 +197,15 @@ def _render_groups(section: Section, origin: CodeOrigin, *, has_all: bool) -> It
                 text = f"{format_code(item.label)} {render_text(item.text, origin)}".strip()
                 lines.append(f"- {symbol}{name}{text}")
         hidden_count = len(lines) - _MAX_ITEMS
-        # A line with the number takes as much space as one item.
+        # A line about one hidden item would take as much space as the item.
         yield lines if has_all or hidden_count <= 1 else [*lines[:_MAX_ITEMS], f"- and {hidden_count:,} more"]
         return
-    groups_by_named = group_by(section.groups, lambda group: bool(group.name))
-    unnamed_items = chain.from_iterable(group.items for group in groups_by_named.get(False, []))
+    groups_by_naming = group_by(section.groups, lambda group: bool(group.name))  # True: with a name
+    unnamed_items = chain.from_iterable(group.items for group in groups_by_naming.get(False, []))
     unnamed_group = ItemGroup(name="", items=tuple(unnamed_items))
     if unnamed_group.items:
         yield _render_item_table(unnamed_group, section.item_headers, origin, has_all=has_all)
-    for group in groups_by_named.get(True, []):
+    for group in groups_by_naming.get(True, []):
         yield [f"{escape_plain_text(group.name)}:"]
         yield _render_item_table(group, section.item_headers, origin, has_all=has_all)
 
@@ -274,7 +274,7 @@ def _render_detail(detail: str) -> Iterator[str]:
     """Yield the lines of a detail, with blank lines around its list of remedies."""
     in_list = False
     for line in detail.split("\n"):
-        item = _ITEM.fullmatch(line)
+        item = _ITEM.fullmatch(line)  # number and text of a remedy
         if in_list != (item is not None):  # the list begins or ends
             yield ""
         yield f"{item[1]} {escape_plain_text(item[2])}" if item else escape_plain_text(line.strip())

@@ -97,7 +97,7 @@ def _build_finding_result(finding: Finding, rule_index: int, blocks: Mapping[str
     location: dict[str, Any] = {}
     span = diagnostic.subject or blocks.get(diagnostic.address)
     if span is not None:
-        # In SARIF, too, the end is after the last character.
+        # SARIF rejects an end before the start. As in a span, the end is after the last character.
         location["physicalLocation"] = {
             "artifactLocation": _build_artifact_location(span.filename),
             "region": {

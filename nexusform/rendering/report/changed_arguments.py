@@ -41,9 +41,7 @@ def describe_changes(change: Change, schema: BlockSchema | None, placement_claus
     clauses = tuple(_build_clauses(tree, schema, texts, machines)) or placement_clauses
     if clauses:
         return clauses
-    unfinished = get_mapping(
-        change.private, UNFINISHED_KEY
-    )  # about a change of an earlier apply, failed or in progress
+    unfinished = get_mapping(change.private, UNFINISHED_KEY)  # of an earlier apply, failed or in progress
     if unfinished.get("in_progress"):
         return ("continues an earlier apply",)
     # `-details` lists changed computed values.
@@ -110,14 +108,14 @@ def _build_clauses(
     for child in tree.children:
         if child.symbol and _is_configurable(child.name, schema):  # changed, and an argument of users
             clauses += texts.get(child.name) or [f"{child.name} {_format_changed_value(child)}"]
-    blocks: dict[tuple[str, tuple[str, ...]], list[str]] = {}  # names of equally changed blocks, by (symbol, clauses)
+    names_by_change: dict[tuple[str, tuple[str, ...]], list[str]] = {}  # of equally changed blocks
     for block in tree.blocks:
         if block.symbol:
             nested = schema.blocks.get(block.name) if schema else None
             block_clauses = _describe_block(block, nested.schema if nested else None)
-            blocks.setdefault((block.symbol, block_clauses), []).append(block.label or block.name)
-    for (symbol, block_clauses), names in blocks.items():
-        if machines >= set(names):  # the blocks are machines
+            names_by_change.setdefault((block.symbol, block_clauses), []).append(block.label or block.name)
+    for (symbol, block_clauses), names in names_by_change.items():
+        if machines >= set(names):  # the blocks are machines of the rack
             subject = _format_machine_subject(names, symbol, len(machines))
         else:
             subject = f"{_SIGNS.get(symbol, '')}{format_names(names)}"
@@ -136,8 +134,8 @@ def _format_machine_subject(names: Sequence[str], symbol: str, machine_count: in
 
 
 def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[str, ...]:
-    """Return the clauses after the name of a block: of a created or deleted one its values other than defaults, or ""
-    if there are none or they are too long; else its changed arguments. Each clause has a leading space.
+    """Return the clauses after the name of a block, each with a leading space. A created or deleted block has only one:
+    its values other than defaults ("" without any, or if too long). A changed block has one per changed argument.
     """
     if block.symbol in (CREATED, DELETED):
         texts = []
@@ -154,13 +152,13 @@ def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[
 
 def _is_configurable(name: str, schema: BlockSchema | None) -> bool:
     """Return whether users can set an argument. Without a schema, assume that they can."""
-    if name in MAPS:  # maps of placements are never set by users
+    if name in MAPS:  # a computed map of placed VMs, bindings or pods
         return False
     if schema is None:
         return True
     attribute = schema.attributes.get(name)
-    orders = map(get_order_attribute, schema.blocks)  # they follow from the positions of blocks
-    return attribute is not None and attribute.is_configurable and name not in orders
+    block_orders = map(get_order_attribute, schema.blocks)  # attributes computed from the positions of blocks
+    return attribute is not None and attribute.is_configurable and name not in block_orders
 
 
 def _format_leaf_value(node: DifferenceNode) -> str:
@@ -195,24 +193,23 @@ _PART_VERBS: Final[Mapping[str, str]] = {CREATED: "added", DELETED: "removed", C
 
 
 def _format_part_changes(node: DifferenceNode) -> str:
-    """Format changed parts by name: `"1" added, "8" removed`; by count if too long, and always parts without a name."""
+    """Format changed parts by name: `"1" added, "8" removed`. Count parts without a name, and all parts if too long."""
     parts_by_symbol = group_by(node.children, lambda child: child.symbol)
-    names, counts = [], []
+    texts, count_texts = [], []
     for symbol, verb in _PART_VERBS.items():
         parts = parts_by_symbol.get(symbol)
         if not parts:
             continue
-        count = f"{len(parts):,} {verb}"
-        counts.append(count)
+        count_texts.append(f"{len(parts):,} {verb}")
         part_names = list(map(_get_part_name, parts))
         if not all(part_names):
-            names.append(count)
+            texts.append(count_texts[-1])
         elif symbol == CHANGED:
-            names += map(_format_changed_part, parts)
+            texts += map(_format_changed_part, parts)  # with the values of each
         else:
-            names.append(f"{', '.join(part_names)} {verb}")
-    text = ", ".join(names) or "changed"
-    return text if len(text) <= _MAX_PARTS_LENGTH else ", ".join(counts)
+            texts.append(f"{', '.join(part_names)} {verb}")
+    text = ", ".join(texts) or "changed"
+    return text if len(text) <= _MAX_PARTS_LENGTH else ", ".join(count_texts)
 
 
 def _format_changed_part(node: DifferenceNode) -> str:

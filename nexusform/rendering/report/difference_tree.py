@@ -28,7 +28,7 @@ from nexusform.values.typed_value import UNKNOWN
 CREATED, DELETED, CHANGED, SAME = "+", "-", "~", ""
 # A labelled block (an agent pool) with all VMs deleted and created again.
 REPLACED: Final = "-/+"
-_IMPORTANT: Final = frozenset({"id", "name"})
+_IDENTIFYING_NAMES: Final = frozenset({"id", "name"})  # shown even if unchanged
 
 
 class NodeKind(StrEnum):
@@ -104,20 +104,21 @@ class Comparison(Struct, frozen=True):
         names = {**old, **new}.keys()
 
         def compare_attribute(name: str, old: Any, new: Any, value_type: Type, marks: PathMarks) -> DifferenceNode:
-            """Compare the values of one attribute; a changed one with a condensed text shows its text only."""
+            """Compare the values of one attribute, without details if its change has a condensed text."""
             if name in condensed_texts and old != new:
                 return DifferenceNode(
                     NodeKind.CONDENSED, _compute_symbol(old, new, value_type), name, new=condensed_texts[name]
                 )
             return self.compare_values(name, old, new, value_type, marks)
 
-        # Not attributes: blocks follow below, and the order of labelled blocks is shown only if it changes.
-        other_names = {*schema.blocks, *_list_unchanged_orders(schema, old, new)}
+        # Blocks are compared below, and computed attributes with the order of blocks are shown only if it changes.
+        omitted_names = {*schema.blocks, *_list_unchanged_orders(schema, old, new)}
         types = {name: attribute.type for name, attribute in schema.attributes.items()}
-        body = self._compare_parts(NodeKind.BLOCK, names - other_names, old, new, types, marks, compare_attribute)
+        body = self._compare_parts(NodeKind.BLOCK, names - omitted_names, old, new, types, marks, compare_attribute)
         blocks: list[DifferenceNode] = []
         for name in sorted(names & schema.blocks.keys()):
-            blocks += self._compare_blocks(name, old, new, schema.blocks[name], marks.select_part(name, name))
+            block_marks = marks.select_part(name, name)  # the step on both sides
+            blocks += self._compare_blocks(name, old, new, schema.blocks[name], block_marks)
         visible_blocks = tuple(filter(self._is_node_visible, blocks))
         return body._replace(
             symbol=_merge_symbols(SAME, (*body.children, *visible_blocks)),
@@ -159,9 +160,9 @@ class Comparison(Struct, frozen=True):
         nodes = []
         if block.nesting is Nesting.LIST:
             old, new = old or [], new or []
-            for i, j in pair_elements(old, new):
-                sides = (_get_element(old, i, default=None), _get_element(new, j, default=None))
-                nodes.append(self._compare_block(name, "", *sides, block, marks.select_part(i, j)))
+            for positions in pair_elements(old, new):  # of each side; None: no block on it
+                sides = (_get_element(old, positions[0], default=None), _get_element(new, positions[1], default=None))
+                nodes.append(self._compare_block(name, "", *sides, block, marks.select_part(*positions)))
         else:
             old, new = old or {}, new or {}
             for label in _list_labels(name, old_body, new_body):
@@ -179,28 +180,29 @@ class Comparison(Struct, frozen=True):
             symbol = CREATED
         elif new is None:
             symbol = DELETED
-        elif not _is_equal(old, new):  # also for a part omitted from the body: null and a missing attribute
+        elif not _is_equal(old, new):  # even if the body hides the difference, as of null and a missing attribute
             symbol = CHANGED
         if label and symbol == CHANGED and any(part.forces_replacement for part in (*body.children, *body.blocks)):
-            symbol = REPLACED  # an agent pool is replaced without its cluster
+            symbol = REPLACED  # a labelled block, such as an agent pool, is replaced without its resource
         return body._replace(symbol=symbol, name=name, label=label, forces_replacement=marks.replacement is True)
 
     # --- values ---
 
     def _build_node(self, old: Any, new: Any, value_type: Type, marks: PathMarks) -> DifferenceNode:
-        """Build the node of a value without its name, by the kind of both sides (old and new; ABSENT: no value)."""
+        """Build the node of a value without its name, by the classes of both sides (ABSENT: no value on a side)."""
         symbol = _compute_symbol(old, new, value_type)
         if marks.old is True or marks.new is True:  # sensitive as a whole
-            mark_symbol = SAME if marks.old is marks.new else CHANGED  # of equal values only the sensitivity can change
-            return DifferenceNode(NodeKind.SENSITIVE, symbol or mark_symbol, note=_compute_mark_note(old, new, marks))
+            sensitivity_symbol = SAME if marks.old is marks.new else CHANGED  # for equal values
+            note = _compute_mark_note(old, new, marks)
+            return DifferenceNode(NodeKind.SENSITIVE, symbol or sensitivity_symbol, note=note)
         # With one class, the values are compared in parts. An absent side counts as empty.
         value_classes = {side.__class__ for side in (old, new) if side is not ABSENT}
         if value_classes == {dict}:
-            node = self._compare_mappings(_replace_absent(old, {}), _replace_absent(new, default={}), value_type, marks)
+            node = self._compare_mappings(_replace_absent(old, {}), _replace_absent(new, {}), value_type, marks)
             return node._replace(symbol=_merge_symbols(symbol, node.children))
         if value_classes == {list}:
             return self._compare_sequences(
-                symbol, _replace_absent(old, default=[]), _replace_absent(new, default=[]), value_type, marks
+                symbol, _replace_absent(old, []), _replace_absent(new, []), value_type, marks
             )
         if value_classes == {str}:
             return self._compare_strings(symbol, old, new)
@@ -232,7 +234,7 @@ class Comparison(Struct, frozen=True):
         """Compare the named parts; return a node with the changed and always shown ones. The caller adds the symbol."""
         is_map = kind is NodeKind.MAP
         has_nulls = is_map or self.keep_null  # in an object, a null attribute counts as absent
-        important_names = frozenset() if is_map else _IMPORTANT
+        identifying_names = frozenset() if is_map else _IDENTIFYING_NAMES
         children: list[DifferenceNode] = []
         part_count = width = 0
         for name in sorted(names):
@@ -242,10 +244,10 @@ class Comparison(Struct, frozen=True):
                 continue
             part_count += 1
             width = max(width, measure_name_width(name, quote=is_map))
-            is_always_shown = self.show_unchanged or name in important_names
+            is_always_shown = self.show_unchanged or name in identifying_names
             part_type, part_marks = types.get(name, DYNAMIC), marks.select_part(name, name)
             if not is_always_shown and part_marks is NO_MARKS and _is_equal(old_value, new_value, part_type):
-                continue  # a shortcut; equal values with marks can differ in sensitivity
+                continue  # equal, so hidden; with marks, `compare` must tell if the sensitivity changes
             child = compare(name, old_value, new_value, part_type, part_marks)
             if is_always_shown or child.symbol != SAME:
                 children.append(child)
@@ -259,11 +261,12 @@ class Comparison(Struct, frozen=True):
         if isinstance(sequence_type, SetType):
             return self._compare_sets(symbol, old, new, sequence_type.element)
         children: list[DifferenceNode] = []
-        for i, j in pair_elements(old, new):
-            # In a tuple the type depends on the position: the new one, or the old one (i) of a removed element.
-            element_type = get_element_type(sequence_type, (i or 0) if j is None else j)
-            sides = (_get_element(old, i), _get_element(new, j))
-            children.append(self._build_node(*sides, element_type, marks.select_part(i, j)))
+        for old_position, new_position in pair_elements(old, new):  # None: no element on this side
+            position = old_position if new_position is None else new_position
+            element_type = get_element_type(sequence_type, position or 0)  # of a tuple it depends on the position
+            sides = (_get_element(old, old_position), _get_element(new, new_position))
+            element_marks = marks.select_part(old_position, new_position)
+            children.append(self._build_node(*sides, element_type, element_marks))
         visible, hidden_count = (tuple(children), 0) if self.show_unchanged else _select_with_context(children)
         return DifferenceNode(NodeKind.LIST, _merge_symbols(symbol, children), children=visible, hidden=hidden_count)
 
@@ -418,7 +421,8 @@ def _select_with_context(children: Sequence[DifferenceNode]) -> tuple[tuple[Diff
     visible_children: list[DifferenceNode] = []
     hidden_count = 0
     for position, child in enumerate(children):
-        if not any(neighbour.symbol for neighbour in children[max(position - 1, 0) : position + 2]):  # all SAME
+        neighbours = children[max(position - 1, 0) : position + 2]  # the element itself, and one on each side
+        if all(neighbour.symbol == SAME for neighbour in neighbours):
             hidden_count += 1
             continue
         if hidden_count:
@@ -465,11 +469,11 @@ _NAMED_KINDS: Final = frozenset({NodeKind.BLOCK, NodeKind.OBJECT, NodeKind.MAP, 
 
 
 def sort_by_source_order(tree: DifferenceNode, source_order: Sequence[Path]) -> DifferenceNode:
-    """Return the tree with its named parts in source order; parts missing in the source follow. Lists keep theirs."""
+    """Return the tree with attributes, entries and blocks in source order, then those without a place in the source."""
     ranks = {path: number for number, path in enumerate(source_order)}
 
     def sort_parts(parts: Sequence[DifferenceNode], path: Path) -> tuple[DifferenceNode, ...]:
-        paths: list[Path] = [(*path, *filter(None, (part.name, part.label))) for part in parts]
+        paths: list[Path] = [(*path, *filter(None, (part.name, part.label))) for part in parts]  # label: of a block
         order = sorted(range(len(parts)), key=lambda position: ranks.get(paths[position], len(ranks)))
         return tuple(sort_node(parts[position], paths[position]) for position in order)
 

@@ -150,10 +150,10 @@ def _normalize_lines(group: PlacementLineGroup) -> tuple[PlacementLine, ...]:
 
 
 def _merge_groups(groups: Sequence[PlacementLineGroup]) -> PlacementLineGroup:
-    """Merge groups with equal lines; those of pools list their sites. A single group is unchanged."""
+    """Merge groups with equal lines: of placements under all names, of pools under all sites; keep a single group."""
     if len(groups) == 1:
         return groups[0]
-    if KINDS[groups[0].kind].by_resource:  # bindings, under the address of their placement
+    if KINDS[groups[0].kind].by_resource:  # bindings; the name is the address of their placement
         return replace(groups[0], name=format_instances([group.name for group in groups]))
     sites = [group.table.site_id for group in groups if group.table is not None]
     return replace(groups[0], lines=_normalize_lines(groups[0]), sites=tuple(sites))
@@ -294,7 +294,7 @@ def _format_key(key: Key) -> str:
 def _fold_addresses_by_name(members: Sequence[int], addresses: Sequence[Address]) -> list[FoldedAddresses]:
     """Fold blocks of one type without keys by runs of names; `members` are positions in `addresses`."""
     by_name: Mapping[str, int] = {addresses[member].name: member for member in members}  # positions
-    if len(by_name) < len(members):  # deposed objects share an address
+    if len(by_name) < len(members):  # a deposed object has the address of its replacement: fold nothing
         return [FoldedAddresses((member,), str(addresses[member])) for member in members]
     folds: list[FoldedAddresses] = []
     for run in build_name_runs(by_name):
@@ -362,12 +362,15 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
     """Fold sites with equal rows, apart from their names and the names of racks and clusters, into one."""
     folded_sites: list[SitePools] = []
     for general_site, members in group_by(sites, _remove_site_names).items():
-        if (named_rows := _restore_site_names(general_site.rows, members)) is not None:
-            folded_sites.append(_merge_sites(general_site, named_rows, members))
-            continue  # else the clusters of a row have several prefixes: fold only sites with equal clusters
-        for same_clusters in group_by(members, _list_general_clusters).values():
-            rows = _restore_site_names(general_site.rows, same_clusters) or general_site.rows
-            folded_sites.append(_merge_sites(general_site, rows, same_clusters))
+        rows = _restore_site_names(general_site.rows, members)
+        if rows is not None:
+            folded_sites.append(_merge_sites(general_site, rows, members))
+            continue
+        # The clusters of a row have several prefixes, so fold only sites with equal clusters.
+        for similar_sites in group_by(members, _list_general_clusters).values():
+            rows = _restore_site_names(general_site.rows, similar_sites)
+            assert rows is not None, "equal clusters have one prefix"
+            folded_sites.append(_merge_sites(general_site, rows, similar_sites))
     return tuple(folded_sites)
 
 
@@ -397,15 +400,15 @@ def _normalize_site_specific_names(row: PoolRow, site: SitePools) -> PoolRow:
         row,
         cluster=str(clusters.index(row.cluster)),
         pool=_replace_site(row.pool, site.site),
-        racks=format_count(row.rack_count, "rack") if row.pools == 1 else row.racks,
+        racks=format_count(row.rack_count, "rack") if row.pools == 1 else row.racks,  # else counts already
         note=_replace_site(row.note, site.site),
         spread="",
     )
 
 
 def _restore_site_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> tuple[PoolRow, ...] | None:
-    """Return rows with the clusters of all sites, and with rack names if equal on all; None if clusters of a row have
-    several prefixes.
+    """Return the rows of equal sites, each with its clusters on all sites, and with rack names if equal on all. Return
+    None if the clusters of a row have several prefixes.
     """
     named_rows: list[PoolRow] = []
     for number, row in enumerate(rows):
@@ -413,7 +416,7 @@ def _restore_site_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> 
         clusters = dict.fromkeys(_replace_site(site.rows[number].cluster, site.site) for site in sites)
         if len({run.prefix for run in build_name_runs(clusters)}) > 1:
             return None
-        common_racks = racks.pop() if len(racks) == 1 else row.racks
+        common_racks = racks.pop() if len(racks) == 1 else row.racks  # the number of racks
         named_rows.append(replace(row, cluster=format_names(clusters), racks=common_racks))
     return tuple(named_rows)
 
@@ -429,17 +432,17 @@ def _group_pools(tables: Iterable[PlacementTable]) -> list[list[PlacementTable]]
 
 
 def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
-    """Build the row of one pool (a single table) or of several similar pools (a table each): `12 x 3` VMs."""
+    """Build the row of one pool, or of several pools with equal names, SKUs and VM counts. Each has its own table."""
     first_table = tables[0]
-    per_rack = list(chain.from_iterable(table.actual_vms_per_rack.values() for table in tables))
-    racks = dict.fromkeys(chain.from_iterable(table.actual_vms_per_rack for table in tables))
+    vm_counts = chain.from_iterable(table.actual_vms_per_rack.values() for table in tables)  # of each rack
+    racks = dict.fromkeys(chain.from_iterable(table.actual_vms_per_rack for table in tables))  # names
     row = PoolRow(
         cluster=format_names(table.cluster for table in tables),
         pool=first_table.pool,
         sku=first_table.vm_sku_name,
         count=f"{first_table.total_count:,}",
         racks=format_names(racks),
-        per_rack=format_range(per_rack),
+        per_rack=format_range(vm_counts),
         exact_counts=_format_certain_count(tables, [table.racks_certain for table in tables], samples),
         exact_machines=_format_certain_count(tables, [table.machines_certain for table in tables], samples),
         pools=len(tables),
@@ -450,7 +453,7 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
         return replace(row, note=_describe_expected_spread(first_table), spread=spread)
     return replace(
         row,
-        count=f"{len(tables):,} x {row.count}",
+        count=f"{len(tables):,} x {row.count}",  # pools x VMs per pool
         racks=_format_rack_counts(tables),
         note=_describe_expected_clusters(tables),
     )
@@ -497,7 +500,7 @@ def _describe_expected_spread(table: PlacementTable) -> str:
     if table.actual_racks != table.expected_racks:
         expected += f" on {format_count(table.expected_racks, 'rack')}"
     racks = group_by(table.actual_vms_per_rack, table.actual_vms_per_rack.__getitem__)
-    # Racks with an unexpected number of VMs: `rack3 gets 7, rack1..2 get 5`.
+    # Racks with an unexpected number of VMs, most VMs first.
     unexpected_racks = []
     for number in sorted(racks.keys() - set(table.expected_vms_per_rack), reverse=True):
         verb = select_word_form(len(racks[number]), "gets", "get")

@@ -85,14 +85,12 @@ def _compare_fields(title: str, old: Mapping[str, Any], new: Mapping[str, Any]) 
     is_secret = old.get("kind") == "Secret"  # the values of its data are not shown
     for path, before, after in _find_differences((), old, new):
         format_side = _replace_by_sensitive if is_secret and path[0] in _SECRET_FIELDS else _format_value
-        # Format a path from the field of its last list on, else without `spec`: `containers[web].image`, `replicas`.
-        last_list = max((position for position, step in enumerate(path) if step.startswith("[")), default=0)
-        steps = path[max(last_list - 1, 0) :]
+        # Shorten the path: `containers[web].image` begins at its last list, `replicas` omits the `spec` around it.
+        last_item = max((position for position, step in enumerate(path) if step.startswith("[")), default=0)
+        steps = path[max(last_item - 1, 0) :]  # the name of a list precedes its item
         if len(steps) > 1 and steps[0] == "spec":
             steps = steps[1:]
-        text = steps[0]
-        for step in steps[1:]:
-            text += step if step.startswith("[") else f".{step}"
+        text = "".join(step if step.startswith("[") else f".{step}" for step in steps).removeprefix(".")
         changes.append(FieldChange(title, text, format_side(before), format_side(after)))
     return changes
 
@@ -139,7 +137,8 @@ def _format_value(value: Any) -> str:
     if isinstance(value, list):
         return f"[{format_count(len(value), 'item')}]"
     text = format_scalar(value)
-    return text if len(text) <= _MAX_VALUE_LENGTH else f'{text[: _MAX_VALUE_LENGTH - 4]}..."'  # closes the quotation
+    ending = '..."'  # with the quotation mark of a text
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - len(ending)]}{ending}"
 
 
 _MAX_FIELDS: Final = 3
@@ -163,8 +162,8 @@ def _describe_object(title: str, changes: Sequence[FieldChange]) -> str:
 
 
 def _describe_field(change: FieldChange) -> str:
-    """Return `+path new`, `-path`, `path old -> new`, or `path changed` for texts equal in short form."""
-    if change.old == change.new:
+    """Return `path changed` for equal short texts, `+path new` or `-path` for a new or removed field, or both texts."""
+    if change.old == change.new:  # the values differ beyond the end of their cut texts, or are secret
         return f"{change.path} changed"
     if not change.old:
         return f"+{change.path} {change.new}"

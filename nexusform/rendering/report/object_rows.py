@@ -103,6 +103,7 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
     for fold in fold_addresses([row.address for row in unfolded], kinds):
         members = tuple(unfolded[position] for position in fold.members)
         first_row = members[0]
+        # The label may have only the number of many keys; then the keys are listed like names.
         name_text = format_names(row.name for row in members if row.name) or fold.keys
         clauses = _format_shared_clauses(_remove_key(first_row)) if len(members) > 1 else first_row.clauses
         folds.append(
@@ -122,7 +123,7 @@ def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
     folded: list[ObjectFold] = []
     for members in group_by(folds, _build_fold_shape).values():
         addresses = [replace(member.rows[0].address, key=None) for member in members]
-        # The instances of all blocks have the same keys, so these follow the folded name of the blocks.
+        # The instances of all blocks have the same keys: their text follows the folded name of the blocks.
         key_text = members[0].label.removeprefix(str(addresses[0]))
         for block_fold in fold_addresses(addresses, [None] * len(members)):  # all of one kind
             blocks = [members[number] for number in block_fold.members]
@@ -147,9 +148,9 @@ def _build_fold_shape(fold: ObjectFold) -> object:
 
 
 def _remove_key(row: ObjectRow) -> tuple[str, ...]:
-    """Replace the instance key at the end of clauses: for `ns["a"]`, `Namespace a` becomes `Namespace of its name`."""
+    """Return the clauses of a row without its instance key: of `ns["a"]`, `Namespace a` as `Namespace of its name`."""
     key = row.address.key
-    if not isinstance(key, str) or key.isdecimal():  # in `PickN 2`, 2 is no name
+    if not isinstance(key, str) or key.isdecimal():  # a number is rarely the name of an object: `PickN 2`
         return row.clauses
     return tuple(
         f"{clause.removesuffix(key)}of its name" if _KIND_PREFIX.fullmatch(clause.removesuffix(key)) else clause
@@ -376,7 +377,8 @@ def count_placements(plan: Plan) -> dict[Address, PlacementCounts]:
     by_address: dict[Address, PlacementCounts] = {}
     for row in plan.placements:
         if row.action is not PlacementAction.KEEP:
-            counts = by_address.setdefault(row.address, PlacementCounts())
-            counts.counts[row.kind, describe_placement_effect(compute_effect(row), describe_state(row))] += 1
-            counts.objects.add((row.kind, row.object))
+            outcome = describe_placement_effect(compute_effect(row), describe_state(row))
+            placements = by_address.setdefault(row.address, PlacementCounts())
+            placements.counts[row.kind, outcome] += 1
+            placements.objects.add((row.kind, row.object))
     return by_address

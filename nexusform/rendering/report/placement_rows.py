@@ -134,7 +134,7 @@ class PlacementSummary(Struct, frozen=True):
         for effect_count in self.select_effects(*_NOTE_EFFECTS):
             state = "" if effect_count.effect is Effect.UNPLACED else effect_count.state  # its verb has no state
             counts[_NOTE_EFFECTS[effect_count.effect], state] += effect_count.count
-        return [f"{count:,} {format_effect_verb(*key, count)}" for key, count in counts.items()]
+        return [f"{count:,} {format_effect_verb(effect, state, count)}" for (effect, state), count in counts.items()]
 
     def select_effects(self, *effects: Effect) -> list[EffectCount]:
         """Return the counts of these effects."""
@@ -209,7 +209,7 @@ def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     for row in plan.placements:
         if compute_effect(row) is not Effect.NOT_CREATED:  # such objects count by effect only
             counts[row.kind][_get_displayed_action(row)] += 1
-    # The plan counts kept objects; rows for them exist on request only. Objects without a row are VMs.
+    # The plan counts all kept objects, but has rows of some only. Those without a row are VMs.
     kept_rows = sum(actions[PlacementAction.KEEP] for actions in counts.values())
     kept_without_row = max(0, plan.unchanged_count - kept_rows)
     counts[VM][PlacementAction.KEEP] += kept_without_row
@@ -243,7 +243,7 @@ def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
     pools = set()
     for upgrade in plan.upgrades:
         if not upgrade.is_rolling:
-            continue  # for the other triggers every text says so (AT_ONCE in RECREATION_VERBS)
+            continue  # not a version upgrade but a changed argument, and its texts say `all at once` anyway
         for pool in upgrade.pools:
             if pool.vms > 1 and pool.batches == 1 and not pool.surges:  # a single node is always one batch
                 pools.add((upgrade.site_id, upgrade.cluster, pool.pool))
@@ -253,9 +253,7 @@ def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
 def build_placement_groups(
     plan: Plan, detail: ShownPlacements, location_formatter: LocationFormatter = format_location_text
 ) -> tuple[PlacementLineGroup, ...]:
-    """Return the pools that the plan changes, or all of them with `all`, in plan order. `location_formatter` formats
-    the location of a single object.
-    """
+    """Return a group per changed pool, or per pool with `all`, VMs first; `location_formatter` is of single objects."""
     if detail is ShownPlacements.NONE:
         return ()  # -placements=none
     rows_by_pool = group_by(
@@ -273,7 +271,7 @@ def build_placement_groups(
         if pool_rows or detail is ShownPlacements.ALL:
             table = tables.get(pool_key)  # pods, bindings and removed clusters have none
             groups.append(_build_pool_group(pool_rows, table, detail, location_formatter, simultaneous_pools))
-    # VM lines have no group name, so they precede those of bindings and pods.
+    # VM lines have no group name, so they come first, before the groups of bindings and pods.
     return tuple(sorted(groups, key=lambda group: get_kind_order(group.kind)))
 
 
@@ -296,20 +294,19 @@ def _build_pool_group(
     location_formatter: LocationFormatter,
     simultaneous_pools: frozenset[tuple[str, str, str]],
 ) -> PlacementLineGroup:
-    """Build the lines of one pool; rows with equal action, trigger, states, effect and certainty form a run.
-    `simultaneous_pools` (site, cluster, name) re-create all nodes at once.
-    """
+    """Build the lines of a pool, run by run; `simultaneous_pools` (site, cluster, name) re-create all nodes at once."""
     kind = rows[0].kind if rows else VM  # without rows there is a table, and only VMs have tables
     recreation_triggers = _find_recreation_triggers(rows, detail) if kind == VM else frozenset()
-    runs: dict[tuple[str, str, _States, Effect, str, str], list[PlacementChange]] = {}
-    for row in rows:
+
+    def collect_line_contents(row: PlacementChange) -> tuple[object, ...]:
+        """Return everything on the line of a row except its name and locations; it is equal in all rows of a run."""
         # A node re-created on the same machine is part of the same line as moved ones.
         effect = Effect.MOVED if row.trigger in recreation_triggers else compute_effect(row)
         doubt = format_uncertainty_mark(row)
-        run_key = (row.action.value, describe_trigger(row), _get_states(row), effect, describe_state(row), doubt)
-        runs.setdefault(run_key, []).append(row)
+        return (row.action.value, describe_trigger(row), _get_states(row), effect, describe_state(row), doubt)
+
     lines: list[PlacementLine] = []
-    for run in runs.values():
+    for run in group_by(rows, collect_line_contents).values():
         if run[0].trigger in recreation_triggers:
             lines.append(_build_recreation_line(run, simultaneous_pools))
         else:
@@ -345,7 +342,9 @@ def _build_run_lines(
 
 
 def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
-    """Build one line for rows with the same action, trigger, effect and states; states precede or replace locations."""
+    """Build one line for rows with equal action, trigger, effect and states. The state before an update replaces the
+    origin, the state after it precedes the target, and a waiting state replaces the target.
+    """
     first_row = run[0]
     state_before, state_after = _get_states(first_row)  # both "" unless an update changes the state
     effect, state = compute_effect(first_row), describe_state(first_row)
@@ -438,12 +437,12 @@ def get_leaving_verb(line: PlacementLine) -> str:
 
 
 def _build_single_line(row: PlacementChange, location_formatter: LocationFormatter) -> PlacementLine:
-    """Build the line of one row. The origin is "" unless the object leaves it or was observed at another location."""
+    """Build the line of one row. Its origin is shown only if the object leaves it or was observed elsewhere."""
     origin, target = _format_row_locations(row, location_formatter)
     effect = compute_effect(row)
-    if effect is Effect.MOVED and origin == target:  # equal only in short form: another node of the same machine
+    if effect is Effect.MOVED and origin == target:  # to another node of one machine: use the long form of both
         origin, target = _format_row_locations(row, format_location_text)
-    is_location_updated = effect is Effect.UPDATED and origin != target
+    is_location_updated = effect is Effect.UPDATED and origin != target  # of an object without a move
     if not (is_location_updated or effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(row)):
         origin = ""
     return PlacementLine(
@@ -468,12 +467,12 @@ def get_action_text(line: PlacementLine) -> str:
         case Effect.RECREATED:
             return f"{describe_placement_effect(Effect.RECREATED, line.state)}:"
         case Effect.WAITING | Effect.STILL_WAITING if line.target == "Failed":
-            return ""  # the other states follow `stays`: `stays Pending`
+            return ""  # the state needs no verb, unlike `stays Pending`
         case Effect.WAITING | Effect.STILL_WAITING:
             return select_word_form(line.count, "stays", "stay")
         case Effect.NOT_CREATED:
             return format_effect_verb(line.effect, state="", count=line.count)
-        case _:
+        case _:  # kept or updated at its location, the target of the line
             return select_word_form(line.count, "stays:", "stay:")
 
 

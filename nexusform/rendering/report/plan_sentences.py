@@ -211,7 +211,7 @@ _UNFINISHED: Final = (
 def describe_no_changes(plan: Plan) -> tuple[str, str]:
     """Return (sentence, description of the comparison) for a plan without changes, by the reason for having none."""
     ids = {diagnostic.id for diagnostic in plan.diagnostics}
-    if ids & _PENDING_CHANGE_IDS:
+    if ids & _PENDING_CHANGE_IDS:  # changes of an earlier apply are not finished
         return _UNFINISHED
     if NOTHING_TO_PREDICT in ids:
         return _NOTHING_TO_PREDICT
@@ -281,9 +281,10 @@ def describe_trigger(row: PlacementChange) -> str:
     if row.kind == VM and row.action is PlacementAction.MOVE and row.source is None:
         return "had no machine"  # whatever the trigger
     if row.action is PlacementAction.FORGET and row.trigger in _REMOVAL_TRIGGERS:
-        return ""  # the object is not removed
-    is_created = row.action is PlacementAction.PLACE and KINDS[row.kind].by_resource
-    return _OTHER_CLUSTER_TRIGGERS.get(row.trigger, row.trigger) if is_created else row.trigger
+        return ""  # the object itself stays
+    is_new_binding = row.action is PlacementAction.PLACE and KINDS[row.kind].by_resource
+    # The trigger of a new binding may be about another cluster, so its text says so.
+    return _OTHER_CLUSTER_TRIGGERS.get(row.trigger, row.trigger) if is_new_binding else row.trigger
 
 
 def format_uncertainty_mark(row: PlacementChange) -> str:

@@ -44,8 +44,8 @@ from nexusform.rendering.report.plan_sentences import count_resource_changes
 
 
 def build_headline(plan: Plan) -> str:
-    """Return clauses: `1 to add, 7 VMs to place, nothing moves`. If objects move or are lost, only moves, losses,
-    placements and the destroyed count: `3 VMs are re-created on other machines`. A failed plan has its first error.
+    """Return the first error of a failed plan, else clauses: `1 to add, 7 VMs to place, nothing moves`. If objects move
+    or are lost, the only counts of resources are those to destroy: `3 VMs are re-created on other machines`.
     """
     if plan.is_failed:
         # The first error and the number of others; broken separation rules come before other errors.
@@ -60,7 +60,7 @@ def build_headline(plan: Plan) -> str:
             return "nothing to predict"
         return "no changes to the state; the hub was not read" if plan.is_from_state else "no changes"
     outside_upgrades = count_effects(select_rows_outside_upgrades(plan))  # upgrades have their own clauses
-    waiting = format_effect_clauses(count_effects(plan.placements), [Effect.WAITING])
+    waiting = format_effect_clauses(count_effects(plan.placements), [Effect.WAITING])  # also in upgrades
     placed = describe_effects(outside_upgrades, [Effect.PLACED])
     from nexusform.rendering.report.upgrade_sentences import describe_upgrades
 
@@ -92,11 +92,11 @@ def describe_rejection(plan: Plan) -> str:
     """Return the rules, errors and guard rails blocking an apply, in this order; "" if nothing blocks it."""
     if not plan.is_rejected:
         return ""
-    reasons = [reason.removeprefix("by ") for reason in list_blocking_reasons(plan)]
+    reasons = [reason.removeprefix("by ") for reason in list_blocking_reasons(plan)]  # rules, then errors
     limits = list_broken_limits(plan)
     if limits:
         reasons.append(f"{select_word_form(len(limits), 'guard rail')} {format_list(limits)}")
-    return "; ".join(reasons) or "an error"  # of a plan with `errored` only
+    return "; ".join(reasons) or "an error"  # a plan can be marked `errored` without one
 
 
 def format_violation(violation: SeparationViolation) -> str:
@@ -169,7 +169,7 @@ def count_findings(findings: Sequence[Finding]) -> list[str]:
 def compute_impact(plan: Plan) -> PlacementImpact:
     """Return the impact: LOSES if objects or redundancy are lost, MOVES for other disruptions and doubts, else NONE."""
     if plan.is_rejected:
-        return PlacementImpact.LOSES  # the highest impact, to be displayed like a loss
+        return PlacementImpact.LOSES  # a rejected plan gets the strongest warning
     counts = count_effects(plan.placements)
     stopping_actions = [action for action in plan.machine_actions if action.stopped_vms]
     losses = (
@@ -179,7 +179,7 @@ def compute_impact(plan: Plan) -> PlacementImpact:
         any(action.leaves_off for action in stopping_actions),  # the VMs stay stopped
     )
     risks = (
-        count_objects_with_effects(counts, *LOSS_EFFECTS, Effect.WAITING) > 0,
+        count_objects_with_effects(counts, Effect.MOVED, Effect.RECREATED, Effect.WAITING) > 0,
         plan.to_destroy > 0,
         bool(stopping_actions),
         has_stale_inventory(plan),
@@ -235,13 +235,13 @@ _GUESSES: Final = "This site does not follow the placement rule; the locations b
 
 
 def _describe_accuracy(score: SitePredictionAccuracy) -> str:
-    """Return a sentence about verified predictions: hits, share, certain hits and unverified VMs."""
+    """Return sentences about a site: the replay of its history, predictions of earlier plans, and unread results."""
     sentences = []
     unverified = f"{score.unverified_count:,} not verified"
     if score.verified_count:
         share = _format_percent(score.hits / score.verified_count)
         clauses = [f"{score.hits:,} of {score.verified_count:,} verified VMs ({share}) run where predicted"]
-        if score.certain_hits not in {None, score.hits}:  # counted, and not all are certain
+        if score.certain_hits not in {None, score.hits}:  # None: not counted
             clauses.append(f"{score.certain_hits:,} of them certain")
         if score.random_hits is not None:
             clauses.append(f"by chance {_format_percent(score.random_hits / score.verified_count)}")
@@ -262,15 +262,15 @@ def _format_percent(share: float) -> str:
 
 
 def _describe_conditions(plan: Plan) -> str:
-    """Return the number of conditions by predicted result: `1 condition fails (predicted).`; "" if all hold."""
+    """Return the numbers of conditions by predicted result: `2 hold, 1 fails (predicted).`; "" if all hold."""
     statuses = Counter(check.status for check in plan.checks)
     if statuses.keys() <= {"pass"}:
         return ""
     texts = []
-    for status, verbs in _CONDITION_VERBS.items():
+    for status, (singular, plural) in _CONDITION_VERBS.items():
         count = statuses[status]
         if count:
-            texts.append(f"{count:,} {select_word_form(count, *verbs)}")
+            texts.append(f"{count:,} {select_word_form(count, singular, plural)}")
     return f"{', '.join(texts)} (predicted)."
 
 
@@ -284,7 +284,7 @@ def describe_unknown_cells(sampling: NumaSampling | None) -> str:
     if not sampling.sample_count:
         return f"{unknown_cells}; no other layout was sampled."
     fitting = f"{sampling.fitting_count:,} of {sampling.sample_count:,}"
-    rule = RULE_DESCRIPTIONS.get(str(sampling.displayed_sample))  # None for a sampled layout
+    rule = RULE_DESCRIPTIONS.get(str(sampling.displayed_sample))  # None if the plan displays a numbered sample
     if rule is not None:
         return f"{unknown_cells}. Everything fits {rule}, and in {fitting} sampled layouts."
     if sampling.fitting_count == sampling.sample_count:

@@ -64,13 +64,13 @@ class SiteRow(Struct, frozen=True):
 
 def build_site_rows(plan: Plan) -> tuple[SiteRow, ...]:
     """Return a row per site, most changes first. Forgotten VMs count as removed, VMs without a new place as moved."""
-    effects: dict[str, Counter[Effect]] = {}
+    effects: dict[str, Counter[Effect]] = {}  # numbers of changed VMs by site id
     for row in plan.placements:
         if row.kind == VM:
             effects.setdefault(row.site_id, Counter())[compute_effect(row)] += 1
     rows = []
     for site in plan.sites:
-        kept = sum(len(pool.unchanged) for pool in site.pools)
+        kept = sum(len(pool.unchanged) for pool in site.pools)  # a moved VM is among `removed` and `added`
         site_effects = effects.get(site.id, Counter())
         rows.append(
             SiteRow(

@@ -90,7 +90,7 @@ class _DifferenceRenderer:
         return lines
 
     def _render_block(self, node: DifferenceNode, level: int) -> list[str]:
-        """Render the lines of a nested block; a node for blocks unknown before apply is a leaf: one line."""
+        """Render the lines of a nested block; blocks unknown before apply are one line."""
         margin = _BLANK * level
         label = f" {quote_string(node.label)}" if node.label else ""
         header = f"{margin}{self._signs[node.symbol]}{format_attribute_name(node.name)}{label}"
@@ -100,7 +100,7 @@ class _DifferenceRenderer:
         inner = self.render_body(node, level)
         if not inner:
             return [f"{header} {{}}{replacement_note}"]
-        return [f"{header} {{{replacement_note}", *inner, f"{margin}{_BLANK}}}"]
+        return [f"{header} {{{replacement_note}", *inner, f"{margin}{_BLANK}}}"]  # the brace is below the name
 
     def render_attributes(
         self, nodes: Iterable[DifferenceNode], level: int, width: int, *, is_map: bool = False, show_null: bool = True
@@ -142,9 +142,9 @@ class _DifferenceRenderer:
                 return SENSITIVE, [], ""
             case NodeKind.JSON:
                 child = node.children[0]
-                is_equal = node.symbol == "~" and not child.symbol  # only the texts differ
-                note = f" {self._paint('# whitespace changes', 'grey')}" if is_equal else ""
-                sign = self._signs["~" if child.symbol == "~" else ""]  # other signs are at the attribute
+                is_equal_data = node.symbol == "~" and not child.symbol  # only the whitespace of the texts differs
+                note = f" {self._paint('# whitespace changes', 'grey')}" if is_equal_data else ""
+                sign = self._signs["~" if child.symbol == "~" else ""]  # "+" and "-" are before the attribute
                 value = self.render_value(child, level + 1, show_null=False)
                 return f"jsonencode({note}", [f"{_BLANK * (level + 1)}{sign}{value}"], ")"
             case NodeKind.TEXT:
@@ -219,6 +219,7 @@ def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[S
         if stanza is None:  # nothing to show for the change
             continue
         text = render_stanza(stanza)
+        # Without the address in the first line, and without the name in the header.
         body = text.partition("\n")[2].replace(stanza.header, change.address.type, 1)
         # The rendered id, name and instance key of an object, and its site unless that changes.
         names = [change.address.key]
@@ -231,7 +232,7 @@ def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[S
         specific_texts: set[str] = set()
         for name in names:
             if isinstance(name, str) and name:
-                specific_texts |= {quote_string(name), repr(name)}
+                specific_texts |= {quote_string(name), repr(name)}  # with either quotation marks
         # A longer name may contain a shorter one, so it is masked first.
         group_key = f"{stanza.headline}\n{_mask_names_in_text(body, sorted(specific_texts, key=len, reverse=True))}"
         if group_key in texts:

@@ -86,12 +86,12 @@ def _get_level(diagnostic: Diagnostic, *, terraform: bool) -> Level:
 def _render_location(diagnostic: Diagnostic, files: Mapping[str, SourceFile], paint: Painter, width: int) -> list[str]:
     """Render the address, the file with its source lines (if it has a position), and the values in the expression."""
     address, subject = escape_control_characters(diagnostic.address), diagnostic.subject
-    lines = wrap_line(f"  with {address},", 7, width) if address else []
+    lines = wrap_line(f"  with {address},", len("  with "), width) if address else []
     if subject is None:
         return [*lines, *_render_expression_values(diagnostic, paint, width)]
     block_note = enclose(", in ", escape_control_characters(diagnostic.block))
     filename = escape_control_characters(subject.filename).replace("\n", "\\n")
-    lines += wrap_line(f"  on {filename} line {subject.start.line}{block_note}:", 5, width)
+    lines += wrap_line(f"  on {filename} line {subject.start.line}{block_note}:", len("  on "), width)
     snippet = extract_snippet(diagnostic, files)
     if snippet is None:
         lines.append("  (source code not available)")
@@ -99,7 +99,7 @@ def _render_location(diagnostic: Diagnostic, files: Mapping[str, SourceFile], pa
         line_width = width - _NUMBER_WIDTH
         for offset, line in enumerate(snippet.split_lines()):
             before, highlight, after = line
-            # A line may be a whole file, so process only its visible part. Some characters have no column.
+            # A line may be a whole file, so escape only as many characters as can be visible. Some have no column.
             maximum = 4 * line_width + 16
             visible_parts = (before[-maximum:], highlight[:maximum], after[:maximum])
             parts = [escape_control_characters(part).replace("\t", "    ") for part in visible_parts]
@@ -117,8 +117,7 @@ def _truncate_line(parts: Sequence[str], width: int) -> tuple[str, str, str]:
     total = count_columns(before) + count_columns(highlight) + count_columns(after)
     if total <= width:
         return before, highlight, after
-    # The marked lines come first, then the lines before and after them, at least a third of the
-    # width each if they need it.
+    # The highlight comes first, but leaves the texts before and after it a third of the width each, if they need it.
     third = width // 3
     highlight = _truncate_end(highlight, width - min(count_columns(before), third) - min(count_columns(after), third))
     before = _truncate_start(before, width - count_columns(highlight) - min(count_columns(after), third))
@@ -197,7 +196,7 @@ class SourceSnippet(Struct, frozen=True):
     def split_lines(self) -> list[tuple[str, str, str]]:
         """Return each line as (before, highlighted, after)."""
         lines: list[tuple[str, str, str]] = []
-        offset = 0
+        offset = 0  # of the line, in bytes like the highlight
         for line in self.code.encode().split(b"\n"):
             low = min(max(self.highlight_start - offset, 0), len(line))  # limited to this line
             high = min(max(self.highlight_end - offset, low), len(line))
@@ -255,7 +254,7 @@ def _find_line_range(subject: Span, context: Span | None, data: bytes, starts: t
     first_line = find_line(subject.start.byte)
     last_line = find_line(max(subject.end.byte - 1, subject.start.byte))
     if context is not None and context.filename == subject.filename:
-        # Keep the subject visible in a long construct.
+        # Show the construct around the subject, but at most three lines before it: too many lines lose their end.
         first_line = max(min(first_line, find_line(context.start.byte)), first_line - 3)
         last_line = max(last_line, find_line(max(context.end.byte - 1, context.start.byte)))
     return first_line, last_line

@@ -106,10 +106,10 @@ def _render_boxes(
 
 
 def render_around_errors(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> tuple[str, str]:
-    """Render the parts before and after the boxes of errors, without final newlines."""
+    """Render the parts before and after the boxes of errors, left to the caller, without final newlines."""
     view = PlanReportData(plan, sources, options.registries, options.placements)
     paint = Painter(options.colour)
-    # A failed plan has only its title before the errors: changes may result from an error and would hide it.
+    # Of a failed plan only the title precedes the errors: its changes may result from them and would hide them.
     before = [FAILED]
     if not plan.is_failed:
         before = [_render_boxes(list_destructive_renames(plan), sources, options), "\n".join(plan.provider_titles)]
@@ -162,7 +162,7 @@ def _render_drift_items(view: PlanReportData, width: int, paint: Painter) -> lis
     section = plan_sections.build_drift_section(view)
     if not section.has_content:
         return []
-    items = render_report_items(section.groups, width, paint, "; -details shows each")
+    items = render_report_items(section.groups, width, paint, hint="; -details shows each")
     note = [_wrap_paragraph(plan_sentences.ONLY_REFRESH, width)] if view.is_refresh_only else []
     return ["\n".join([paint(plan_sentences.DRIFT_NOTE, "bold", "cyan"), *items]), *note]
 
@@ -198,13 +198,13 @@ _SHORT_PLAN: Final[tuple[_SectionRenderer, ...]] = (
 
 
 def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Painter) -> list[str]:
-    """Render the notes, the next step, the decision block and the counts; for a failed plan the decision block only."""
+    """Render notes, next step, and the decision block with counts below; of a failed plan only the decision block."""
     plan, width = view.plan, options.width
-    # There is something to decide: a change, or a result that was requested.
+    # A change, a rejection, or a requested result: of limits, a comparison with an earlier plan, or a check program.
     has_decision = plan.has_changes or plan.is_rejected or plan.guard_rails or plan.since or plan.checks_by
     lines = render_decision(build_decision_lines(plan), width, paint) if has_decision else []
     if plan.is_failed:
-        return ["\n".join(lines)]  # its counts may result from an error
+        return ["\n".join(lines)]  # the counts of a failed plan may result from its error
     lines += _render_placement_summaries(view, width, paint)
     notes: list[str] = []
     if plan.has_changes:
@@ -214,8 +214,8 @@ def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Pa
 
 
 def _build_next_step(plan: Plan, options: PlanTextOptions) -> str:
-    """Return the path of a saved plan with the command to apply it, else a note about -out; "" if nothing can be
-    applied, or without `hints` or `next_step`.
+    """Return the path of a saved plan with the command to apply it, else a note about -out; "" if an unsaved plan
+    cannot be applied, or no command is to be suggested.
     """
     if options.saved_path:
         name = escape_control_characters(options.saved_path)
@@ -223,7 +223,8 @@ def _build_next_step(plan: Plan, options: PlanTextOptions) -> str:
             return f"Saved the plan to: {name}   (cannot be applied)"
         hint = f'   (nexusform {options.apply_command} "{name}")' if options.hints else ""
         return f"Saved the plan to: {name}{hint}"
-    if not options.hints or not options.next_step or not plan.has_changes or plan.is_rejected:
+    suggests_command = options.hints and options.next_step  # not in automation, nor before an apply asks for approval
+    if not suggests_command or not plan.has_changes or plan.is_rejected:
         return ""
     return _wrap_paragraph("Not saved. Use -out=FILE to apply exactly this plan.", options.width)
 
@@ -281,17 +282,16 @@ def _render_effect_notes(summary: PlacementSummary, margin: str, width: int) -> 
 
 
 def _render_full_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> str:
-    """Render every argument, the placements, the findings and the decision block. A failed plan has no placements."""
+    """Render every argument, placements and rollouts (none of a failed plan), the findings and the decision block."""
     view = PlanReportData(plan, sources, options.registries, options.placements, is_long=True)
     paint, width = Painter(options.colour), options.width
     parts = [] if options.terraform else ["\n".join(plan.provider_titles)]  # Terraform's format has no such line
     parts += [*_render_drift(view, paint, options), *_render_changes(view, paint, options)]
-    conditions = render_plan_section(plan_sections.build_machine_and_feasibility_section(view), width, paint)
-    if plan.is_failed:
-        parts += conditions
-    else:
-        rollouts = render_plan_section(plan_sections.build_rollout_section(view), width, paint)
-        parts += [*_render_verdict(view, paint, width), *conditions, *rollouts]
+    if not plan.is_failed:
+        parts += _render_verdict(view, paint, width)
+    parts += render_plan_section(plan_sections.build_machine_and_feasibility_section(view), width, paint)
+    if not plan.is_failed:
+        parts += render_plan_section(plan_sections.build_rollout_section(view), width, paint)
     parts += render_plan_section(plan_sections.build_rule_section(view), width, paint)
     parts += _render_full_outputs(view, paint, width)
     if options.diagnostics:
@@ -346,7 +346,7 @@ def _render_drift(view: PlanReportData, paint: Painter, options: PlanTextOptions
 def _render_changes(view: PlanReportData, paint: Painter, options: PlanTextOptions) -> list[str]:
     """Render the legend and a stanza per changed object; [] without any. A failed plan has one sentence instead."""
     if view.plan.is_failed:
-        # Changes planned before an error may result from it and would hide it.
+        # Changes of a failed plan may result from its errors and would hide the errors.
         return [FAILED]
     if not view.stanzas:
         return []
@@ -432,7 +432,7 @@ _LEVEL_MARKS: Final = {Level.ADVICE: "i", Level.NOTE: "\N{MIDDLE DOT}"}
 
 
 def build_entry_hint(entries: FindingEntries, saved_path: str) -> str:
-    """Return a hint about the command with more detail. Without a plan file `advise` checks the state."""
+    """Return a hint about -details, and about `advise` (of the saved plan, if any) if a finding is from its rules."""
     from nexusform.advice.registry import RULE_IDS
 
     if any(entry.id in RULE_IDS for entry in (*entries.caused, *entries.existing)):
@@ -442,15 +442,15 @@ def build_entry_hint(entries: FindingEntries, saved_path: str) -> str:
 
 
 def render_finding_entries(entries: FindingEntries, width: int, paint: Painter) -> list[str]:
-    """Render the findings caused by the plan, warnings first, and pre-existing ones in one line."""
+    """Render the findings caused by the plan, warnings first, then a short text about pre-existing ones."""
     by_warning = group_by(entries.caused, lambda entry: entry.level is Level.WARNING)
     lines = _render_warnings(by_warning.get(True, []), width, paint)
-    advice = by_warning.get(False, [])  # and notes
-    for entry in advice[:_MAX_ADVICE]:
+    others = by_warning.get(False, [])  # advice and notes
+    for entry in others[:_MAX_ADVICE]:
         lines += render_finding_entry(entry, width, paint)
-    if len(advice) > _MAX_ADVICE:
-        hidden_ids = format_names(entry.id for entry in advice[_MAX_ADVICE:])
-        lines += render_labelled_text("i", f"{len(advice) - _MAX_ADVICE:,} more: {hidden_ids}", 2, width, gap=1)
+    if len(others) > _MAX_ADVICE:
+        hidden_ids = format_names(entry.id for entry in others[_MAX_ADVICE:])
+        lines += render_labelled_text("i", f"{len(others) - _MAX_ADVICE:,} more: {hidden_ids}", 2, width, gap=1)
     texts = [f"{entry.id} {format_names(entry.subjects)}".rstrip() for entry in entries.existing]
     distinct_texts = list(dict.fromkeys(texts))  # findings without a subject once per id
     if distinct_texts:
@@ -460,12 +460,12 @@ def render_finding_entries(entries: FindingEntries, width: int, paint: Painter) 
 
 
 def _render_warnings(warnings: Sequence[FindingEntry], width: int, paint: Painter) -> list[str]:
-    """Render warnings; beyond a dozen of one id only the first few, with the subjects of the others."""
+    """Render warnings. Of more than a dozen with one id render the first few, and the subjects of the others."""
     listed_entries, remaining_entries = limit_findings_per_id(warnings)
     lines = list(chain.from_iterable(render_finding_entry(entry, width, paint) for entry in listed_entries))
     for diagnostic_id, entries in remaining_entries.items():
         subjects = list_finding_subjects(entries)
-        text = f"{len(entries):,} more: {diagnostic_id} {format_instances(subjects, len(subjects))}".rstrip()
+        text = f"{len(entries):,} more: {diagnostic_id} {format_instances(subjects, maximum=len(subjects))}".rstrip()
         lines += truncate_lines(
             render_labelled_text(paint("!", "bold", "red"), escape_control_characters(text), 2, width, gap=1),
             _MAX_ENTRY_LINES,
@@ -486,23 +486,24 @@ def render_finding_entry(entry: FindingEntry, width: int, paint: Painter) -> lis
 
 
 def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[str]:
-    """Render an entry with the longest version of its text within the allowed lines; else cut the shortest version."""
+    """Render an entry with the longest version of its text within the allowed lines, else with a cut shortest one."""
     is_warning = entry.level is Level.WARNING
     mark = paint("!", "bold", "red") if is_warning else paint(_LEVEL_MARKS[entry.level], "cyan")
     label = f"{mark} {paint(escape_control_characters(entry.id), 'bold')}"
     max_subjects = max(len(entry.subjects), _MAX_SUBJECTS) if is_warning else _MAX_SUBJECTS
     subjects = escape_control_characters(format_names(entry.subjects, max_subjects))
     location = escape_control_characters(_format_locations(entry.locations))
-    column = _ID_COLUMNS if count_columns(label) + 2 <= _ID_COLUMNS else _BELOW_ID_INDENT  # start of the text
+    is_short_label = count_columns(label) + 2 <= _ID_COLUMNS  # two spaces separate it from the text
+    column = _ID_COLUMNS if is_short_label else _BELOW_ID_INDENT  # start of the text
     # The subjects of a warning, all of them listed, may need further lines.
     max_lines = _MAX_ENTRY_LINES + (count_columns(subjects) // (width - column) if is_warning else 0)
     lines: list[str] = []
     for text in list_shortened_texts(escape_control_characters(entry.text)):
-        # Render subjects and text next to the id, or below a long id.
+        # Subjects and text are next to a short label; next to a long one are the subjects at most, if they fit.
         statement = f"{subjects}: {text}" if subjects else text
-        if column == _ID_COLUMNS:
+        if is_short_label:
             lines = render_labelled_text(label, statement, column, width)
-        elif subjects and count_columns(label) + count_columns(subjects) + 3 <= width:
+        elif subjects and count_columns(label) + count_columns(subjects) + 3 <= width:  # with two spaces and a colon
             lines = [f"{label}  {subjects}:", *render_labelled_text("", text, column, width)]
         else:
             lines = [label, *render_labelled_text("", statement, column, width)]
@@ -513,12 +514,10 @@ def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[
     lines = truncate_lines(lines, max_lines, width)
     if not location:
         return lines
-    *first_lines, last_line = lines
-    last_line = last_line.removesuffix(" ...")
-    available_width = width - count_columns(location) - 6
-    while count_columns(last_line) > available_width and " " in last_line.strip():
+    last_line, ending = lines[-1].removesuffix(" ..."), f" ...  {location}"
+    while count_columns(last_line) > width - count_columns(ending) and " " in last_line.strip():
         last_line = last_line.rpartition(" ")[0]
-    return [*first_lines, f"{last_line} ...  {location}"]
+    return [*lines[:-1], f"{last_line}{ending}"]
 
 
 def _format_locations(locations: Sequence[str]) -> str:
@@ -535,11 +534,11 @@ def _format_locations(locations: Sequence[str]) -> str:
 
 
 def _append_location(lines: list[str], location: str, column: int, width: int) -> list[str]:
-    """Append the location, if any, to the last line on the right, or on a line of its own if it does not fit."""
+    """Add the location, if any, at the end of the last line, or on a line of its own from `column` on if too long."""
     if not location:
         return lines
-    *first_lines, last_line = lines
-    gap = width - count_columns(last_line) - count_columns(location)
-    if gap >= 2:
-        return [*first_lines, f"{last_line}{' ' * min(gap, 4)}{location}"]
+    available_gap = width - count_columns(lines[-1]) - count_columns(location)  # between the text and the location
+    if available_gap >= 2:
+        gap = " " * min(available_gap, 4)  # two to four spaces
+        return [*lines[:-1], f"{lines[-1]}{gap}{location}"]
     return [*lines, f"{' ' * column}{location}"]

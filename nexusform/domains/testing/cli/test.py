@@ -57,9 +57,9 @@ def test(arguments: TestArguments) -> int:
     States are kept in memory. Resources of the runs are destroyed after each file. Exit code 0, or
     1 if a run fails.
     """
-    location = create_context(variables=arguments.variables)
+    context = create_context(variables=arguments.variables)
     options = TestFilter(arguments.filter, arguments.test_directory)
-    tests = find_tests(location, options)
+    tests = find_tests(context, options)
     screen = arguments.view.create_screen()
     reporter: _Reporter = _JsonReporter() if arguments.as_json else _TextReporter(screen)
     reporter.report_diagnostics(tests.diagnostics, tests.sources)
@@ -67,7 +67,7 @@ def test(arguments: TestArguments) -> int:
         return 1
     reporter.report_runs_to_execute({file.name: [run.name for run in file.runs] for file in tests.files})
     files: list[FileReport] = []
-    for result in run_tests(location, tests, options, reporter):
+    for result in run_tests(context, tests, options, reporter):
         runs = []
         for run in result.runs:
             details = _render_run_details(run, result.sources, screen) if arguments.verbose else ""

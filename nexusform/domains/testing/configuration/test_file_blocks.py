@@ -213,8 +213,7 @@ def _decode_keyword(attribute: Attribute | None, allowed: tuple[str, ...], probl
     word = get_bare_keyword(attribute)
     if word in allowed:
         return word
-    choices_text = " or ".join(allowed)
-    detail = f'The "{attribute.name}" argument must be {choices_text}, without quotation marks.'
+    detail = f'The "{attribute.name}" argument must be {" or ".join(allowed)}, without quotation marks.'
     headline = f'Invalid "{attribute.name}" keyword'
     problems.append(build_error("invalid-keyword", detail, attribute.expression.span, headline=headline))
     return allowed[0]
@@ -327,7 +326,7 @@ def _decode_override(block: Block, problems: list[Diagnostic]) -> Override | Non
         detail = f"The target of {block.type} must be {target_noun}."
         problems.append(build_error("invalid-override-target", detail, arguments["target"].expression.span))
         return None
-    # Only modules have no mode.
+    # The expected mode of a module is None: it has outputs, while others have values.
     name, other = ("outputs", "values") if expected_mode is None else ("values", "outputs")
     if other in arguments:
         detail = f'An argument named "{other}" is not expected here. Did you mean "{name}"?'

@@ -81,13 +81,13 @@ class Tests(Struct):
     sources: dict[str, SourceFile] = field(default_factory=dict)
 
 
-def find_tests(location: CommandContext, options: TestFilter) -> Tests:
+def find_tests(context: CommandContext, options: TestFilter) -> Tests:
     """Load the configuration and its test files; problems are among the diagnostics of the result."""
-    configuration, problems = load_project_configuration(location)
+    configuration, problems = load_project_configuration(context)
     tests = Tests(configuration, diagnostics=problems, sources=dict(configuration.files))
-    paths = find_test_files(location, options.directory, options.files, tests.diagnostics)
+    paths = find_test_files(context, options.directory, options.files, tests.diagnostics)
     for path in paths:
-        file, new_problems = read_test_file(path, location, tests.sources)
+        file, new_problems = read_test_file(path, context, tests.sources)
         tests.diagnostics += new_problems
         if file is not None:
             tests.files.append(file)
@@ -114,28 +114,28 @@ class ProgressListener:
 
 
 def run_tests(
-    location: CommandContext, tests: Tests, options: TestFilter, listener: ProgressListener
+    context: CommandContext, tests: Tests, options: TestFilter, listener: ProgressListener
 ) -> Iterator[FileResult]:
     """Run the files in order, and yield each result when it is complete."""
     for file in tests.files:
-        yield _TestFileRunner(location, tests, options, file, SystemClock()).run(listener)
+        yield _TestFileRunner(context, tests, options, file, SystemClock()).run(listener)
 
 
 class _TestFileRunner:
     def __init__(
-        self, location: CommandContext, tests: Tests, options: TestFilter, file: TestFile, clock: Clock
+        self, context: CommandContext, tests: Tests, options: TestFilter, file: TestFile, clock: Clock
     ) -> None:
-        self._place = location
+        self._context = context
         self._file = file
         self._clock = clock
         self.result = FileResult(file.name, sources=dict(tests.sources))
-        test_directory = str(Path(location.directory, options.directory))
+        test_directory = str(Path(context.directory, options.directory))
         file_options = [("var-file", path) for path in list_automatic_variable_files(test_directory)]
         self._executor = RunBlockExecutor(
-            location,
+            context,
             file,
             tests.configuration,
-            var_options=(*file_options, *location.variables),
+            var_options=(*file_options, *context.variables),
             sources=self.result.sources,
             clock=clock,
         )
@@ -185,14 +185,14 @@ class _TestFileRunner:
         """Return the configuration of the run's module (source "": the tested one); None if invalid: see `problems`."""
         if block.source in self._modules:  # "", or a module of an earlier run
             return self._modules[block.source]
-        directory = os.path.normpath(Path(self._place.directory, block.source))
+        directory = os.path.normpath(Path(self._context.directory, block.source))
         types = build_registries()
         configuration, new_problems = load_configuration(
             directory,
             cache_directory=None,
             managed=types.schemas["managed"],
             data=types.schemas["data"],
-            confinement=self._place.confinement,
+            confinement=self._context.confinement,
         )
         problems += new_problems
         if has_errors(new_problems):

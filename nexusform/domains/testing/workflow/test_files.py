@@ -21,16 +21,16 @@ DEFAULT_DIRECTORY: Final = "tests"
 
 
 def find_test_files(
-    location: CommandContext, test_directory: str, requested_files: Sequence[str], problems: list[Diagnostic]
+    context: CommandContext, test_directory: str, requested_files: Sequence[str], problems: list[Diagnostic]
 ) -> list[str]:
     """Return the test files next to the configuration and in the test directory, sorted by name. With
     `requested_files` only those; a name without a test file is an error.
     """
     paths: list[str] = []
-    root = location.directory
+    root = context.directory
     for directory in dict.fromkeys((root, os.path.normpath(Path(root, test_directory)))):
         try:
-            resolved_directory = location.confinement.resolve_path_of_operator(directory)
+            resolved_directory = context.confinement.resolve_path_of_operator(directory)
             names = sorted(os.listdir(resolved_directory), key=os.fsencode)  # noqa: PTH208 - names, not paths
         except FileNotFoundError:
             continue  # a test directory is optional
@@ -49,11 +49,11 @@ def find_test_files(
 
 
 def read_test_file(
-    path: str, location: CommandContext, sources: dict[str, SourceFile]
+    path: str, context: CommandContext, sources: dict[str, SourceFile]
 ) -> tuple[TestFile | None, list[Diagnostic]]:
     """Read one test file; None if it is invalid. Its text is added to `sources`."""
     try:
-        text = ConfinedFileAccess().read(location.confinement.resolve_path_of_operator(path)).decode()
+        text = ConfinedFileAccess().read(context.confinement.resolve_path_of_operator(path)).decode()
     except OSError as problem:
         return None, [build_error("unreadable-test-file", f'"{path}" cannot be read: {problem.strerror}.')]
     except FileProblem as problem:
@@ -72,11 +72,11 @@ def read_test_file(
 
 
 def list_test_file_problems(
-    location: CommandContext, directory: str, sources: dict[str, SourceFile]
+    context: CommandContext, directory: str, sources: dict[str, SourceFile]
 ) -> list[Diagnostic]:
     """Return the problems of the test files; their texts are added to `sources`."""
     problems: list[Diagnostic] = []
-    for path in find_test_files(location, directory, requested_files=(), problems=problems):
-        _, new_problems = read_test_file(path, location, sources)
+    for path in find_test_files(context, directory, requested_files=(), problems=problems):
+        _, new_problems = read_test_file(path, context, sources)
         problems += new_problems
     return problems
