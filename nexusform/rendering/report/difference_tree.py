@@ -341,15 +341,15 @@ def _is_equal(old: Any, new: Any, value_type: Type = DYNAMIC) -> bool:
         return True
     if old != new:
         return False
-    return value_type is not DYNAMIC or _is_equal_with_booleans(old, new)  # a type allows only one of `1` and `true`
+    return value_type is not DYNAMIC or is_equal_with_booleans(old, new)  # a type allows only one of `1` and `true`
 
 
-def _is_equal_with_booleans(old: Any, new: Any) -> bool:
+def is_equal_with_booleans(old: Any, new: Any) -> bool:
     """Return whether equal values have booleans at the same positions. Python treats 1 and True as equal."""
     if old.__class__ is dict:
-        return all(_is_equal_with_booleans(old[name], new[name]) for name in old)
+        return all(is_equal_with_booleans(old[name], new[name]) for name in old)
     if old.__class__ is list:
-        return all(map(_is_equal_with_booleans, old, new))
+        return all(map(is_equal_with_booleans, old, new))
     return (old.__class__ is bool) == (new.__class__ is bool)
 
 

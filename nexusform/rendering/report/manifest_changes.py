@@ -11,6 +11,7 @@ from msgspec import Struct
 from nexusform.diagnostics.phrases import format_count, group_by, join_texts
 from nexusform.json_data.plain_data import get_text, get_value_at_path
 from nexusform.rendering.notation.hcl_text import SENSITIVE, format_scalar
+from nexusform.rendering.report.difference_tree import is_equal_with_booleans
 
 _MAX_TEXT_LENGTH: Final = 100_000  # characters; longer texts are not parsed
 _MAX_VALUE_LENGTH: Final = 40
@@ -101,7 +102,7 @@ _Difference: TypeAlias = tuple[_Path, Any, Any]
 
 def _find_differences(path: _Path, old: Any, new: Any) -> list[_Difference]:
     """Return the innermost differences by path. Nonempty mappings or lists on both sides are compared by part."""
-    if old == new and (old.__class__ is bool) == (new.__class__ is bool):  # in Python, 1 equals True
+    if old == new and is_equal_with_booleans(old, new):
         return []
     before, after = _split_into_parts(old), _split_into_parts(new)
     if not before or not after or isinstance(old, dict) != isinstance(new, dict):

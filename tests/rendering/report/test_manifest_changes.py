@@ -33,6 +33,11 @@ def test_list_items_are_matched_by_name() -> None:
     )
 
 
+def test_number_changed_into_a_boolean_within_mappings_and_lists_is_reported() -> None:
+    one = "kind: C\nmetadata: {name: c}\nspec: {a: 1, b: [1], c: {d: 1}}\n"
+    assert describe_changes(one, one.replace("1", "true")) == ("C c: a 1 -> true, b[0] 1 -> true, c.d 1 -> true",)
+
+
 def test_added_and_removed_objects_are_reported() -> None:
     assert describe_changes(WEB, WEB + SERVICE) == ("+Service front",)
     assert describe_changes(WEB + SERVICE, SERVICE) == ("-Deployment web",)

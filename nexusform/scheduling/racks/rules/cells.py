@@ -133,7 +133,10 @@ def _build_virtual_function_check(sku: VmSku) -> CapacityCheck:
         if len(select_cells_with_vfs(share, capacity, fitting)) >= share.cells:  # it fits
             return None
         maximum = max((capacity.vfs[cell] for cell in fitting), default=0)
-        return f"no cell with capacity has {share.vfs} VFs left (most: {maximum})"
+        cells = (
+            "no cell with capacity has" if share.cells == 1 else f"fewer than {share.cells} cells with capacity have"
+        )
+        return f"{cells} {share.vfs} VFs left (most: {maximum})"
 
     return find_rejection
 
