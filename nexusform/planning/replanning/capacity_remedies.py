@@ -420,7 +420,7 @@ def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> I
         names = [new_clusters[address] for address in order]
         other_names = [name for address, name in new_clusters.items() if address not in order]
         fits = _format_fit(shortage.pools)
-        text = f"Create larger ones first, in the order {', '.join(names)}: {fits}."
+        text = f"Create the clusters in the order {', '.join(names)}: {fits}."
         if order is failing and other_names:
             text = f"Create {', '.join(names)} before {', '.join(other_names)}: {fits}."
         text += format_certainty_note(outcome)

@@ -145,7 +145,8 @@ def _render_rows_as_records(
     for row, cells in zip(table.rows, rows, strict=True):
         lines.append(paint(cells[0] or "-", "red" if row.is_finding else "bold"))
         clauses = [f"{header}: {cell}" for header, cell in zip(headers[1:], cells[1:], strict=True) if cell]
-        lines += _indent_lines(_join_clauses(filter(None, (*clauses, row.note)), width - len(_INDENT)))
+        clauses.append(escape_control_characters(row.note))
+        lines += _indent_lines(_join_clauses(filter(None, clauses), width - len(_INDENT)))
     return lines
 
 
@@ -195,7 +196,7 @@ def render_plan_section(
             lines = []
     lines += render_report_items(section.groups, width, paint, hint)
     if parts:  # only tables with captions: the sentences belong to the last one
-        parts[-1] += "".join(f"\n  {line}" for line in map(get_plain_text, section.lines))
+        parts[-1] += "".join(f"\n  {escape_control_characters(get_plain_text(line))}" for line in section.lines)
     elif lines:  # they are indented below the title
         for line in map(get_plain_text, section.lines):
             lines += wrap_line(f"{_INDENT}{escape_control_characters(line)}", 4, width)

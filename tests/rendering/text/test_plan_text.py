@@ -10,9 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.plans.plan import Action, Drift, Mode, OutputChange, PlacementAction, PlacementChange, Plan
-from nexusform.rendering.notation.colours import strip_colours
+from nexusform.rendering.notation.colours import PLAIN, strip_colours
 from nexusform.rendering.report.placement_rows import ShownPlacements
+from nexusform.rendering.report.report_tree import Row, Section, Table
 from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
+from nexusform.rendering.text.report_text import render_plan_section
 from nexusform.schemas.value_types import DYNAMIC
 from tests.rendering.pieces import ALL_PLANS
 
@@ -162,6 +164,14 @@ def test_control_characters_never_reach_the_terminal(plans: SimpleNamespace) -> 
     assert "\x07" not in text
     assert "\\u0007" in text
     assert "\\u001b[31m" in text
+
+
+@pytest.mark.parametrize("width", [20, 100])
+def test_control_characters_of_notes_and_sentences_never_reach_the_terminal(width: int) -> None:
+    row = Row(("a cell", "another cell"), note="note \x07")
+    table = Table(("first header", "second header"), (row,), caption="caption \x1b[31m")
+    parts = render_plan_section(Section("", ("sentence \x9b",), table=table), width, PLAIN)
+    assert all(character.isprintable() or character == "\n" for character in "".join(parts))
 
 
 def test_secrets_are_not_shown(plans: SimpleNamespace) -> None:
