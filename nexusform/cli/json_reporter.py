@@ -81,11 +81,11 @@ class JsonReporter:
         self._write_event(json_stream.create_apply_end_event(event, _get_timestamp()))
 
     def report_result(self, outcome: ApplyOutcome, mode: Mode) -> None:
-        """Write failures as diagnostics, and the summary if every step was done."""
+        """Write failures as diagnostics, and the summary if every step was done and saved."""
         applied = outcome.applied
         failures = [end for end in applied.end_events if end.outcome is StepOutcome.FAILED]
         self.report_diagnostics([build_error("step-failed", end.error, address=end.address) for end in failures], {})
-        if not applied.is_complete:
+        if not outcome.is_complete:
             return
         self._write_event(
             json_stream.create_apply_summary_event(

@@ -254,12 +254,23 @@ def test_unreadable_remaining_steps_stop_a_new_apply(nf: Shell, monkeypatch: pyt
     assert nf("apply", "-auto-approve")[0] == 0
 
 
+def fail_with_full_disk(_self: LocalBackend, _document: bytes, _keep: object = ()) -> None:
+    raise BackendProblem("The disk is full.")
+
+
+@pytest.mark.parametrize("flags", [(), ("-json",)])
+def test_apply_with_unsaved_state_is_not_reported_as_complete(
+    nf: Shell, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(LocalBackend, "write_merged_state", fail_with_full_disk)
+    code, told = nf("apply", "-auto-approve", *flags)
+    assert code == 1
+    assert "errored.nfstate" in told
+    assert "Apply complete!" not in told
+
+
 def test_rescued_state_is_pushed_despite_truncated_journal(nf: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is full: the journal ends early, and the document cannot be written."""
-
-    def fail_with_full_disk(_self: LocalBackend, _document: bytes, _keep: object = ()) -> None:
-        raise BackendProblem("The disk is full.")
-
     with monkeypatch.context() as patch:
         patch.setattr(LocalBackend, "write_merged_state", fail_with_full_disk)
         code, told = nf("apply", "-auto-approve", "-parallelism=1")

@@ -95,7 +95,7 @@ def _parse_limit(item: str) -> GuardRailLimit:
         raise ValueError(f'there is no limit "{name}". Known are: {", ".join(GUARD_RAILS)}.{hint}')
     try:
         value = float(number) if rail.is_fraction else float(int(number))
-    except ValueError:
+    except (ValueError, OverflowError):
         value = -1.0  # rejected below
     if value < 0 or (rail.is_fraction and not value <= 1):
         kind = "a number from 0 to 1" if rail.is_fraction else "a whole number from 0 on"

@@ -47,6 +47,12 @@ def test_guard_rails_are_not_checked_for_failed_plans() -> None:
     assert apply_limits(plan, ()) == plan
 
 
+@pytest.mark.parametrize("number", ["", "-1", "1.5", "x", "9" * 400])
+def test_limit_with_an_invalid_number_is_rejected(number: str) -> None:
+    with pytest.raises(ValueError, match="needs a whole number from 0 on after a colon, for example moved:0."):
+        parse_guard_rail_limits(f"moved:{number}")
+
+
 def test_lost_vms_are_reported_with_their_machine() -> None:
     said = "2 VMs lose their machine"
     assert format_effect_clauses([EffectCount("vm", Effect.LOST, "", 2)], [Effect.LOST]) == [said]

@@ -145,7 +145,7 @@ class _LimitedReader:
             hint = suggest_name(name, self._names)
             raise _build_error(f'{named_by} references "{name}", which is not in the package.{hint}')
         text = self._source.read(name)
-        self._size += len(text)
+        self._size += len(text.encode())
         if self._size > _MAX_TOTAL_BYTES:
             raise _build_error(f"Its documents are larger than {_MAX_TOTAL_BYTES // _MIB} MiB together.")
         return text
