@@ -527,6 +527,13 @@ def test_graph(nf: Callable[..., CommandResult]) -> None:
     assert '"nexus_rack.r[0]" -> "nexus_site.lab";' in nf("graph", "-plan=p.nfplan")[1]
 
 
+def test_graph_of_invalid_configuration_is_not_drawn(nf: Callable[..., CommandResult]) -> None:
+    Path("more.nf.hcl").write_text('resource "nexus_rack" {}\n')
+    code, out, err = nf("graph")
+    assert (code, out) == (1, "")
+    assert "more.nf.hcl" in err
+
+
 def test_validate(nf: Callable[..., CommandResult]) -> None:
     assert nf("validate")[:2] == (0, "Success! The configuration is valid.\n")
     assert json.loads(nf("validate", "-json")[1])["valid"] is True

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.planning.preparation.planning_order import compute_planning_order
 from nexusform.plans.plan import Plan
 from nexusform.resource_types.registry import build_registries
@@ -60,7 +60,7 @@ def _build_plan_graph(plan: Plan) -> Graph:
 
 
 def _build_configuration_graph(context: CommandContext) -> Graph:
-    """Build the graph of the blocks and dependencies between them; drawable unless problems leave no block."""
+    """Build the graph of the blocks and dependencies between them."""
     configuration, problems = load_project_configuration(context)
     order, new_problems = compute_planning_order(configuration, build_registries().resource_types)
     problems += new_problems
@@ -70,7 +70,7 @@ def _build_configuration_graph(context: CommandContext) -> Graph:
     for block in order.blocks:
         dependencies = [dependency for dependency in order.needs.get(block.address, ()) if dependency in addresses]
         edges += [(str(block.address), str(dependency)) for dependency in dependencies]
-    return Graph(nodes, tuple(edges), tuple(problems), configuration.files, is_drawable=bool(nodes) or not problems)
+    return Graph(nodes, tuple(edges), tuple(problems), configuration.files, is_drawable=not has_errors(problems))
 
 
 def render_dot_svg(dot: str) -> str:

@@ -134,6 +134,13 @@ def test_stopping_run_names_the_awaited_cluster() -> None:
     assert check_run_progress(run, ()).message == "it is to stop; stage rest: 0 of 1 cluster done (lon1 to come)"
 
 
+def test_run_between_its_last_stage_and_its_end_does_not_begin() -> None:
+    done = {"stageName": "rest", "conditions": [{"type": "Succeeded", "status": "True", "observedGeneration": 1}]}
+    run = {"metadata": {"generation": 1}, "spec": {"state": "Run"}, "status": {"stagesStatus": [done]}}
+    assert check_run_progress(run, ()).message == "all stages are done"
+    assert check_run_progress({**run, "status": {}}, ()).message == "it begins"
+
+
 def test_plan_counts_unvalidated_changes(
     hub: Front, run_command: CommandRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -350,7 +350,7 @@ def is_approved(request: Body) -> bool:
 
 
 def _describe_current_stage(run: Body) -> str:
-    """Return the current stage: `stage canary: 1 of 2 clusters done (ams1 to come)`; "it begins" before the first."""
+    """Return the current stage: `stage canary: 1 of 2 clusters done (ams1 to come)`; another text before and after all."""
     status = get_mapping(run, "status")
     for stage in (*list_mappings(status, "stagesStatus"), get_mapping(status, "deletionStageStatus")):
         if not stage.get("stageName") or _has_succeeded(stage):
@@ -363,7 +363,7 @@ def _describe_current_stage(run: Body) -> str:
             f"stage {stage.get('stageName')}: {done_count} of {format_count(len(clusters), 'cluster')} "
             f"done{remaining_text}"
         )
-    return "it begins"
+    return "all stages are done" if status.get("stagesStatus") else "it begins"
 
 
 def _has_succeeded(status: Mapping[str, Any]) -> bool:
