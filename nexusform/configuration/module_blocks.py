@@ -15,7 +15,7 @@ from nexusform.configuration.static_arguments import (
     EMPTY_SCOPE,
     check_name,
     evaluate_required_text,
-    evaluate_text,
+    evaluate_string,
     find_single_block,
     is_valid_name,
     parse_references,
@@ -119,8 +119,8 @@ def decode_provider_block(block: Block, problems: list[Diagnostic]) -> ProviderB
             span = parts.attributes[name].name_span
             problems.append(build_error("reserved-argument-name-in-provider-block", detail, span))
     attribute = parts.attributes.get("alias")
-    alias = evaluate_text(attribute, problems)
-    if attribute is not None and alias and not is_valid_name(alias):
+    alias = evaluate_string(attribute, problems)
+    if attribute is not None and alias is not None and not is_valid_name(alias):
         detail = (
             "An alias must be a valid name. A name must start with a letter or underscore and may contain "
             "only letters, digits, underscores, and dashes."
@@ -131,4 +131,4 @@ def decode_provider_block(block: Block, problems: list[Diagnostic]) -> ProviderB
         return None  # reported, as are its arguments
     key = f"{label.value}.{alias}" if alias else label.value
     body = remove_decoded_parts(block.body, PROVIDER_SCHEMA)
-    return ProviderBlock(key=key, name=label.value, alias=alias, body=body, span=block.header_span)
+    return ProviderBlock(key=key, name=label.value, alias=alias or "", body=body, span=block.header_span)

@@ -49,7 +49,7 @@ def test_guard_rails_are_not_checked_for_failed_plans() -> None:
 
 @pytest.mark.parametrize("number", ["", "-1", "1.5", "x", "9" * 400])
 def test_limit_with_an_invalid_number_is_rejected(number: str) -> None:
-    with pytest.raises(ValueError, match="needs a whole number from 0 on after a colon, for example moved:0."):
+    with pytest.raises(ValueError, match=r"needs a whole number from 0 on after a colon, for example moved:0\."):
         parse_guard_rail_limits(f"moved:{number}")
 
 

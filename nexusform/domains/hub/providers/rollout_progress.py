@@ -350,7 +350,7 @@ def is_approved(request: Body) -> bool:
 
 
 def _describe_current_stage(run: Body) -> str:
-    """Return the current stage: `stage canary: 1 of 2 clusters done (ams1 to come)`; another text before and after all."""
+    """Return the current stage: `stage canary: 1 of 2 clusters done (ams1 to come)`."""
     status = get_mapping(run, "status")
     for stage in (*list_mappings(status, "stagesStatus"), get_mapping(status, "deletionStageStatus")):
         if not stage.get("stageName") or _has_succeeded(stage):

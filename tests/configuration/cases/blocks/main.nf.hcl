@@ -81,3 +81,7 @@ check "d" {
     error_message = "x"
   }
 }
+
+provider "simulated" {
+  alias = ""
+}
