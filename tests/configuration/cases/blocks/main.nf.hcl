@@ -41,7 +41,6 @@ variable "v" {}
 
 locals {
   l      = 1
-  "la-b" = 2
 }
 
 locals {
