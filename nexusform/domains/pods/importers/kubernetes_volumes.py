@@ -87,7 +87,7 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
     classes: dict[str, Manifest] = {}
     claims: dict[tuple[str, str], Manifest] = {}
     templates: dict[tuple[str, str], ClaimTemplateOrdinals] = {}
-    default_class = ""
+    default_classes: dict[str, str] = {}  # their creation times by name
     manifests = tuple(manifests)
     for manifest in manifests:
         match manifest.group, manifest.kind:
@@ -99,9 +99,9 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
                 templates |= _collect_template_claims(manifest)
             case "storage.k8s.io", "StorageClass":
                 classes[manifest.name] = manifest
-                annotations = _get_silent_fields(manifest, "metadata").get_mapping("annotations")
-                if annotations.get_text(_DEFAULT_CLASS) == "true":
-                    default_class = manifest.name
+                metadata = _get_silent_fields(manifest, "metadata")
+                if metadata.get_mapping("annotations").get_text(_DEFAULT_CLASS) == "true":
+                    default_classes[manifest.name] = metadata.get_text("creationTimestamp")
     referenced_names = frozenset(_get_silent_fields(claim, "spec").get_text("volumeName") for claim in claims.values())
     volumes_by_class: dict[str, list[Volume]] = {}  # free ones, without a claim
     for name, manifest in volumes.items():
@@ -116,7 +116,8 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
         classes=classes,
         claims=claims,
         templates=templates,
-        default_class=default_class,
+        # The newest one; of equally old ones the first by name.
+        default_class=max(sorted(default_classes), key=default_classes.__getitem__, default=""),
         is_complete=is_complete,
         csi=collect_csi_objects(manifests),
     )

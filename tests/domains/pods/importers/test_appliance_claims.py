@@ -36,12 +36,12 @@ spec:
 """
 
 
-def build_storage_class(name: str, provisioner: str, *, default: bool = False) -> str:
+def build_storage_class(name: str, provisioner: str, *, default: bool = False, created: str = "") -> str:
     marks = "{storageclass.kubernetes.io/is-default-class: 'true'}" if default else "{}"
     return f"""---
 apiVersion: storage.k8s.io/v1
 kind: StorageClass
-metadata: {{name: {name}, annotations: {marks}}}
+metadata: {{name: {name}, annotations: {marks}, creationTimestamp: "{created}"}}
 provisioner: {provisioner}
 """
 
@@ -103,12 +103,19 @@ def test_claim_counts_by_its_class(classes: str, written: str, *, counts: bool) 
     assert bool(collect_claims(classes + build_claim("a", storage_class=written))) is counts
 
 
+DEFAULT_2026 = build_storage_class("nexus-volume", "nexus", default=True, created="2026-01-01T00:00:00Z")
+
+
 @pytest.mark.parametrize(
     ("classes", "counts"),
     [
         ("", True),
         (build_storage_class("nexus-volume", "nexus", default=True), True),
         (build_storage_class("local-path", "other", default=True), False),
+        # Of several ones the newest counts, else the first by name.
+        (DEFAULT_2026 + build_storage_class("a-local", "other", default=True, created="2025-01-01T00:00:00Z"), True),
+        (DEFAULT_2026 + build_storage_class("z-local", "other", default=True, created="2026-01-02T00:00:00Z"), False),
+        (DEFAULT_2026 + build_storage_class("z-local", "other", default=True, created="2026-01-01T00:00:00Z"), True),
         # Without a default class, it waits for a manually created volume.
         (build_storage_class("local-path", "other"), False),
     ],
