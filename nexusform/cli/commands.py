@@ -168,7 +168,7 @@ class Command(click.Command):
             if next_word is None:
                 raise click.UsageError(f"The flag -{name} needs a value: -{name}={flag.metavar}.", ctx)
             value = next_word
-        return [f"-{name}", name, value] if flag.is_tagged else [f"-{name}={value}"]  # tagged: two values
+        return [f"-{name}", name, value] if flag.is_tagged else [f"-{name}={value}"]  # tagged: name and value
 
 
 def define_command(
@@ -330,7 +330,7 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the main commands and examples, or all commands by section, without importing them."""
-        if self.main_commands and not ctx.meta.get(_HELP_KEY, False):
+        if self.main_commands and not ctx.meta.get(_HELP_KEY, False):  # without -help=all
             with formatter.section("Main commands"):
                 formatter.write_dl(
                     [(name, self.table[name].summary) for name in self.main_commands if name in self.table]
@@ -339,10 +339,10 @@ class LazyGroup(click.Group):
                 formatter.write_dl(get_command_examples(""), col_max=45)
             formatter.write("\nAll commands: nexusform help all\n")
             return
-        # Commands without a section come last.
+        # Sections take their commands from `rows`; the remaining commands come last.
         rows = {name: (name, entry.summary) for name, entry in self.table.items()}
         sections = {title: [rows.pop(name) for name in names if name in rows] for title, names in self.chapters.items()}
-        sections["Other commands" if sections else "Commands"] = list(rows.values())  # not taken by a section
+        sections["Other commands" if sections else "Commands"] = list(rows.values())
         for title, section_rows in sections.items():
             if section_rows:
                 with formatter.section(title):
@@ -447,7 +447,7 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 
 
 def select_main_help_rows(command: str, rows: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
-    """Select the help rows of a command without -help=all: its own flags, or the main ones of them."""
+    """Select the help rows of a command without -help=all: its main flags if defined, else its own ones."""
     if command in _MAIN_FLAGS:
         return {name: rows[name] for name in _MAIN_FLAGS[command].split() if name in rows}
     own_flags = _OWN_FLAGS.get(command, frozenset())

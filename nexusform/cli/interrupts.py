@@ -42,7 +42,7 @@ def handle_interrupts(notify: Callable[[str], None]) -> Iterator[Interrupts]:
     interrupts = Interrupts()
     receiver, wakeup = socket.socketpair()
     wakeup.setblocking(False)
-    # A closed terminal counts, unless nohup ignores it.
+    # A closed terminal (SIGHUP) interrupts as well, unless nohup ignores it.
     numbers = [signal.SIGINT, signal.SIGTERM]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)

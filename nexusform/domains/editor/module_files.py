@@ -293,8 +293,8 @@ def list_quick_fixes(module: ModuleText, finding: Diagnostic) -> Iterator[QuickF
         line = text[start : end if end >= 0 else len(text)].decode(errors="replace")  # -1: the last line
         new_line = "".join('"' if letter in CURLY_QUOTES else letter for letter in line)
         if new_line != line:
-            location = FileRange(range_in_file.path, start, start + len(line.encode()))
-            yield QuickFix("Replace by straight quotes", TextChange(location, new_line))
+            line_range = FileRange(range_in_file.path, start, start + len(line.encode()))
+            yield QuickFix("Replace by straight quotes", TextChange(line_range, new_line))
     move = finding.extra.get("moved")  # addresses of a resource renamed without a `moved` block
     blocks = module.find_blocks(range_in_file.path, range_in_file.start)
     if move and blocks:

@@ -348,7 +348,7 @@ def _list_symbols(body: Body, text: str, *, is_top: bool = False) -> list[lsp.Do
         else:
             labels = [label.value for label in item.labels]
             name, kind, head = " ".join([item.type, *labels]), item.type if is_top else "block", item.header_span
-            if kind in MODES and len(labels) == 2:  # `resource "TYPE" "NAME"` and `data`: their address
+            if kind in MODES and len(labels) == 2:  # a resource or data block: its address
                 name = f"{MODE_PREFIXES[MODES[kind]]}{labels[0]}.{labels[1]}"
             children = _list_symbols(get_native_body(item), text)
         symbols.append(

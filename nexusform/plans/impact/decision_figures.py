@@ -158,7 +158,7 @@ def _build_impact_figures(plan: Plan) -> ImpactSummary:
     for row in _select_interrupted_vms(plan):  # all at once, as a worst case
         down[row.site_id, row.cluster] += 1
     for upgrade in plan.upgrades:
-        pool_counts = [0 if pool.surges else pool.concurrent_vms for pool in upgrade.pools]  # 0: new VMs come first
+        pool_counts = [0 if pool.surges else pool.concurrent_vms for pool in upgrade.pools]  # a surge adds VMs first
         # A rolling upgrade handles one pool after another.
         most_down = max(pool_counts, default=0) if upgrade.is_rolling else sum(pool_counts)
         down[upgrade.site_id, upgrade.cluster] += most_down
@@ -202,7 +202,7 @@ def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
 
 
 def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
-    """Count the placed VMs and pods with a certain location, and doubts by cause; only pods with known certainty."""
+    """Count placed VMs, those with certain racks and machines, pods of known certainty, and uncertain pods by cause."""
     pods = [row for row in plan.placements if KINDS[row.kind].runs_on_vms and "certain" in row.scores]
     doubts = Counter(str(row.scores.get("depends_on") or "ties") for row in pods if not row.scores["certain"])
     return PlacementConfidenceSummary(

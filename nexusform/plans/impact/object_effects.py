@@ -85,8 +85,8 @@ _ACTIONS_WITHOUT_TARGET: Final = (PlacementAction.REMOVE, PlacementAction.LOSE, 
 
 
 def describe_state(row: PlacementChange) -> str:
-    """Return the state of an object that does not run (a pod: `Pending`, `SchedulingGated`, `Failed`); "" for
-    running objects, `predicted` for a VM rescheduled by the platform.
+    """Return `predicted` for a VM rescheduled by the platform, "" for a running or removed object, else the state of
+    the object (a pod: `Pending`, `SchedulingGated`, `Failed`).
     """
     kind = KINDS[row.kind]
     if (
@@ -96,7 +96,7 @@ def describe_state(row: PlacementChange) -> str:
     ):
         return PREDICTED
     if row.target is None or row.action in _ACTIONS_WITHOUT_TARGET or kind.is_running(row.target):
-        return ""  # removed, or running
+        return ""
     return kind.format_waiting_state(row.target)
 
 
@@ -233,7 +233,7 @@ def _format_clauses(effect: Effect, rows: Sequence[EffectCount]) -> list[str]:
     for row in rows:
         by_kind[row.kind] += row.count
     subjects = format_kind_counts({kind: by_kind[kind] for kind in sorted(by_kind, key=get_kind_order)})
-    return [f"{subjects} {format_effect_verb(effect, rows[0].state, total)}"] if rows else []
+    return [f"{subjects} {format_effect_verb(effect, rows[0].state, total)}"] if rows else []  # one verb for all
 
 
 def format_kind_counts(counts: Mapping[str, int]) -> str:

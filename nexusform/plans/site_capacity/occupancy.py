@@ -256,7 +256,7 @@ def read_recorded_vms(
         return []
     rack_id = str(attributes.get("id" if kind.kind is PlanningKind.RACK else "rack_id"))
     site_id = rack_id.partition("/")[0]  # of SITE/RACK
-    # After the fields of a row, its cells are one more element, missing if they are unknown.
+    # A row has the first fields of OccupiedCapacity, and then a list of cell numbers unless they are unknown.
     return [(site_id, replace(OccupiedCapacity(*row[:_FIELDS]), cell_numbers=tuple(*row[_FIELDS:]))) for row in rows]
 
 

@@ -166,7 +166,7 @@ class PathMarks(Struct, frozen=True):
         inner = PathMarks(
             _get_subtrie(self.old, old),
             _get_subtrie(self.new, new),
-            _get_subtrie(self.replacement, new if new is not None else old),  # None: removed
+            _get_subtrie(self.replacement, new if new is not None else old),  # a removed part has no new step
         )
         return NO_MARKS if inner == NO_MARKS else inner
 

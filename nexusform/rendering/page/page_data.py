@@ -43,18 +43,18 @@ def build_page_data(plan: Plan, stanzas: Sequence[ChangeStanza], maps: Sequence[
     """Build the data of the page; for a plan with errors without its changes and placements."""
     changes = () if plan.errored else pair_stanzas(plan, stanzas)
     placements = () if plan.errored else plan.placements
-    shared: list[dict[str, Any]] = []
+    violations: list[dict[str, Any]] = []  # members of separation rules on one rack or machine
     for verdict in plan.separation_verdicts:
         for violation in verdict.violations:
             hardware = {"site": violation.site_id, "rack": violation.rack, "machine": violation.machine}
-            shared.append({"rule": str(verdict.address), **hardware, "members": list(violation.members)})
+            violations.append({"rule": str(verdict.address), **hardware, "members": list(violation.members)})
     document = {
         "fields": FIELDS,
         "sites": list(map(_build_site, maps)),
         "changes": [_build_change(change, stanza) for change, stanza in changes],
         "rows": [_build_binding_or_pod(row) for row in placements if row.kind != VM],
         "members": [list(member) for part in load_domain_parts(plan) for member in part.members(plan)],
-        "shared": shared,
+        "shared": violations,
         "errored": plan.errored,
         "denied": plan.is_rejected,
         "samples": plan.samples,
@@ -144,7 +144,7 @@ def _build_site(site: SiteMap) -> dict[str, Any]:
         "pools": list(pools),
         "skus": list(map(list, skus)),
         "racks": list(map(_RACK_FORM, site.racks)),
-        "steps": [],
+        "steps": [],  # only a simulation has some
         "vms": vms,
     }
 
@@ -276,7 +276,7 @@ _TEXT_INDEX: Final = 5  # position of the difference in FIELDS of page_data.py
 
 
 def compress_document(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document. With many changes and rows, numbers replace their values; the texts are in two lists."""
+    """Return the document; if large, changes and rows have numbers of values and of lines, and two lists have these."""
     changes, rows = document["changes"], document["rows"]
     if len(changes) + len(rows) < _MIN_PACKED:
         return document

@@ -70,8 +70,8 @@ def render_svg(plan: Plan) -> str:
 
 
 def render_maps(maps: Sequence[SiteMap], verdict: str = "", *, empty_text: str = "The plan has no site.") -> str:
-    """Render an SVG document of maps, one below the other, under a verdict; racks only if it would be too large."""
-    # A VM needs at least this many bytes, so skip drawings that cannot be small enough.
+    """Render an SVG document of maps, one below the other, under a verdict; only racks if it exceeds MAX_BYTES."""
+    # A VM needs at least _MIN_VM_BYTES: draw no machines if the document is certain to be too large.
     if sum(len(site.vms) for site in maps) * _MIN_VM_BYTES <= MAX_BYTES:
         picture = _render_machines(maps, verdict, empty_text)
         if len(picture) <= MAX_BYTES:

@@ -35,13 +35,13 @@ _OUTCOMES: Final = {"pass": "", "fail": "failure", "error": "error", "unknown": 
 
 
 def render_junit(plan: Plan) -> str:
-    """Render the XML document of a plan."""
+    """Render a plan as JUnit XML, a suite per kind of result."""
     findings = collect_findings(plan)
     violations = [diagnostic for diagnostic in plan.diagnostics if diagnostic.id == GUARD_RAIL]
     warnings = []  # passed cases with a note: they do not fail the suite
     for finding in findings:
         diagnostic = finding.diagnostic
-        if diagnostic.id not in RULE_IDS and finding.level is not Level.ERROR:  # these have suites of their own
+        if diagnostic.id not in RULE_IDS and finding.level is not Level.ERROR:  # not in suites lint and plan
             warnings.append(JunitCase(diagnostic.id, _format_finding_name(diagnostic), note=_format_finding(finding)))
     suites = {
         "plan": _build_planning_cases(plan.diagnostics),

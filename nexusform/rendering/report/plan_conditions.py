@@ -61,12 +61,12 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
 
 def describe_suggested_fixes(rows: Iterable[Feasibility]) -> Iterator[str]:
     """Yield a line per suggested fix, with the bindings that run after it."""
-    bindings: dict[str, list[Feasibility]] = {}  # solved ones by text of the fix
+    bindings_by_fix: dict[str, list[Feasibility]] = {}  # by text of the fix
     for row in rows:
         for fix in row.suggested_fixes:
-            bindings.setdefault(fix["text"], []).append(row)
-    for text, solved in bindings.items():
-        names = format_first_items([f"{row.placement.name} on {row.cluster}" for row in solved], _MAX_CLUSTERS)
+            bindings_by_fix.setdefault(fix["text"], []).append(row)
+    for text, bindings in bindings_by_fix.items():
+        names = format_first_items([f"{row.placement.name} on {row.cluster}" for row in bindings], _MAX_CLUSTERS)
         yield f"Suggested fix (tested) for {names}: {text}"
 
 
@@ -190,7 +190,7 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
         rows = list(group)
         site = sites[site_id]
         scope = f" on {site.name}" if len(sites) > 1 else ""
-        # Count the compute machines of active racks: in service but for temporary reasons, or with a status.
+        # Count compute machines: out of service (with a status), or with at most temporary reasons against new VMs.
         planned_racks = {rack.name for rack in site.racks if rack.is_planned}
         total = 0
         for machine in site.machines:
