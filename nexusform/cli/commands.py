@@ -99,13 +99,13 @@ class Command(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Format the command's own flags and examples; with -help=all also shared and rare flags."""
         path = " ".join(ctx.command_path.split()[1:])
-        records = {
-            parameter.opts[0].lstrip("-"): record
+        help_rows = {
+            parameter.opts[0].lstrip("-"): row
             for parameter in self.get_params(ctx)
-            if (record := parameter.get_help_record(ctx))  # None: a hidden one
+            if (row := parameter.get_help_record(ctx))  # None: a hidden flag
         }
         shows_all = ctx.meta.get(_HELP_KEY, False)
-        sections = group_flags(records.items() if shows_all else select_main_help_rows(path, records).items())
+        sections = group_flags(help_rows.items() if shows_all else select_main_help_rows(path, help_rows).items())
         for title, rows in {**sections, "Examples": get_command_examples(path)}.items():
             if rows:
                 with formatter.section(title):
@@ -223,7 +223,7 @@ def apply_global_options(arguments: list[str]) -> list[str]:
         if name in ("version", "v"):
             return ["version", *arguments[1:]]
         if name != "chdir":
-            break  # help or an unknown option, below
+            break  # help, or an unknown option rejected below
         if not equals and len(arguments) > 1:
             value = arguments.pop(1)
         arguments.pop(0)
@@ -239,8 +239,8 @@ def apply_global_options(arguments: list[str]) -> list[str]:
     if first == "help":  # `help state list` is `state list -help`
         return [*(word for word in arguments[1:] if word != "help"), "--help"]
     if first.startswith("-") and first != "--help":
-        near = suggest_name(first.lstrip("-").split("=")[0], ("chdir", "help", "version"))
-        raise click.UsageError(f"Unknown global option {first}.{near} Options of a command follow its name.")
+        suggestion = suggest_name(first.lstrip("-").split("=")[0], ("chdir", "help", "version"))
+        raise click.UsageError(f"Unknown global option {first}.{suggestion} Options of a command follow its name.")
     return arguments
 
 
@@ -450,7 +450,7 @@ def select_main_help_rows(command: str, rows: Mapping[str, tuple[str, str]]) -> 
     """Select the help rows of a command without -help=all: its main flags if defined, else its own ones."""
     if command in _MAIN_FLAGS:
         return {name: rows[name] for name in _MAIN_FLAGS[command].split() if name in rows}
-    own_flags = _OWN_FLAGS.get(command, frozenset())
+    own_flags = _OWN_FLAGS.get(command, frozenset())  # flags shared with other commands, but central here
     hidden_flags = (_SHARED_FLAGS - own_flags) | {"help"}
     # Positional arguments without help are in the usage line.
     return {name: row for name, row in rows.items() if name not in hidden_flags and row[1]}

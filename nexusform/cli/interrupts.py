@@ -65,7 +65,7 @@ def _watch_signals(
     with receiver:
         while received := receiver.recv(64):
             for number in received:
-                if number not in numbers:  # Python writes every handled signal
+                if number not in numbers:  # another signal handled by Python
                     continue
                 interrupts.count += 1
                 if interrupts.count == 1:

@@ -198,7 +198,7 @@ def _render_state_text(target: ShownContent, arguments: ShowArguments, screen: S
 
 
 def _render_domain_objects(target: ShownContent, arguments: ShowArguments, width: int) -> str:
-    """Render objects with a domain's own writer, such as placements; "" for other objects."""
+    """Render objects with the writer of their domain; "" without objects, or if no writer has all their types."""
     types = {address.type for address in target.instances or ()}
     if not target.instances or not types <= OBJECT_WRITERS.keys():  # a type has no writer
         return ""

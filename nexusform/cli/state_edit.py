@@ -256,7 +256,7 @@ def force_unlock(arguments: ForceUnlockArguments) -> int:
     """
     screen = Screen()
     holder, problems, sources = find_lock_holder(create_context(arguments.state))
-    if holder is None and not problems:  # problems are reported by breaking the lock, below
+    if holder is None and not problems:  # break_lock (below) reports problems
         screen.print_error("The state is not locked.")
         return 1
     if not arguments.force:

@@ -143,7 +143,7 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
 
 
 def _build_impact_figures(plan: Plan) -> ImpactSummary:
-    """Count the affected objects, the most VMs of one cluster down at once, and the most stopped by machine actions."""
+    """Count affected objects, most VMs of a cluster down at once, drain minutes, and VMs stopped by machine actions."""
     counts = count_effects(plan.placements)  # numbers of objects by effect, kind and state
     off_vms_by_site: dict[str, set[str]] = {}  # VMs still stopped when the next action begins
     maximum_stopped = 0

@@ -108,8 +108,8 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
     errors other than VMs without machine (STRANDED) gets unknown results and a warning instead.
     """
     limits = tuple(limits)
-    errors = {problem.id for problem in plan.errors}
-    if limits and plan.errored and errors != {STRANDED}:
+    error_ids = {problem.id for problem in plan.errors}
+    if limits and plan.errored and error_ids != {STRANDED}:
         unknown_results = [GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits]
         names = format_list([format_limit(limit.name, limit.value) for limit in limits])
         text = f"{names} {select_word_form(len(limits), 'was', 'were')} not checked because {_PLAN_FAILED}."

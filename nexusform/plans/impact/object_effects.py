@@ -179,8 +179,8 @@ def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:
 
 
 def count_substitutions(rows: Iterable[PlacementChange]) -> dict[str, int]:
-    """Count by kind the running bindings and pods removed while as many of the same placement or workload are added,
-    because their member or parent object is re-created, or another cluster is selected.
+    """Count by kind the running bindings and pods replaced by new ones of the same placement or workload, because their
+    member or parent object is re-created, or another cluster is selected.
     """
     removed_counts: Counter[tuple[str, Address, str]] = Counter()
     added_counts: Counter[tuple[str, Address, str]] = Counter()

@@ -66,7 +66,7 @@ def _collect_visible_items(plan: Plan) -> dict[str, list[object]]:
         items[f"output.{output.name}"] = [output]
     for upgrade in plan.upgrades:
         items.setdefault(f"upgrade of {upgrade.cluster}", []).append(upgrade)
-    items |= {f"{old} moved to {new}": [] for old, new in plan.address_moves}
+    items |= {f"{old} moved to {new}": [] for old, new in plan.address_moves}  # the name says all
     return items
 
 

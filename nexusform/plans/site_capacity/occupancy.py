@@ -219,7 +219,7 @@ def _count_vms(
 
 
 def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
-    """Return the resources (addresses) without an added VM on a machine with another VM of the same resource."""
+    """Return the addresses of resources without a machine shared by an added VM and another VM of the resource."""
     vms_after: dict[str, Counter[tuple[str, str]]] = {}  # VMs by resource, and by site and machine
     added: dict[str, set[tuple[str, str]]] = {}  # site and machine of added VMs, by resource
     for site in sites:

@@ -78,7 +78,7 @@ def _build_plan_row(named_plan: _NamedPlan) -> Row:
     _, add, change, destroy, _ = count_resource_changes(named_plan.plan)  # without imports and forgotten objects
     actions = (PlacementAction.PLACE, PlacementAction.MOVE, PlacementAction.REMOVE)
     placement_counts = Counter(row.action for row in named_plan.plan.placements)
-    warning_count = sum(entry.level is Level.WARNING for entry in named_plan.entries.caused)
+    warning_count = sum(entry.level is Level.WARNING for entry in named_plan.entries.caused)  # by the plan
     figures = (add, change, destroy, *(placement_counts[action] for action in actions), warning_count)
     cells = (named_plan.path, *(f"{figure:,}" for figure in figures))
     return Row(cells, is_finding=named_plan.plan.is_rejected)

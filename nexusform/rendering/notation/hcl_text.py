@@ -160,7 +160,7 @@ class PathMarks(Struct, frozen=True):
         return NO_MARKS if marks == NO_MARKS else marks
 
     def select_part(self, old: PathStep | None, new: PathStep | None) -> PathMarks:
-        """Return the marks of a part, given its step (name or position) on each side; None: it is not there."""
+        """Return the marks of a part, given its step (name or position) on each side, None if it is not there."""
         if self is NO_MARKS:
             return self
         inner = PathMarks(

@@ -149,9 +149,9 @@ def render_cluster_legend(
     if remaining_clusters:
         noun = "more cluster" if entries else "cluster"
         text = f"{format_count(len(remaining_clusters), noun)}: {format_names(remaining_clusters, _MAX_RUNS)}"
-        parts.append(build_svg_element("text", text, x=0, y=lines * _ENTRY_HEIGHT + 11))
+        parts.append(build_svg_element("text", text, x=0, y=lines * _ENTRY_HEIGHT + 11))  # the baseline
         lines += 1
-    return parts, lines * _ENTRY_HEIGHT + 4
+    return parts, lines * _ENTRY_HEIGHT + 4  # with a gap below
 
 
 def _render_cluster_entry(style: ClusterStyle, label: str, left: int, top: int) -> list[Markup]:

@@ -53,7 +53,7 @@ def build_page_data(plan: Plan, stanzas: Sequence[ChangeStanza], maps: Sequence[
         "sites": list(map(_build_site, maps)),
         "changes": [_build_change(change, stanza) for change, stanza in changes],
         "rows": [_build_binding_or_pod(row) for row in placements if row.kind != VM],
-        "members": [list(member) for part in load_domain_parts(plan) for member in part.members(plan)],
+        "members": [list(member) for part in load_domain_parts(plan) for member in part.members(plan)],  # clusters
         "shared": violations,
         "errored": plan.errored,
         "denied": plan.is_rejected,
@@ -134,8 +134,8 @@ def _build_site(site: SiteMap) -> dict[str, Any]:
             pools.setdefault(vm.pool, len(pools)),
             skus.setdefault(sku, len(skus)),
         )
-        locations = (_encode_location(vm.before), _encode_location(vm.after))
-        vms.append([vm.name, *numbers, _MARK_NUMBERS[vm.mark], *locations, _build_vm_details(vm)])
+        sides = (_encode_location(vm.before), _encode_location(vm.after))
+        vms.append([vm.name, *numbers, _MARK_NUMBERS[vm.mark], *sides, _build_vm_details(vm)])
     return {
         "id": site.id,
         "name": site.name,
@@ -229,7 +229,7 @@ def _build_change(change: Change, stanza: ChangeStanza | None) -> list[Any]:
     """Build the fields of a change in the order of FIELDS."""
     text = render_stanza(stanza) if stanza is not None else ""
     span = change.source
-    location = [span.filename, span.start.line] if span else ["", 0]
+    file_and_line = [span.filename, span.start.line] if span else ["", 0]
     return [
         format_headline_address(change),
         format_module(change.address.module),
@@ -238,7 +238,7 @@ def _build_change(change: Change, stanza: ChangeStanza | None) -> list[Any]:
         format_headline(change),
         # Skip the first line, since the headline is shown above.
         text.partition("\n")[2],
-        *location,
+        *file_and_line,
     ]
 
 
@@ -249,8 +249,8 @@ def _build_binding_or_pod(row: PlacementChange) -> list[Any]:
     """Build the fields of a binding or a pod in the order of FIELDS."""
     explanation = _build_row_explanation(row)
     explanation.pop("trigger", None)  # a field of its own
-    location = row.target or row.source
-    link = [row.object, "", ""] if location is None else list(KINDS[row.kind].get_link(location))  # to its place
+    location = row.target or row.source  # linked by its cluster, node and machine
+    link = [row.object, "", ""] if location is None else list(KINDS[row.kind].get_link(location))
     return [
         row.kind,
         row.object,

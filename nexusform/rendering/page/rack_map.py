@@ -112,7 +112,8 @@ def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
     """Build the map of every site in plan order; with errors the current VMs on sites with machines."""
     if plan.errored:
         current_sites = [site for site in map(_restore_current_site, plan.sites) if site.machines]
-        return tuple(replace(_map_site(site, {}, frozenset()), is_current_only=True) for site in current_sites)
+        maps = [_map_site(site, rows={}, certain_racks=frozenset()) for site in current_sites]
+        return tuple(replace(site_map, is_current_only=True) for site_map in maps)
     vm_rows = (row for row in plan.placements if row.kind == VM)
     rows = group_by(vm_rows, lambda row: (str(row.address), row.object))  # by resource and VM name
     certain_racks: set[_PoolRack] = set()

@@ -91,9 +91,9 @@ def render_maps(maps: Sequence[SiteMap], verdict: str = "", *, empty_text: str =
 
 
 def _render_machines(maps: Sequence[SiteMap], verdict: str, empty_text: str) -> str:
-    """Render the document with every machine; without sites it has a text."""
+    """Render an SVG document with every machine of the maps, or with `empty_text` if there are none."""
     drawings: list[Markup] = []
-    width, top = 480, MARGIN  # at least 480 wide
+    width, top = 480, MARGIN  # the minimum width
     for site in maps:
         drawing = _SiteDrawing(site)
         drawings.append(build_svg_element("g", drawing.render_markup(top)))

@@ -51,7 +51,7 @@ class ChangeStanza(Struct, frozen=True):
 def build_stanzas(
     plan: Plan, registries: PluginRegistries, detail: ShownPlacements = ShownPlacements.CHANGED
 ) -> tuple[ChangeStanza, ...]:
-    """Build the stanzas of all reported changes. Linear in the size of the changes."""
+    """Build the stanzas of all reported changes."""
     find_schema = create_schema_lookup(registries)
     placement_counts = count_placements(plan)
     stanzas = []
@@ -85,7 +85,7 @@ def build_drift_stanzas(plan: Plan, registries: PluginRegistries) -> tuple[Chang
         is_deleted = drift.after is None
         # A deleted object shows only the number of its placements, as "(53 removed)".
         texts = _build_condensed_texts(drift.before, None, NO_PLACEMENTS, placements_follow=False) if is_deleted else {}
-        marks = PathMarks.create(drift.sensitive, drift.sensitive)  # equal on both sides
+        marks = PathMarks.create(drift.sensitive, drift.sensitive)  # of the old and new side
         body = Comparison().compare_objects(drift.before, drift.after, find_schema(drift.address), marks, texts)
         stanza = ChangeStanza(
             address=str(drift.address),

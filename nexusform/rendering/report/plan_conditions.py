@@ -184,7 +184,7 @@ _AZURE_RULE: Final = (
 def describe_out_of_service(plan: Plan) -> Iterator[str]:
     """Yield a line per site: `Out of service: 5 of 16 machines (4 Off: BMC unreachable; ...). Capacity ...`."""
     sites = {site.id: site for site in plan.sites}
-    # The largest SKU of a site comes first, so in reverse it overwrites the others.
+    # The largest SKU of a site comes first, so in reverse it overwrites the smaller ones.
     capacities = {row.site_id: row.after for row in reversed(plan.capacity)}
     for site_id, group in groupby(list_out_of_service(plan.sites), key=lambda row: row.site_id):
         rows = list(group)
@@ -200,8 +200,8 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
         sentences = [f"Out of service{scope}: {len(rows):,} of {total:,} machines ({_describe_groups(rows)})."]
         capacity = capacities.get(site_id)
         if capacity is not None:
-            reduced = capacity.free_interval_after_rack_loss  # of the largest SKU, as `free_interval`
-            sentences.append(f"Capacity without them: {capacity.free_interval} ({reduced} with one rack down).")
+            after_rack_loss = capacity.free_interval_after_rack_loss
+            sentences.append(f"Capacity without them: {capacity.free_interval} ({after_rack_loss} with one rack down).")
         if any(row.status.cordoned_by == _AZURE for row in rows):
             sentences.append(_AZURE_RULE)
         yield " ".join(sentences)

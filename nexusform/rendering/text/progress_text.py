@@ -131,7 +131,7 @@ def render_step_outcomes(events: Sequence[StepEvent], paint: Painter = PLAIN, wi
     done, failed, waiting, skipped = (steps.get(outcome, []) for outcome in StepOutcome)  # in its order
     counts = [f"{len(done)} done", f"{len(failed)} failed", f"{len(skipped)} skipped"]
     if waiting:
-        counts.insert(2, f"{len(waiting)} waiting")
+        counts.insert(2, f"{len(waiting)} waiting")  # before the skipped steps
     listed_steps = [*done[:_MAX_LISTED], *failed, *waiting, *skipped[:_MAX_LISTED]]
     name_width = max((count_columns(_format_name(step)) for step in listed_steps), default=0)
     lines = [
