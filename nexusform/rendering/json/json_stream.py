@@ -117,7 +117,7 @@ def create_plan_events(plan: Plan, time: str, detail: ShownPlacements = ShownPla
             message = f"{document['object']}: {action}{trigger}"
             yield create_event("planned_placement", message, time, placement=dict(document))
     yield create_plan_summary_event(plan, time)
-    if build_placement_summaries(plan)[0].has_objects:
+    if build_placement_summaries(plan)[0].has_objects:  # 0: of all kinds
         yield create_placement_summary_event(plan, time)
     lines = [f"{line.label}: {'; '.join(line.texts)}" for line in build_decision_lines(plan)]
     yield create_event("decision", lines[0], time, decision=build_decision_document(plan), lines=lines)

@@ -264,7 +264,7 @@ _Side: TypeAlias = "tuple[PoolVms, PlacedVm] | None"
 
 
 def _build_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> MapVm:
-    """Build a VM from its sides (pool and VM) before and after; one may be missing."""
+    """Build a VM from its sides (pool and VM) before and after, one of them maybe None, and the rows of its name."""
     latest_side = after or before
     assert latest_side is not None, "a VM exists before or after the plan"
     pool, vm = latest_side

@@ -197,7 +197,7 @@ class _SiteDrawing:
         self._scale = _CONDENSED_SCALE if site.machine_count > LARGE else _FULL_SCALE
         self._sides = _select_map_sides(site, has_both=self._scale.has_texts)
         self._styles = build_cluster_styles(site.clusters)
-        self._unmarked = _select_unmarked(site)  # the mark of most VMs, not drawn
+        self._unmarked = _select_unmarked(site)  # PLACED if most VMs are new: no sign
         machines = chain.from_iterable(rack.machines for rack in site.racks)
         max_cells = max((machine.facts.cells for machine in machines), default=0) or _DEFAULT_CELLS
         self._rack_width = self._scale.label + max_cells * (self._scale.cell + _CELL_GAP) + _RACK_GAP
@@ -289,14 +289,14 @@ class _SiteDrawing:
     ) -> Markup:
         """Render a box per NUMA cell to the right of earlier ones, or one for unknown cells; update `fill_levels`."""
         scale = self._scale
-        cell_memory = machine.facts.memory_gib_per_cell or 1
+        cell_memory = machine.facts.memory_gib_per_cell or 1  # unknown (0): a VM fills its cell
         share = min(max(vm.sku.memory_in_cell / cell_memory, 0.06), 1.0)  # small VMs stay visible
         parts: list[Markup] = [build_svg_element("title", describe_vm(vm))] if scale.has_texts else []
         if not location.cells:  # drawn over all cells of the machine
             machine_width = machine.facts.cells * (scale.cell + _CELL_GAP) - _CELL_GAP
             start = min(sum(fill_levels), machine_width - _MIN_VM_WIDTH)
             width = min(share * scale.cell * vm.sku.numa_cells, machine_width - start)
-            fill_levels[0] += width  # only the sum counts
+            fill_levels[0] += width  # boxes over all cells use the sum
             parts += _render_box(self._styles[vm.cluster], mark, scale.label + start, width, scale)
         for cell in location.cells:
             if cell >= machine.facts.cells:  # no such cell is drawn

@@ -201,7 +201,7 @@ _SIGN_MEANINGS: Final = ((_CLOSED, "cordoned"), (_NO_MACHINE, "no machine"), (_T
 
 
 def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: bool = False) -> list[str]:
-    """Render VMs per machine of changed racks before and after, in lines of up to MAX_WIDTH; [] without such racks."""
+    """Render VMs per machine of changed racks before and after, in lines of up to MAX_WIDTH; [] without any."""
     racks = [rack for rack in racks if any(machine.before != machine.after for machine in rack.machines)]
     if not racks:
         return []

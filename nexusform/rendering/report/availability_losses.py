@@ -37,7 +37,7 @@ def find_availability_losses(plan: Plan) -> Iterator[str]:
     """Yield clauses on forgotten VMs losing their machine, weak control planes, and pools and workloads down."""
     yield from describe_lost_vms(plan)
     down: Counter[tuple[str, str]] = Counter()  # control-plane VMs down at once, by (site id, cluster)
-    growth: Counter[tuple[str, str]] = Counter()  # added minus lost control-plane VMs, by the same key
+    growth: Counter[tuple[str, str]] = Counter()  # added minus lost control-plane VMs, by cluster
     for row in plan.placements:
         if row.kind != VM or row.pool != _CONTROL_PLANE:
             continue

@@ -378,7 +378,7 @@ def build_vm_section(view: PlanReportData) -> Section:
 
 
 def build_listed_vm_section(view: PlanReportData) -> Section:
-    """Build the section of changed VMs with an item per moved or new VM, or with many of them per similar VMs."""
+    """Build the section of changed VMs with an item per moved or new VM; if they are many, per similar VMs."""
     section = build_vm_section(view)
     if view.plan.upgrades or not section.has_content:
         return section  # upgraded nodes stay together as batches

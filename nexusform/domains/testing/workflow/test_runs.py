@@ -246,7 +246,7 @@ class RunBlockExecutor(Struct):
         return RunOutcome(problems, plan, state if block.command == "apply" else None, has_failed)
 
     def _handle_failed_plan(self, block: RunBlock, session: Run, plan: Plan, problems: list[Diagnostic]) -> RunOutcome:
-        """Evaluate the assertions of a plan with only expected errors. Raises RunBlockError for other errors."""
+        """Evaluate the assertions after expected plan errors. Raises RunBlockError for other errors and an apply."""
         if not has_errors(problems) and block.command == "apply":
             detail = (
                 "Conditions failed during the plan, as expected, so this run cannot apply it. Use command "
