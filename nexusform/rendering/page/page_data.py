@@ -276,7 +276,7 @@ _TEXT_INDEX: Final = 5  # position of the difference in FIELDS of page_data.py
 
 
 def compress_document(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document; if large, with `packed`: numbers in changes and rows, and lists of their values and lines."""
+    """Return the document; if large, with `packed`: numbers in changes and rows, and lists of values and lines."""
     changes, rows = document["changes"], document["rows"]
     if len(changes) + len(rows) < _MIN_PACKED:
         return document
