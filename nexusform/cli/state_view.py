@@ -102,8 +102,8 @@ def show(arguments: ShowInstanceArguments) -> int:
     from nexusform.resource_types.registry import build_registries
 
     type_registries = build_registries()
-    table = type_registries.data_sources if address.mode == "data" else type_registries.resource_types
-    resource_type = table.get(address.type)
+    types_by_name = type_registries.data_sources if address.mode == "data" else type_registries.resource_types
+    resource_type = types_by_name.get(address.type)
     schema = resource_type.schema if resource_type else None
     texts = [
         render_object(

@@ -112,7 +112,7 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
             continue
         for cluster in row.after.clusters:  # those with a pool of the SKU
             results.setdefault((row.site, cluster), UNKNOWN if lacks_data else SUFFICIENT)
-        for cluster in row.after.uncertain_surge_clusters:  # it depends on unknown NUMA cells
+        for cluster in row.after.uncertain_surge_clusters:  # the fit depends on unknown NUMA cells
             if results.get((row.site, cluster)) != INSUFFICIENT:  # a worse result for another SKU stays
                 results[row.site, cluster] = UNKNOWN
         for cluster in row.after.no_surge_clusters:  # the extra VMs do not fit

@@ -289,7 +289,7 @@ class _SiteDrawing:
     ) -> Markup:
         """Render a box per NUMA cell to the right of earlier ones, or one for unknown cells; update `fill_levels`."""
         scale = self._scale
-        cell_memory = machine.facts.memory_gib_per_cell or 1  # unknown (0): a VM fills its cell
+        cell_memory = machine.facts.memory_gib_per_cell or 1  # no division by 0
         share = min(max(vm.sku.memory_in_cell / cell_memory, 0.06), 1.0)  # small VMs stay visible
         parts: list[Markup] = [build_svg_element("title", describe_vm(vm))] if scale.has_texts else []
         if not location.cells:  # drawn over all cells of the machine

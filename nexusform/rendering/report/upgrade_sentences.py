@@ -101,7 +101,7 @@ def _describe_pool_recreation(upgrade: Upgrade) -> str:
 
 
 def _format_verdict(upgrade: Upgrade) -> str:
-    """Return `stops at batch 2 of pool1`, else `is blocked` (by budgets) and a doubt about surge capacity, or `fits`."""
+    """Return `stops at batch 2 of pool1`, else `is blocked` (by budgets) and a doubt about capacity, or `fits`."""
     if upgrade.blocked_pools:
         pool = upgrade.blocked_pools[0]
         return f"stops at batch {pool.failed_batch} of {pool.pool}"
