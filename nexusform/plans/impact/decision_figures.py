@@ -106,17 +106,17 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
     """Build the figures of a plan: affected objects, spare capacity per site, capacity for upgrades, confidence."""
     lacks_data = has_unknown_capacity(plan)
     # By cluster (site, name): whether extra VMs for a rolling upgrade fit after the plan, the worst over its VM SKUs.
-    results: dict[tuple[str, str], str] = {}
+    surge_results: dict[tuple[str, str], str] = {}
     for row in plan.capacity:
         if row.after is None:  # the plan removes the site, so its clusters have no later upgrade
             continue
-        for cluster in row.after.clusters:  # those with a pool of the SKU
-            results.setdefault((row.site, cluster), UNKNOWN if lacks_data else SUFFICIENT)
+        for cluster in row.after.clusters:  # clusters with a pool of the SKU
+            surge_results.setdefault((row.site, cluster), UNKNOWN if lacks_data else SUFFICIENT)
         for cluster in row.after.uncertain_surge_clusters:  # the fit depends on unknown NUMA cells
-            if results.get((row.site, cluster)) != INSUFFICIENT:  # a worse result for another SKU stays
-                results[row.site, cluster] = UNKNOWN
+            if surge_results.get((row.site, cluster)) != INSUFFICIENT:  # a worse result for another SKU stays
+                surge_results[row.site, cluster] = UNKNOWN
         for cluster in row.after.no_surge_clusters:  # the extra VMs do not fit
-            results[row.site, cluster] = INSUFFICIENT
+            surge_results[row.site, cluster] = INSUFFICIENT
     # The spare capacity of every site is that for its largest VM SKU.
     largest_sku_rows: dict[str, SiteSkuCapacity] = {}
     for row in plan.capacity:
@@ -136,7 +136,7 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
             for row in largest_sku_rows.values()
             if row.after is not None  # removed sites have none
         ),
-        upgrades=tuple(SurgeVerdict(site, cluster, result) for (site, cluster), result in results.items()),
+        upgrades=tuple(SurgeVerdict(site, cluster, result) for (site, cluster), result in surge_results.items()),
         confidence=_build_confidence_figures(plan),
         guard_rails=plan.guard_rails,
     )

@@ -220,8 +220,8 @@ def _format_vm_moves(vms: EffectCount) -> str:
 
 
 def _format_clauses(effect: Effect, rows: Sequence[EffectCount]) -> list[str]:
-    """Format objects of all kinds with one effect as one clause, [] for none. Those without a place yet (waiting) and
-    those losing their host (`2 VMs lose their machine`) get one per row: per kind and state.
+    """Format objects of all kinds with one effect as one clause, [] for none. Objects without a place yet (waiting) or
+    losing their host (`2 VMs lose their machine`) get a clause per row, so per kind and state.
     """
     if effect in (Effect.WAITING, Effect.STILL_WAITING):
         return [f"{_format_object_count(row)} {format_waiting_verb(row.state, row.count)}" for row in rows]

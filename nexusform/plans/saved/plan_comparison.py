@@ -58,8 +58,8 @@ def _collect_visible_items(plan: Plan) -> dict[str, list[object]]:
     """Return the visible items of a plan by name, without source lines and creation numbers (bookkeeping)."""
     items: dict[str, list[object]] = {}
     for change in plan.reported_changes:
-        key = f"{change.address} (deposed {change.deposed})" if change.deposed else str(change.address)
-        items.setdefault(key, []).append(replace(change, creation=0, prior_creation=0, source=None))
+        name = f"{change.address} (deposed {change.deposed})" if change.deposed else str(change.address)
+        items.setdefault(name, []).append(replace(change, creation=0, prior_creation=0, source=None))
     for row in plan.placements:
         items.setdefault(f"placement of {row.object} of {row.address}", []).append(row)
     for output in plan.outputs:

@@ -248,13 +248,13 @@ def add_recorded_vms(
 
 
 def read_recorded_vms(
-    kind: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
+    resource_type: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> list[tuple[str, OccupiedCapacity]]:
     """Return (site id, VM) for each unmanaged VM recorded in the note of a rack or machine; [] for other resources."""
     rows = [*get_list(note, UNMANAGED_KEY), *get_list(note, FORGOTTEN_KEY)]
-    if not rows or kind.kind not in {PlanningKind.RACK, PlanningKind.MACHINE}:
+    if not rows or resource_type.kind not in {PlanningKind.RACK, PlanningKind.MACHINE}:
         return []
-    rack_id = str(attributes.get("id" if kind.kind is PlanningKind.RACK else "rack_id"))
+    rack_id = str(attributes.get("id" if resource_type.kind is PlanningKind.RACK else "rack_id"))
     site_id = rack_id.partition("/")[0]  # of SITE/RACK
     # A row has the first fields of OccupiedCapacity, and then a list of cell numbers unless they are unknown.
     return [(site_id, replace(OccupiedCapacity(*row[:_FIELDS]), cell_numbers=tuple(*row[_FIELDS:]))) for row in rows]

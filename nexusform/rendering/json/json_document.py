@@ -308,7 +308,7 @@ def _build_module_tree(
             document["child_modules"] = LazyArray(lambda: map(build_module, children[path]))
         return document
 
-    return build_module(())
+    return build_module(ROOT_MODULE)
 
 
 def _build_state(state: State, show: bool) -> LazyObject:

@@ -281,12 +281,12 @@ def compress_document(document: dict[str, Any]) -> dict[str, Any]:
     if len(changes) + len(rows) < _MIN_PACKED:
         return document
     values, lines = _NumberedValues(), _NumberedValues()
-    parts = {
+    packed = {
         "changes": [_compress_change(change, values, lines) for change in changes],
         "rows": [list(map(values.assign_number, row)) for row in rows],
     }
-    other_parts = {name: value for name, value in document.items() if name not in parts}
-    return {**other_parts, "packed": {**parts, "values": values.values, "lines": lines.values}}
+    other_parts = {name: value for name, value in document.items() if name not in packed}
+    return {**other_parts, "packed": {**packed, "values": values.values, "lines": lines.values}}
 
 
 class _NumberedValues:

@@ -72,8 +72,8 @@ def render_markdown(
     report = build_plan_report(view)
     lines = [*render_decision(report.decision, _BOX_WIDTH), *render_counts(view, _BOX_WIDTH, PLAIN)]
     block = format_code_block("\n".join(map(_truncate_line, lines)), "text")
-    kind = "CAUTION" if report.verdict else f"{report.impact}".upper()  # the verdict is the reason of a rejection
-    head = (render_title(report), *report.facts, f"> [!{kind}]", *(f"> {line}" for line in block.split("\n")))
+    alert = "CAUTION" if report.verdict else f"{report.impact}".upper()  # the verdict is the reason of a rejection
+    head = (render_title(report), *report.facts, f"> [!{alert}]", *(f"> {line}" for line in block.split("\n")))
     parts = [ReportPart("The verdict", importance=100, lines=head, is_atomic=True)]
     # A failed plan shows no changes, as in the terminal: they would hide the error.
     for entry in _FAILED_COMMENT if plan.is_failed else _COMMENT:

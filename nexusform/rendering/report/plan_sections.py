@@ -414,7 +414,7 @@ def build_single_vm_section(view: PlanReportData) -> Section:
     actions = (PlacementAction.MOVE, PlacementAction.PLACE)
     lines = [line for line in chain.from_iterable(group.lines for group in selected) if line.action in actions]
     if not (view.plan.samples or view.plan.upgrades or len(lines) > MAX_LISTED_VMS):
-        return NO_SECTION  # `build_listed_vm_section` has each of them, and there is no certainty
+        return NO_SECTION  # `build_listed_vm_section` has each VM, and there is no certainty
     rows = tuple(Row((StyledText(line.label, Style.CODE), describe_line(line), _format_share(line))) for line in lines)
     table = Table(("VM", "from → to", "machine certainty"), rows, figures=frozenset({2}))
     return Section("Every VM, with machine certainty", table=table, is_folded=True)
@@ -489,8 +489,8 @@ def describe_line(line: PlacementLine) -> Text:
 
 def build_cause_section(view: PlanReportData) -> Section:
     """Build the causes of moves: source lines and flags (`Cause: main.nf.hcl:26, -replace.`)."""
-    locations = dict.fromkeys(format_location(change.source) for change in find_move_causes(view.plan))
-    causes = [StyledText(location, Style.LOCATION) for location in locations if location]
+    source_lines = dict.fromkeys(format_location(change.source) for change in find_move_causes(view.plan))
+    causes = [StyledText(line, Style.LOCATION) for line in source_lines if line]
     if any(row.trigger in _FLAG_TRIGGERS for row in _list_moves(view.plan)):
         causes.append(StyledText("-replace", Style.CODE))  # no line of the configuration
     if not causes:
