@@ -99,13 +99,13 @@ class Command(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Format the command's own flags and examples; with -help=all also shared and rare flags."""
         path = " ".join(ctx.command_path.split()[1:])
-        records = {
-            parameter.opts[0].lstrip("-"): record
+        help_rows = {
+            parameter.opts[0].lstrip("-"): row
             for parameter in self.get_params(ctx)
-            if (record := parameter.get_help_record(ctx))  # None: a hidden one
+            if (row := parameter.get_help_record(ctx))  # None: a hidden flag
         }
         shows_all = ctx.meta.get(_HELP_KEY, False)
-        sections = group_flags(records.items() if shows_all else select_main_help_rows(path, records).items())
+        sections = group_flags(help_rows.items() if shows_all else select_main_help_rows(path, help_rows).items())
         for title, rows in {**sections, "Examples": get_command_examples(path)}.items():
             if rows:
                 with formatter.section(title):
@@ -168,7 +168,7 @@ class Command(click.Command):
             if next_word is None:
                 raise click.UsageError(f"The flag -{name} needs a value: -{name}={flag.metavar}.", ctx)
             value = next_word
-        return [f"-{name}", name, value] if flag.is_tagged else [f"-{name}={value}"]  # tagged: two values
+        return [f"-{name}", name, value] if flag.is_tagged else [f"-{name}={value}"]  # tagged: name and value
 
 
 def define_command(
@@ -223,7 +223,7 @@ def apply_global_options(arguments: list[str]) -> list[str]:
         if name in ("version", "v"):
             return ["version", *arguments[1:]]
         if name != "chdir":
-            break  # help or an unknown option, below
+            break  # help, or an unknown option rejected below
         if not equals and len(arguments) > 1:
             value = arguments.pop(1)
         arguments.pop(0)
@@ -239,8 +239,8 @@ def apply_global_options(arguments: list[str]) -> list[str]:
     if first == "help":  # `help state list` is `state list -help`
         return [*(word for word in arguments[1:] if word != "help"), "--help"]
     if first.startswith("-") and first != "--help":
-        near = suggest_name(first.lstrip("-").split("=")[0], ("chdir", "help", "version"))
-        raise click.UsageError(f"Unknown global option {first}.{near} Options of a command follow its name.")
+        suggestion = suggest_name(first.lstrip("-").split("=")[0], ("chdir", "help", "version"))
+        raise click.UsageError(f"Unknown global option {first}.{suggestion} Options of a command follow its name.")
     return arguments
 
 
@@ -330,7 +330,7 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the main commands and examples, or all commands by section, without importing them."""
-        if self.main_commands and not ctx.meta.get(_HELP_KEY, False):
+        if self.main_commands and not ctx.meta.get(_HELP_KEY, False):  # without -help=all
             with formatter.section("Main commands"):
                 formatter.write_dl(
                     [(name, self.table[name].summary) for name in self.main_commands if name in self.table]
@@ -339,10 +339,10 @@ class LazyGroup(click.Group):
                 formatter.write_dl(get_command_examples(""), col_max=45)
             formatter.write("\nAll commands: nexusform help all\n")
             return
-        # Commands without a section come last.
+        # Sections take their commands from `rows`; the remaining commands come last.
         rows = {name: (name, entry.summary) for name, entry in self.table.items()}
         sections = {title: [rows.pop(name) for name in names if name in rows] for title, names in self.chapters.items()}
-        sections["Other commands" if sections else "Commands"] = list(rows.values())  # not taken by a section
+        sections["Other commands" if sections else "Commands"] = list(rows.values())
         for title, section_rows in sections.items():
             if section_rows:
                 with formatter.section(title):
@@ -447,10 +447,10 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 
 
 def select_main_help_rows(command: str, rows: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
-    """Select the help rows of a command without -help=all: its own flags, or the main ones of them."""
+    """Select the help rows of a command without -help=all: its main flags if defined, else its own ones."""
     if command in _MAIN_FLAGS:
         return {name: rows[name] for name in _MAIN_FLAGS[command].split() if name in rows}
-    own_flags = _OWN_FLAGS.get(command, frozenset())
+    own_flags = _OWN_FLAGS.get(command, frozenset())  # flags shared with other commands, but central here
     hidden_flags = (_SHARED_FLAGS - own_flags) | {"help"}
     # Positional arguments without help are in the usage line.
     return {name: row for name, row in rows.items() if name not in hidden_flags and row[1]}

@@ -32,7 +32,7 @@ class _JoinedValueCompletion(ShellComplete):
     """Completion that also knows `-flag=value` and the options before the command."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
-        """Return the completions; each of a joined value begins with its flag."""
+        """Return the completions of a word; those of `-flag=value` begin with `-flag=`."""
         try:
             words = apply_global_options([word for word in args if word != "="])  # bash splits words at "="
         except click.UsageError:

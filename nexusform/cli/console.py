@@ -122,7 +122,7 @@ def _run_interactive_console(screen: Screen, session: ExpressionConsole) -> int:
             pending = ""  # drop the unfinished expression only
             continue
         pending = f"{pending}{line}\n".lstrip()
-        # An empty line ends an unfinished expression.
+        # Continue with the next line of an unfinished expression; an empty line ends it.
         if not pending or (line.strip() and is_unfinished(pending)):
             continue
         text, pending = _trim_expression(pending), ""

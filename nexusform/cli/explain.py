@@ -183,7 +183,7 @@ def _render_vm_explanation_as_json(reason: VmExplanation) -> str:
     from nexusform.rendering.answers.explanation_text import build_alternatives_document, build_explanation_document
 
     planned_trigger = reason.explained_vm.trigger if reason.current_placement is None else ""
-    trigger, serial = reason.last_trigger or (planned_trigger, None)  # that of an apply has a serial
+    trigger, serial = reason.last_trigger or (planned_trigger, None)  # a planned one has no serial
     document = {
         "address": str(reason.address),
         "trigger": trigger,

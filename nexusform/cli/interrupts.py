@@ -42,7 +42,7 @@ def handle_interrupts(notify: Callable[[str], None]) -> Iterator[Interrupts]:
     interrupts = Interrupts()
     receiver, wakeup = socket.socketpair()
     wakeup.setblocking(False)
-    # A closed terminal counts, unless nohup ignores it.
+    # A closed terminal (SIGHUP) interrupts as well, unless nohup ignores it.
     numbers = [signal.SIGINT, signal.SIGTERM]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
@@ -65,7 +65,7 @@ def _watch_signals(
     with receiver:
         while received := receiver.recv(64):
             for number in received:
-                if number not in numbers:  # Python writes every handled signal
+                if number not in numbers:  # another signal handled by Python
                     continue
                 interrupts.count += 1
                 if interrupts.count == 1:

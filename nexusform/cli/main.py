@@ -270,7 +270,7 @@ def _start_log(arguments: Sequence[str]) -> None:
         raise click.UsageError(problem)
     for variable in ("NF_LOG", "NF_LOG_PATH"):
         warn_of_terraform_variable(variable)
-    if os.environ.get("TF_WORKSPACE") and "NF_WORKSPACE" not in os.environ:  # it replaces a missing NF_WORKSPACE
+    if os.environ.get("TF_WORKSPACE") and "NF_WORKSPACE" not in os.environ:  # used for a missing one
         click.echo(f'TF_WORKSPACE selects the workspace "{os.environ["TF_WORKSPACE"]}".', err=True)
     words = [word.partition("=")[0] if word.startswith("-") else word for word in arguments]
     flags = [word for word in words if word.startswith("-")]

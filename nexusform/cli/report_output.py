@@ -64,7 +64,7 @@ class PlanFileAnswerFlags(Struct, frozen=True, kw_only=True):
 def write_answer(answer: Answer, flags: PlanFileAnswerFlags | AnswerFormatFlags, screen: Screen) -> int:
     """Print the answer, write the reports, and return the exit code."""
     reports = parse_reports(flags.report, FORMATS.keys())
-    if not has_stdout_report(reports):  # it replaces the text
+    if not has_stdout_report(reports):  # a report to stdout replaces the text
         if flags.format == "text":
             screen.print_text(answer.render_text(colour=screen.colour, width=screen.width), end="")
         else:

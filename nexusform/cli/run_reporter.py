@@ -142,7 +142,7 @@ class TextReporter:
         from nexusform.rendering.text.plan_text import PlanTextOptions, render_around_errors, render_plan
 
         self._print_read_count()
-        details = view.placement_flags.details or view.placement_flags.is_terraform_compatible
+        errors_follow = view.placement_flags.details or view.placement_flags.is_terraform_compatible
         options = PlanTextOptions(
             colour=self.screen.colour,
             width=self.screen.width,
@@ -153,11 +153,11 @@ class TextReporter:
             next_step=view.next_step,
             saved_path=view.saved_path,
             take_ownership=view.take_ownership,
-            diagnostics=not (plan.is_rejected and details),  # else they follow the text, below
+            diagnostics=not (plan.is_rejected and errors_follow),  # else printed after the text
             errors=False,  # printed to stderr below
             registries=view.registries,
         )
-        if plan.is_rejected and not details:  # the errors are in the middle of the text
+        if plan.is_rejected and not errors_follow:  # the errors are in the middle of the text
             before, after = render_around_errors(plan, sources, options)
             self.screen.print_text(f"\n{before}\n")
             self.screen.print_diagnostics(select_errors(plan.diagnostics), sources)

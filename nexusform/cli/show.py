@@ -165,7 +165,7 @@ def _build_report_input(target: ShownContent, arguments: ShowArguments) -> PlanR
 
 
 def _render_plan_text(target: ShownContent, arguments: ShowArguments, screen: Screen) -> str:
-    """Render a saved plan, and how it was evaluated unless the text is Terraform's."""
+    """Render a saved plan, followed by its evaluation unless the text must equal Terraform's."""
     from nexusform.rendering.report.plan_sentences import describe_plan_evaluation
     from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 
@@ -192,13 +192,13 @@ def _render_state_text(target: ShownContent, arguments: ShowArguments, screen: S
     if domain_text:
         return domain_text
     state = target.state
-    if target.instances is not None:  # those at an address
+    if target.instances is not None:  # the objects at an address, without outputs
         state = replace(state, instances=target.instances, outputs={})
     return render_state(state, build_registries(), colour=screen.colour, show_sensitive=arguments.show_sensitive)
 
 
 def _render_domain_objects(target: ShownContent, arguments: ShowArguments, width: int) -> str:
-    """Render objects with a domain's own writer, such as placements; "" for other objects."""
+    """Render objects with the writer of their domain; "" without objects, or if no writer has all their types."""
     types = {address.type for address in target.instances or ()}
     if not target.instances or not types <= OBJECT_WRITERS.keys():  # a type has no writer
         return ""

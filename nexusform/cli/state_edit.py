@@ -107,15 +107,15 @@ def rm(arguments: RemoveArguments) -> int:
 
     screen = Screen()
     addresses_and_names = [split_object_address(text) for text in arguments.addresses]
-    vm_records = [(address, name) for address, name in addresses_and_names if name]
+    vm_records = [(address, name) for address, name in addresses_and_names if name]  # (rack or machine, VM)
     patterns, problems = parse_patterns([address for address, name in addresses_and_names if not name])
     owner_patterns, more_problems = parse_patterns([address for address, _ in vm_records])
     problems += more_problems
     if problems:
         return screen.print_failure(problems)
     removed: list[Address] = []  # filled by the change
-    names = [name for _, name in vm_records]
-    change = state_commands.create_remove_change(patterns, removed, list(zip(owner_patterns, names, strict=True)))
+    vm_names = [name for _, name in vm_records]
+    change = state_commands.create_remove_change(patterns, removed, list(zip(owner_patterns, vm_names, strict=True)))
     if not _apply_state_change(screen, "state rm", change, arguments):
         return 1
     for removed_name in [*(f"{address}:{name}" for address, name in vm_records), *removed]:
@@ -258,7 +258,7 @@ def force_unlock(arguments: ForceUnlockArguments) -> int:
     """
     screen = Screen()
     holder, problems, sources = find_lock_holder(create_context(arguments.state))
-    if holder is None and not problems:  # problems are reported by breaking the lock, below
+    if holder is None and not problems:  # break_lock (below) reports problems
         screen.print_error("The state is not locked.")
         return 1
     if not arguments.force:

@@ -98,12 +98,12 @@ def show(arguments: ShowInstanceArguments) -> int:
         return screen.print_failure(problems)
     instance = state.instances[address]
     objects = [] if instance.current is None else [("", instance.current)]
-    objects += sorted(instance.deposed.items())  # by deposed key; the current object has ""
+    objects += sorted(instance.deposed.items())  # pairs of deposed key ("": current) and object
     from nexusform.resource_types.registry import build_registries
 
     type_registries = build_registries()
-    table = type_registries.data_sources if address.mode == "data" else type_registries.resource_types
-    resource_type = table.get(address.type)
+    types_by_name = type_registries.data_sources if address.mode == "data" else type_registries.resource_types
+    resource_type = types_by_name.get(address.type)
     schema = resource_type.schema if resource_type else None
     texts = [
         render_object(

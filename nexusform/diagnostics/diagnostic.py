@@ -170,7 +170,7 @@ def build_diagnostic(
 
 
 def locate_line_in_text(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> Diagnostic:
-    """Locate a diagnostic of a heredoc at the source line of its line at fault (`line`, then None), if certain."""
+    """Move a diagnostic of a heredoc to the source line of its faulty text line (`line`) if certain; remove `line`."""
     subject, line = diagnostic.subject, diagnostic.line
     if line is None:
         return diagnostic
@@ -201,9 +201,9 @@ def _find_source_line(source_lines: Sequence[str], line: LiteralTextLine) -> int
         tail = after_sequence.rpartition("}")[2]
         if source == expected or (sequence and expected.startswith(head) and expected.endswith(tail)):
             return line.number
-    # Earlier sequences may produce several lines or none: a unique line with the same text counts.
+    # Sequences above the line may produce several lines or none: then the only source line with its text counts.
     candidates = [index for index, source_line in enumerate(source_lines[1:], 1) if source_line.strip() == expected]
-    return candidates[0] if len(candidates) == 1 and expected else None
+    return candidates[0] if expected and len(candidates) == 1 else None  # a blank text may be of any line
 
 
 def convert_problem(problem: Problem) -> Diagnostic:

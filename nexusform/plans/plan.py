@@ -587,7 +587,7 @@ class Plan(Struct, frozen=True):
 
     @property
     def has_changes(self) -> bool:
-        """Whether applying would change an object, an output, an address or observed attributes."""
+        """Whether applying would change an object, address, output, placement of observed objects, or recorded fact."""
         if not all(change.is_unchanged for change in self.changes):
             return True
         if any(output.action is not Action.NO_OP for output in self.outputs):

@@ -86,7 +86,7 @@ def _suggest_block_content(blocks: list[Block], typed_text: str) -> Iterator[Sug
     """Yield suggestions for the arguments and blocks inside the last of the nested `blocks`, outermost first."""
     schema = schema_lookup.find_nested_block_schema(blocks)
     if schema is schema_lookup.UNKNOWN_SCHEMA:
-        return  # no known block type has these names
+        return  # no known block type has the names of `blocks`
     set_names = {attribute.name for attribute in get_native_body(blocks[-1]).attributes}
     length = len(typed_text.encode())  # bytes to be replaced by a suggestion
     # Suggestions for arguments not set yet, required ones first.

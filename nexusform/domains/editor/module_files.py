@@ -171,16 +171,15 @@ def _list_declarations(path: str, text: bytes, block: Block) -> Iterator[Occurre
     """Yield the names declared by a top-level block: its own, or those of all local values; none of other blocks."""
     labels = block.labels
     if block.type in _SINGLE_LABEL_BLOCKS and len(labels) == 1:
-        yield Occurrence(
-            Symbol(block.type, "", labels[0].value), _get_label_range(path, text, labels[0].span), is_declaration=True
-        )
+        symbol = Symbol(block.type, type="", name=labels[0].value)
+        yield Occurrence(symbol, _get_label_range(path, text, labels[0].span), is_declaration=True)
     elif block.type in ("resource", "data") and len(labels) == 2:
         symbol = Symbol(block.type, labels[0].value, labels[1].value)
         yield Occurrence(symbol, _get_label_range(path, text, labels[1].span), is_declaration=True)
     elif block.type == "locals":
         for local in get_native_body(block).attributes:
             range_in_file = FileRange(path, local.name_span.start.byte, local.name_span.end.byte)
-            yield Occurrence(Symbol("local", "", local.name), range_in_file, is_declaration=True)
+            yield Occurrence(Symbol("local", type="", name=local.name), range_in_file, is_declaration=True)
 
 
 def _list_traversals(block: Block) -> Iterator[Traversal]:
@@ -291,8 +290,8 @@ def list_quick_fixes(module: ModuleText, finding: Diagnostic) -> Iterator[QuickF
         line = text[start : end if end >= 0 else len(text)].decode(errors="replace")  # -1: the last line
         new_line = "".join('"' if letter in CURLY_QUOTES else letter for letter in line)
         if new_line != line:
-            location = FileRange(range_in_file.path, start, start + len(line.encode()))
-            yield QuickFix("Replace by straight quotes", TextChange(location, new_line))
+            line_range = FileRange(range_in_file.path, start, start + len(line.encode()))
+            yield QuickFix("Replace by straight quotes", TextChange(line_range, new_line))
     move = finding.extra.get("moved")  # addresses of a resource renamed without a `moved` block
     blocks = module.find_blocks(range_in_file.path, range_in_file.start)
     if move and blocks:

@@ -134,7 +134,7 @@ class EditorState(Struct):
             return
         directory = str(Path(path).parent)
         self.previews[directory] = build_saved_preview(directory)
-        if self.previews[directory].findings:  # to be shown next to those of validation
+        if self.previews[directory].findings:  # to be shown next to findings of validation
             self.publish_diagnostics(path)
 
     def _has_unsaved_changes(self, directory: str) -> bool:
@@ -341,14 +341,14 @@ def _build_edit(module: ModuleText, changes: Iterable[TextChange]) -> lsp.Worksp
 def _list_symbols(body: Body, text: str, *, is_top: bool = False) -> list[lsp.DocumentSymbol]:
     """Return the blocks and arguments of a body as a tree, in source order. `is_top`: its blocks are top-level ones."""
     symbols = []
-    items: list[Block | Attribute] = [*body.attributes, *body.blocks]
-    for item in sorted(items, key=lambda candidate: candidate.span.start.byte):
+    contents: list[Block | Attribute] = [*body.attributes, *body.blocks]
+    for item in sorted(contents, key=lambda candidate: candidate.span.start.byte):
         if isinstance(item, Attribute):
             name, kind, head, children = item.name, "argument", item.name_span, []
         else:
             labels = [label.value for label in item.labels]
             name, kind, head = " ".join([item.type, *labels]), item.type if is_top else "block", item.header_span
-            if kind in MODES and len(labels) == 2:  # `resource "TYPE" "NAME"` and `data`: their address
+            if kind in MODES and len(labels) == 2:  # a resource or data block: its address
                 name = f"{MODE_PREFIXES[MODES[kind]]}{labels[0]}.{labels[1]}"
             children = _list_symbols(get_native_body(item), text)
         symbols.append(

@@ -106,17 +106,17 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
     """Build the figures of a plan: affected objects, spare capacity per site, capacity for upgrades, confidence."""
     lacks_data = has_unknown_capacity(plan)
     # By cluster (site, name): whether extra VMs for a rolling upgrade fit after the plan, the worst over its VM SKUs.
-    results: dict[tuple[str, str], str] = {}
+    surge_results: dict[tuple[str, str], str] = {}
     for row in plan.capacity:
         if row.after is None:  # the plan removes the site, so its clusters have no later upgrade
             continue
-        for cluster in row.after.clusters:  # those with a pool of the SKU
-            results.setdefault((row.site, cluster), UNKNOWN if lacks_data else SUFFICIENT)
-        for cluster in row.after.uncertain_surge_clusters:  # it depends on unknown NUMA cells
-            if results.get((row.site, cluster)) != INSUFFICIENT:  # a worse result for another SKU stays
-                results[row.site, cluster] = UNKNOWN
+        for cluster in row.after.clusters:  # clusters with a pool of the SKU
+            surge_results.setdefault((row.site, cluster), UNKNOWN if lacks_data else SUFFICIENT)
+        for cluster in row.after.uncertain_surge_clusters:  # the fit depends on unknown NUMA cells
+            if surge_results.get((row.site, cluster)) != INSUFFICIENT:  # a worse result for another SKU stays
+                surge_results[row.site, cluster] = UNKNOWN
         for cluster in row.after.no_surge_clusters:  # the extra VMs do not fit
-            results[row.site, cluster] = INSUFFICIENT
+            surge_results[row.site, cluster] = INSUFFICIENT
     # The spare capacity of every site is that for its largest VM SKU.
     largest_sku_rows: dict[str, SiteSkuCapacity] = {}
     for row in plan.capacity:
@@ -136,14 +136,14 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
             for row in largest_sku_rows.values()
             if row.after is not None  # removed sites have none
         ),
-        upgrades=tuple(SurgeVerdict(site, cluster, result) for (site, cluster), result in results.items()),
+        upgrades=tuple(SurgeVerdict(site, cluster, result) for (site, cluster), result in surge_results.items()),
         confidence=_build_confidence_figures(plan),
         guard_rails=plan.guard_rails,
     )
 
 
 def _build_impact_figures(plan: Plan) -> ImpactSummary:
-    """Count the affected objects, the most VMs of one cluster down at once, and the most stopped by machine actions."""
+    """Count affected objects, most VMs of a cluster down at once, drain minutes, and VMs stopped by machine actions."""
     counts = count_effects(plan.placements)  # numbers of objects by effect, kind and state
     off_vms_by_site: dict[str, set[str]] = {}  # VMs still stopped when the next action begins
     maximum_stopped = 0
@@ -158,7 +158,7 @@ def _build_impact_figures(plan: Plan) -> ImpactSummary:
     for row in _select_interrupted_vms(plan):  # all at once, as a worst case
         down[row.site_id, row.cluster] += 1
     for upgrade in plan.upgrades:
-        pool_counts = [0 if pool.surges else pool.concurrent_vms for pool in upgrade.pools]  # 0: new VMs come first
+        pool_counts = [0 if pool.surges else pool.concurrent_vms for pool in upgrade.pools]  # a surge adds VMs first
         # A rolling upgrade handles one pool after another.
         most_down = max(pool_counts, default=0) if upgrade.is_rolling else sum(pool_counts)
         down[upgrade.site_id, upgrade.cluster] += most_down
@@ -202,7 +202,7 @@ def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
 
 
 def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
-    """Count the placed VMs and pods with a certain location, and doubts by cause; only pods with known certainty."""
+    """Count placed VMs, those with certain racks and machines, pods of known certainty, and uncertain pods by cause."""
     pods = [row for row in plan.placements if KINDS[row.kind].runs_on_vms and "certain" in row.scores]
     doubts = Counter(str(row.scores.get("depends_on") or "ties") for row in pods if not row.scores["certain"])
     return PlacementConfidenceSummary(

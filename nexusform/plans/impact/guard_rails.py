@@ -108,8 +108,8 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
     errors other than VMs without machine (STRANDED) gets unknown results and a warning instead.
     """
     limits = tuple(limits)
-    errors = {problem.id for problem in plan.errors}
-    if limits and plan.errored and errors != {STRANDED}:
+    error_ids = {problem.id for problem in plan.errors}
+    if limits and plan.errored and error_ids != {STRANDED}:
         unknown_results = [GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits]
         names = format_list([format_limit(limit.name, limit.value) for limit in limits])
         text = f"{names} {select_word_form(len(limits), 'was', 'were')} not checked because {_PLAN_FAILED}."
@@ -222,10 +222,10 @@ def has_unknown_capacity(plan: Plan) -> bool:
 
 
 def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Measure the fraction of placed VMs with equal rack counts of their pool in every sample; nothing without VMs."""
+    """Measure the fraction of placed VMs with equal rack counts of their pool in every sample, if VMs are placed."""
     placed_count = plan.placed_vms
     if not placed_count or is_fully_decided(plan.placement_tables):
-        return  # nothing is predicted
+        return  # no placement is predicted
     if not plan.samples:
         yield GuardRailMeasurement(value=None, text="certainty was not computed: there are no samples")
         return
@@ -242,11 +242,12 @@ def _measure_empty_plan(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure the bindings with pods unable to run on their cluster, even with more nodes; unknown ones separately."""
-    selected = [row for row in plan.feasibility if row.is_selected]  # clusters chosen by their placement
-    rows = [row for row in selected if row.result is FeasibilityResult.CANNOT_RUN]
-    names = format_list(f"{row.placement.name} on {row.cluster}" for row in rows)
-    yield GuardRailMeasurement(len(rows), f"{format_count(len(rows), 'binding')} cannot run: {names}" if rows else "")
-    unknown = sum(row.result is FeasibilityResult.UNKNOWN for row in selected)
+    bindings = [row for row in plan.feasibility if row.is_selected]  # without clusters rejected by the placement
+    infeasible = [row for row in bindings if row.result is FeasibilityResult.CANNOT_RUN]
+    names = [f"{row.placement.name} on {row.cluster}" for row in infeasible]
+    text = f"{format_count(len(names), 'binding')} cannot run: {format_list(names)}" if names else ""
+    yield GuardRailMeasurement(len(names), text)
+    unknown = sum(row.result is FeasibilityResult.UNKNOWN for row in bindings)
     if unknown:
         yield GuardRailMeasurement(value=None, text=f"the nodes of {format_count(unknown, 'binding')} are not known")
 

@@ -85,8 +85,8 @@ _ACTIONS_WITHOUT_TARGET: Final = (PlacementAction.REMOVE, PlacementAction.LOSE, 
 
 
 def describe_state(row: PlacementChange) -> str:
-    """Return the state of an object that does not run (a pod: `Pending`, `SchedulingGated`, `Failed`); "" for
-    running objects, `predicted` for a VM rescheduled by the platform.
+    """Return `predicted` for a VM rescheduled by the platform, "" for a running or removed object, else the state of
+    the object (a pod: `Pending`, `SchedulingGated`, `Failed`).
     """
     kind = KINDS[row.kind]
     if (
@@ -96,7 +96,7 @@ def describe_state(row: PlacementChange) -> str:
     ):
         return PREDICTED
     if row.target is None or row.action in _ACTIONS_WITHOUT_TARGET or kind.is_running(row.target):
-        return ""  # removed, or running
+        return ""
     return kind.format_waiting_state(row.target)
 
 
@@ -179,8 +179,8 @@ def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:
 
 
 def count_substitutions(rows: Iterable[PlacementChange]) -> dict[str, int]:
-    """Count by kind the running bindings and pods removed while as many of the same placement or workload are added,
-    because their member or parent object is re-created, or another cluster is selected.
+    """Count by kind the running bindings and pods replaced by new ones of the same placement or workload, because their
+    member or parent object is re-created, or another cluster is selected.
     """
     removed_counts: Counter[tuple[str, Address, str]] = Counter()
     added_counts: Counter[tuple[str, Address, str]] = Counter()
@@ -220,8 +220,8 @@ def _format_vm_moves(vms: EffectCount) -> str:
 
 
 def _format_clauses(effect: Effect, rows: Sequence[EffectCount]) -> list[str]:
-    """Format objects of all kinds with one effect as one clause, [] for none. Those without a place yet (waiting) and
-    those losing their host (`2 VMs lose their machine`) get one per row: per kind and state.
+    """Format objects of all kinds with one effect as one clause, [] for none. Objects without a place yet (waiting) or
+    losing their host (`2 VMs lose their machine`) get a clause per row, so per kind and state.
     """
     if effect in (Effect.WAITING, Effect.STILL_WAITING):
         return [f"{_format_object_count(row)} {format_waiting_verb(row.state, row.count)}" for row in rows]
@@ -233,7 +233,7 @@ def _format_clauses(effect: Effect, rows: Sequence[EffectCount]) -> list[str]:
     for row in rows:
         by_kind[row.kind] += row.count
     subjects = format_kind_counts({kind: by_kind[kind] for kind in sorted(by_kind, key=get_kind_order)})
-    return [f"{subjects} {format_effect_verb(effect, rows[0].state, total)}"] if rows else []
+    return [f"{subjects} {format_effect_verb(effect, rows[0].state, total)}"] if rows else []  # one verb for all
 
 
 def format_kind_counts(counts: Mapping[str, int]) -> str:

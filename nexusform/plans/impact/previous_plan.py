@@ -27,7 +27,7 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
         return warn_about_previous(plan, "That plan failed")
     before, after = build_decision(previous), build_decision(plan)
     has_several_sites = len({*_list_sites(plan), *_list_sites(previous)}) > 1
-    ended = _list_affected_clusters(previous, has_several_sites) - _list_affected_clusters(plan, has_several_sites)
+    freed = _list_affected_clusters(previous, has_several_sites) - _list_affected_clusters(plan, has_several_sites)
     # The difference of spare capacity on the sites of both plans with the same largest SKU.
     capacity_by_site_and_sku = {(row.site, row.vm_sku_name): row.after for row in before.capacity}
     difference = 0
@@ -40,7 +40,7 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
         moved=_count_moved_objects(after.impact) - _count_moved_objects(before.impact),
         removed=after.impact.removed - before.impact.removed,
         capacity=difference,
-        clusters_no_longer_affected=tuple(sorted(ended, key=compute_natural_sort_key)),
+        clusters_no_longer_affected=tuple(sorted(freed, key=compute_natural_sort_key)),
     )
     return replace(plan, since=since)
 

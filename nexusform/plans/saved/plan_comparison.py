@@ -24,12 +24,12 @@ _NOT_COMPARED: Final = frozenset(
 
 def list_different_parts(plan: Plan, new_plan: Plan) -> list[str]:
     """Return the parts of a plan that differ from a new plan of the same inputs."""
-    # Providers and imports may have added diagnostics; those of planning must be included.
+    # The saved plan may have more diagnostics, those of providers and imports, but none missing.
     saved_diagnostics = set(map(_serialize_diagnostic, plan.diagnostics))
-    names = [] if saved_diagnostics.issuperset(map(_serialize_diagnostic, new_plan.diagnostics)) else ["warnings"]
-    parts = [name for name in plan.__struct_fields__ if name not in _NOT_COMPARED]
-    names += [name for name in parts if not is_equal_record(getattr(plan, name), getattr(new_plan, name))]
-    return [name.replace("_", " ") for name in names]
+    different = [] if saved_diagnostics.issuperset(map(_serialize_diagnostic, new_plan.diagnostics)) else ["warnings"]
+    compared = [name for name in plan.__struct_fields__ if name not in _NOT_COMPARED]
+    different += [name for name in compared if not is_equal_record(getattr(plan, name), getattr(new_plan, name))]
+    return [name.replace("_", " ") for name in different]
 
 
 def has_sampled_verdicts(plan: Plan) -> bool:
@@ -58,15 +58,15 @@ def _collect_visible_items(plan: Plan) -> dict[str, list[object]]:
     """Return the visible items of a plan by name, without source lines and creation numbers (bookkeeping)."""
     items: dict[str, list[object]] = {}
     for change in plan.reported_changes:
-        key = f"{change.address} (deposed {change.deposed})" if change.deposed else str(change.address)
-        items.setdefault(key, []).append(replace(change, creation=0, prior_creation=0, source=None))
+        name = f"{change.address} (deposed {change.deposed})" if change.deposed else str(change.address)
+        items.setdefault(name, []).append(replace(change, creation=0, prior_creation=0, source=None))
     for row in plan.placements:
         items.setdefault(f"placement of {row.object} of {row.address}", []).append(row)
     for output in plan.outputs:
         items[f"output.{output.name}"] = [output]
     for upgrade in plan.upgrades:
         items.setdefault(f"upgrade of {upgrade.cluster}", []).append(upgrade)
-    items |= {f"{old} moved to {new}": [] for old, new in plan.address_moves}
+    items |= {f"{old} moved to {new}": [] for old, new in plan.address_moves}  # the name says all
     return items
 
 

@@ -219,7 +219,7 @@ def _count_vms(
 
 
 def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
-    """Return the resources (addresses) without an added VM on a machine with another VM of the same resource."""
+    """Return the addresses of resources without a machine shared by an added VM and another VM of the resource."""
     vms_after: dict[str, Counter[tuple[str, str]]] = {}  # VMs by resource, and by site and machine
     added: dict[str, set[tuple[str, str]]] = {}  # site and machine of added VMs, by resource
     for site in sites:
@@ -248,15 +248,15 @@ def add_recorded_vms(
 
 
 def read_recorded_vms(
-    kind: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
+    resource_type: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> list[tuple[str, OccupiedCapacity]]:
     """Return (site id, VM) for each unmanaged VM recorded in the note of a rack or machine; [] for other resources."""
     rows = [*get_list(note, UNMANAGED_KEY), *get_list(note, FORGOTTEN_KEY)]
-    if not rows or kind.kind not in {PlanningKind.RACK, PlanningKind.MACHINE}:
+    if not rows or resource_type.kind not in {PlanningKind.RACK, PlanningKind.MACHINE}:
         return []
-    rack_id = str(attributes.get("id" if kind.kind is PlanningKind.RACK else "rack_id"))
+    rack_id = str(attributes.get("id" if resource_type.kind is PlanningKind.RACK else "rack_id"))
     site_id = rack_id.partition("/")[0]  # of SITE/RACK
-    # After the fields of a row, its cells are one more element, missing if they are unknown.
+    # A row has the first fields of OccupiedCapacity, and then a list of cell numbers unless they are unknown.
     return [(site_id, replace(OccupiedCapacity(*row[:_FIELDS]), cell_numbers=tuple(*row[_FIELDS:]))) for row in rows]
 
 

@@ -150,7 +150,7 @@ def render_trace(part: TracedExpression, width: int) -> str:
 def _render_part_lines(part: TracedExpression, indent: int, width: int) -> Iterator[str]:
     """Yield the lines of a part: expression, result, reasons for an unknown, sensitive or no value, inner parts."""
     margin = " " * indent
-    line_width = max(width - indent - 4, 30)  # deep parts exceed the width rather than become narrower
+    line_width = max(width - indent - 4, 30)  # results are indented by 4; deep parts exceed the width
     first_line, *further_lines = wrap_lines(escape_control_characters(part.text), line_width)
     location_note = f"  [{part.span.filename}:{part.span.start.line}]" if part.span is not None else ""
     outcome = "= (error)" if part.has_failed else f"= {_format_value_on_one_line(part)}  ({_format_part_type(part)})"
@@ -187,7 +187,7 @@ def _format_part_type(part: TracedExpression) -> str:
     if part.is_hidden:  # a sensitive value follows from it
         return "sensitive"
     texts = [_format_on_one_line(render_type(part.value.type), _MAX_TYPE_LENGTH)]
-    if part.value.has_marks:
+    if part.value.has_marks:  # its own marks, or those of its parts
         texts.append("sensitive" if part.value.marks else "partly sensitive")
     if not part.value.is_wholly_known:
         texts.append("partly unknown" if part.value.is_known else "unknown")
@@ -202,7 +202,7 @@ def _describe_known_parts(value: Value) -> str:
 
 
 def build_trace_document(part: TracedExpression) -> dict[str, Any]:
-    """Build the tree of expressions as JSON data; the value of a part is omitted if sensitive or not fully known."""
+    """Build the tree of expressions as JSON data; a failed, sensitive or not fully known part has no value."""
     value, span = part.value, part.span
     document: dict[str, Any] = {"expression": part.text}
     if span is not None:

@@ -49,7 +49,7 @@ def build_plan_set_report(plans: Sequence[tuple[str, Plan]]) -> Report:
 
 
 def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[str]) -> str:
-    """Return one sentence: the rejected plans, or the number of plans with changes and their moves."""
+    """Return one sentence: the rejected plans, or the number of changed plans and of placed, moved and lost objects."""
     if rejected_paths:
         return f"{format_list(rejected_paths)} cannot be applied."
     changed_count = sum(plan.has_changes for _, plan in plans)
@@ -64,7 +64,7 @@ def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[
 
 
 def _format_plan_note(named_plan: _NamedPlan) -> str:
-    """Return the reason why a plan is rejected, or its checks and warnings; "" without any."""
+    """Return the reason of a plan's rejection, or its checks and the warnings caused by it; "" without any."""
     rejection = describe_rejection(named_plan.plan)
     if rejection:
         return f"blocked by {rejection}"
@@ -75,10 +75,10 @@ def _format_plan_note(named_plan: _NamedPlan) -> str:
 
 def _build_plan_row(named_plan: _NamedPlan) -> Row:
     """Build the row of a plan: its file, its numbers of changed objects, of placements by action, and of warnings."""
-    _, add, change, destroy, _ = count_resource_changes(named_plan.plan)  # without imported and forgotten ones
+    _, add, change, destroy, _ = count_resource_changes(named_plan.plan)  # without imports and forgotten objects
     actions = (PlacementAction.PLACE, PlacementAction.MOVE, PlacementAction.REMOVE)
     placement_counts = Counter(row.action for row in named_plan.plan.placements)
-    warning_count = sum(entry.level is Level.WARNING for entry in named_plan.entries.caused)
+    warning_count = sum(entry.level is Level.WARNING for entry in named_plan.entries.caused)  # by the plan
     figures = (add, change, destroy, *(placement_counts[action] for action in actions), warning_count)
     cells = (named_plan.path, *(f"{figure:,}" for figure in figures))
     return Row(cells, is_finding=named_plan.plan.is_rejected)

@@ -140,13 +140,13 @@ def _get_sensitive_paths(sensitive: bool) -> tuple[Path, ...]:
 def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
     """Build an element of `resource_changes`; `show` includes sensitive values."""
     address = change.address
-    locations = {
+    optional_addresses = {
         "previous_address": str(change.previous_address or ""),
         "module_address": format_module(address.module),
     }
     document: dict[str, Any] = {
         "address": str(address),
-        **omit_empty(locations),
+        **omit_empty(optional_addresses),
         **build_address_keys(address),
         "provider_name": format_provider_name(change.provider),
         **omit_empty({"deposed": change.deposed}),
@@ -182,7 +182,7 @@ def _build_change_sides(
     """Build `actions`, both sides of a change, and masks of their unknown and sensitive parts; `show`: unredacted."""
     before_value, after_value = drop_unknown_values(before), drop_unknown_values(after)
     if not show:
-        # Redact values sensitive on either side on both sides; the marks below differ.
+        # Hide a part on both sides if it is sensitive on one of them; the masks below differ by side.
         before_value, after_value = (
             redact_value(redact_value(side, before_marks), after_marks) for side in (before_value, after_value)
         )
@@ -197,7 +197,7 @@ def _build_change_sides(
 
 
 def _list_drift_documents(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
-    """Yield objects changed outside of nexusform, by current address; in a refresh-only plan also moved addresses."""
+    """Yield objects changed outside of nexusform, by current address; if refresh-only also moves without drift."""
     current_addresses = dict(plan.address_moves)
     providers = {change.address: change.provider for change in plan.changes} if plan.drift else {}
     for drift in plan.drift:
@@ -206,7 +206,7 @@ def _list_drift_documents(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
     if plan.mode is Mode.REFRESH_ONLY:
         drift_addresses = {drift.address for drift in plan.drift}
         for change in plan.changes:
-            if change.previous_address not in drift_addresses:  # otherwise its drift has both addresses
+            if change.previous_address not in drift_addresses:  # a drift has both addresses already
                 yield _build_resource_change(change, show)
 
 
@@ -229,8 +229,8 @@ def _build_output_change(output: OutputChange, show: bool) -> dict[str, Any]:
     document = _build_change_sides(
         ACTIONS[output.action], output.before, output.after, before_marks=marks, after_marks=marks, show=show
     )
+    document["after_unknown"] = build_unknown_mask(output.after) or False  # False for an empty mask
     # An output is sensitive as a whole, even if it does not exist.
-    document["after_unknown"] = build_unknown_mask(output.after) or False  # instead of an empty mask
     document["before_sensitive"] = document["after_sensitive"] = output.sensitive
     return document
 
@@ -302,13 +302,13 @@ def _build_module_tree(
 
     def build_module(path: ModulePath) -> LazyObject:  # with its resources and its child modules
         document = LazyObject(address=format_module(path)) if path else LazyObject()
-        if path in paths:  # the others have only child modules
+        if path in paths:  # another module only contains child modules
             document["resources"] = LazyArray(lambda: list_resources(path))
         if path in children:
             document["child_modules"] = LazyArray(lambda: map(build_module, children[path]))
         return document
 
-    return build_module(())
+    return build_module(ROOT_MODULE)
 
 
 def _build_state(state: State, show: bool) -> LazyObject:

@@ -104,7 +104,7 @@ _STREAM_REASONS: Final = {
 
 
 def create_plan_events(plan: Plan, time: str, detail: ShownPlacements = ShownPlacements.CHANGED) -> Iterator[Event]:
-    """Yield drift, planned changes, planned placements, both summaries, the decision and outputs."""
+    """Yield drift, planned changes and placements, the summaries of both, the decision and outputs."""
     yield from create_drift_events(plan, time)
     for change in () if plan.mode is Mode.REFRESH_ONLY else plan.reported_changes:  # -refresh-only changes no object
         yield create_planned_change_event(change, time)
@@ -117,7 +117,7 @@ def create_plan_events(plan: Plan, time: str, detail: ShownPlacements = ShownPla
             message = f"{document['object']}: {action}{trigger}"
             yield create_event("planned_placement", message, time, placement=dict(document))
     yield create_plan_summary_event(plan, time)
-    if build_placement_summaries(plan)[0].has_objects:
+    if build_placement_summaries(plan)[0].has_objects:  # 0: of all kinds
         yield create_placement_summary_event(plan, time)
     lines = [f"{line.label}: {'; '.join(line.texts)}" for line in build_decision_lines(plan)]
     yield create_event("decision", lines[0], time, decision=build_decision_document(plan), lines=lines)
@@ -154,7 +154,7 @@ def create_planned_change_event(change: Change, time: str) -> Event:
     """Create the event of the planned change of one object."""
     moved_from = change.previous_address
     action = _STREAM_ACTIONS[change.action]
-    if change.action is Action.NO_OP and change.importing:  # only an import; else the other action is named
+    if change.action is Action.NO_OP and change.importing:  # an import without another change
         action = "import"
     elif change.action is Action.NO_OP and moved_from:
         action = "move"

@@ -160,13 +160,13 @@ class PathMarks(Struct, frozen=True):
         return NO_MARKS if marks == NO_MARKS else marks
 
     def select_part(self, old: PathStep | None, new: PathStep | None) -> PathMarks:
-        """Return the marks of a part, given its step (name or position) on each side; None: it is not there."""
+        """Return the marks of a part, given its step (name or position) on each side, None if it is not there."""
         if self is NO_MARKS:
             return self
         inner = PathMarks(
             _get_subtrie(self.old, old),
             _get_subtrie(self.new, new),
-            _get_subtrie(self.replacement, new if new is not None else old),  # None: removed
+            _get_subtrie(self.replacement, new if new is not None else old),  # a removed part has no new step
         )
         return NO_MARKS if inner == NO_MARKS else inner
 

@@ -58,15 +58,15 @@ def build_sensitive_mask(plain: Any, marks: Any) -> Any:
     """
     if marks is True:
         return True
-    inside = marks or {}
+    part_marks = marks or {}
     if isinstance(plain, Mapping):
-        marked = [name for name in plain if name in inside]
-        return omit_empty({name: build_sensitive_mask(plain[name], inside[name]) for name in marked})
+        marked = [name for name in plain if name in part_marks]
+        return omit_empty({name: build_sensitive_mask(plain[name], part_marks[name]) for name in marked})
     if not _is_list(plain):
         return False
-    if not inside:  # no element is sensitive
+    if not part_marks:  # no element is sensitive
         return []
-    return [build_sensitive_mask(part, inside.get(index)) for index, part in enumerate(plain)]
+    return [build_sensitive_mask(part, part_marks.get(index)) for index, part in enumerate(plain)]
 
 
 def redact_value(plain: Any, marks: Any) -> Any:
@@ -76,12 +76,12 @@ def redact_value(plain: Any, marks: Any) -> Any:
     if marks is None:
         return plain
     if isinstance(plain, Mapping):
-        inside = {} if marks is True else plain
-        return {name: redact_value(part, marks.get(name)) for name, part in inside.items()}
+        shown = {} if marks is True else plain
+        return {name: redact_value(part, marks.get(name)) for name, part in shown.items()}
     if _is_list(plain):
         part_marks = [True] * len(plain) if marks is True else list(map(marks.get, range(len(plain))))
         return [redact_value(part, mark) for part, mark in zip(plain, part_marks, strict=True)]
-    if marks is not True:  # marks of parts, and a scalar has no parts
+    if marks is not True:  # marks of parts: a scalar has none
         return plain
     return REDACTED if plain.__class__ is str else None
 
@@ -183,7 +183,7 @@ def _write_bracketed_parts(
         out.write(separator + line_start + prefix)
         _write_value(part, out, inner, pretty=pretty)
         separator = b","
-    if separator and pretty:
+    if separator and pretty:  # not inside empty brackets
         out.write(b"\n" + margin)
     out.write(brackets[1:])
 

@@ -63,7 +63,7 @@ def _escape_parts(parts: Iterable[Part]) -> Iterable[str]:
 
 
 def _render_attributes(attributes: dict[str, Any]) -> str:
-    """Render ` name="value"` per attribute; ` name` for True, nothing for None and False."""
+    """Render ` name="value"` per attribute (`class_` is class, a_b a-b); ` name` for True, "" for None and False."""
     texts = []
     for name, value in attributes.items():
         if value is None or value is False:

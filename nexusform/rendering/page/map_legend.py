@@ -130,13 +130,13 @@ def render_cluster_legend(
     styles: Sequence[ClusterStyle], counts: Mapping[str, int], changed_clusters: AbstractSet[str], width: int
 ) -> tuple[list[Markup], int]:
     """Render a swatch with key, name and number of VMs (`counts`) per cluster; return the elements and their height.
-    With very many clusters only changed ones have a swatch and the others are listed by name.
+    Of too many clusters only changed ones have a swatch, of too many changed ones none; list the rest by name.
     """
     columns_per_line = max(width // _ENTRY_WIDTH, 1)
     entries = list(styles)
     if len(entries) > _MAX_CLUSTERS:
         entries = [style for style in styles if style.cluster in changed_clusters]
-    if len(entries) > _MAX_CLUSTERS:  # too many changed ones: all clusters are listed by name
+    if len(entries) > _MAX_CLUSTERS:  # too many changed ones
         entries = []
     parts: list[Markup] = []
     for number, style in enumerate(entries):
@@ -149,9 +149,9 @@ def render_cluster_legend(
     if remaining_clusters:
         noun = "more cluster" if entries else "cluster"
         text = f"{format_count(len(remaining_clusters), noun)}: {format_names(remaining_clusters, _MAX_RUNS)}"
-        parts.append(build_svg_element("text", text, x=0, y=lines * _ENTRY_HEIGHT + 11))
+        parts.append(build_svg_element("text", text, x=0, y=lines * _ENTRY_HEIGHT + 11))  # the baseline
         lines += 1
-    return parts, lines * _ENTRY_HEIGHT + 4
+    return parts, lines * _ENTRY_HEIGHT + 4  # with a gap below
 
 
 def _render_cluster_entry(style: ClusterStyle, label: str, left: int, top: int) -> list[Markup]:

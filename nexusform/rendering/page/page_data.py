@@ -43,18 +43,18 @@ def build_page_data(plan: Plan, stanzas: Sequence[ChangeStanza], maps: Sequence[
     """Build the data of the page; for a plan with errors without its changes and placements."""
     changes = () if plan.errored else pair_stanzas(plan, stanzas)
     placements = () if plan.errored else plan.placements
-    shared: list[dict[str, Any]] = []
+    violations: list[dict[str, Any]] = []  # members of separation rules on one rack or machine
     for verdict in plan.separation_verdicts:
         for violation in verdict.violations:
             hardware = {"site": violation.site_id, "rack": violation.rack, "machine": violation.machine}
-            shared.append({"rule": str(verdict.address), **hardware, "members": list(violation.members)})
+            violations.append({"rule": str(verdict.address), **hardware, "members": list(violation.members)})
     document = {
         "fields": FIELDS,
         "sites": list(map(_build_site, maps)),
         "changes": [_build_change(change, stanza) for change, stanza in changes],
         "rows": [_build_binding_or_pod(row) for row in placements if row.kind != VM],
-        "members": [list(member) for part in load_domain_parts(plan) for member in part.members(plan)],
-        "shared": shared,
+        "members": [list(member) for part in load_domain_parts(plan) for member in part.members(plan)],  # clusters
+        "shared": violations,
         "errored": plan.errored,
         "denied": plan.is_rejected,
         "samples": plan.samples,
@@ -134,8 +134,8 @@ def _build_site(site: SiteMap) -> dict[str, Any]:
             pools.setdefault(vm.pool, len(pools)),
             skus.setdefault(sku, len(skus)),
         )
-        locations = (_encode_location(vm.before), _encode_location(vm.after))
-        vms.append([vm.name, *numbers, _MARK_NUMBERS[vm.mark], *locations, _build_vm_details(vm)])
+        sides = (_encode_location(vm.before), _encode_location(vm.after))
+        vms.append([vm.name, *numbers, _MARK_NUMBERS[vm.mark], *sides, _build_vm_details(vm)])
     return {
         "id": site.id,
         "name": site.name,
@@ -144,7 +144,7 @@ def _build_site(site: SiteMap) -> dict[str, Any]:
         "pools": list(pools),
         "skus": list(map(list, skus)),
         "racks": list(map(_RACK_FORM, site.racks)),
-        "steps": [],
+        "steps": [],  # only a simulation has some
         "vms": vms,
     }
 
@@ -229,7 +229,7 @@ def _build_change(change: Change, stanza: ChangeStanza | None) -> list[Any]:
     """Build the fields of a change in the order of FIELDS."""
     text = render_stanza(stanza) if stanza is not None else ""
     span = change.source
-    location = [span.filename, span.start.line] if span else ["", 0]
+    file_and_line = [span.filename, span.start.line] if span else ["", 0]
     return [
         format_headline_address(change),
         format_module(change.address.module),
@@ -238,7 +238,7 @@ def _build_change(change: Change, stanza: ChangeStanza | None) -> list[Any]:
         format_headline(change),
         # Skip the first line, since the headline is shown above.
         text.partition("\n")[2],
-        *location,
+        *file_and_line,
     ]
 
 
@@ -249,8 +249,8 @@ def _build_binding_or_pod(row: PlacementChange) -> list[Any]:
     """Build the fields of a binding or a pod in the order of FIELDS."""
     explanation = _build_row_explanation(row)
     explanation.pop("trigger", None)  # a field of its own
-    location = row.target or row.source
-    link = [row.object, "", ""] if location is None else list(KINDS[row.kind].get_link(location))  # to its place
+    location = row.target or row.source  # linked by its cluster, node and machine
+    link = [row.object, "", ""] if location is None else list(KINDS[row.kind].get_link(location))
     return [
         row.kind,
         row.object,
@@ -276,17 +276,17 @@ _TEXT_INDEX: Final = 5  # position of the difference in FIELDS of page_data.py
 
 
 def compress_document(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document. With many changes and rows, numbers replace their values; the texts are in two lists."""
+    """Return the document; if large, with `packed`: numbers in changes and rows, and lists of values and lines."""
     changes, rows = document["changes"], document["rows"]
     if len(changes) + len(rows) < _MIN_PACKED:
         return document
     values, lines = _NumberedValues(), _NumberedValues()
-    parts = {
+    packed = {
         "changes": [_compress_change(change, values, lines) for change in changes],
         "rows": [list(map(values.assign_number, row)) for row in rows],
     }
-    other_parts = {name: value for name, value in document.items() if name not in parts}
-    return {**other_parts, "packed": {**parts, "values": values.values, "lines": lines.values}}
+    other_parts = {name: value for name, value in document.items() if name not in packed}
+    return {**other_parts, "packed": {**packed, "values": values.values, "lines": lines.values}}
 
 
 class _NumberedValues:

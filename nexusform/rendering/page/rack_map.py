@@ -109,20 +109,21 @@ class SiteMap(Struct, frozen=True):
 
 
 def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
-    """Build the map of every site, in plan order; for a plan with errors the map before it, of sites with machines."""
+    """Build the map of every site in plan order; with errors the current VMs on sites with machines."""
     if plan.errored:
         current_sites = [site for site in map(_restore_current_site, plan.sites) if site.machines]
-        return tuple(replace(_map_site(site, {}, frozenset()), is_current_only=True) for site in current_sites)
+        maps = [_map_site(site, rows={}, certain_racks=frozenset()) for site in current_sites]
+        return tuple(replace(site_map, is_current_only=True) for site_map in maps)
     vm_rows = (row for row in plan.placements if row.kind == VM)
     rows = group_by(vm_rows, lambda row: (str(row.address), row.object))  # by resource and VM name
     certain_racks: set[_PoolRack] = set()
-    for pool in plan.placement_tables:
-        certain_racks |= {(str(pool.address), pool.pool, rack) for rack in pool.certain_racks}
+    for table in plan.placement_tables:
+        certain_racks |= {(str(table.address), table.pool, rack) for rack in table.certain_racks}
     return tuple(_map_site(site, rows, certain_racks) for site in plan.sites)
 
 
 def build_short_names(clusters: Sequence[str]) -> dict[str, str]:
-    """Return a key by cluster: name without the common prefix, or a number if one is too long; a dot for `OUTSIDE`."""
+    """Return a short name by cluster: without the common prefix; numbers if one is empty or too long; OUTSIDE: dot."""
     names = [name for name in clusters if name != OUTSIDE]
     prefix_length = _measure_common_prefix(names)
     keys = {name: name[prefix_length:] for name in names}
@@ -158,15 +159,15 @@ _RowsByVm: TypeAlias = Mapping[_VmKey, list[PlacementChange]]
 def _restore_current_site(site: SiteVms) -> SiteVms:
     """Return a site as it was before the plan: without new racks, machines and pools, and with nothing removed."""
     machines = tuple(replace(machine, exists_after=True) for machine in site.machines if machine.exists_before)
-    racks = {machine.facts.rack for machine in machines}
-    names = {machine.facts.name for machine in machines}
+    rack_names = {machine.facts.rack for machine in machines}
+    hosts = {machine.facts.name for machine in machines}
     pools = [replace(pool, unchanged=tuple(pool.before), removed=(), added=()) for pool in site.pools]
     return replace(
         site,
-        racks=tuple(rack for rack in site.racks if rack.name in racks),
+        racks=tuple(rack for rack in site.racks if rack.name in rack_names),
         machines=machines,
         pools=tuple(pool for pool in pools if pool.unchanged),
-        unmanaged_vms=tuple(replace(vm, is_lost=False) for vm in site.unmanaged_vms if vm.placement.machine in names),
+        unmanaged_vms=tuple(replace(vm, is_lost=False) for vm in site.unmanaged_vms if vm.placement.machine in hosts),
     )
 
 
@@ -263,7 +264,7 @@ _Side: TypeAlias = "tuple[PoolVms, PlacedVm] | None"
 
 
 def _build_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> MapVm:
-    """Build a VM from its sides (pool and VM) before and after; one may be missing."""
+    """Build a VM from its sides (pool and VM) before and after, one of them maybe None, and the rows of its name."""
     latest_side = after or before
     assert latest_side is not None, "a VM exists before or after the plan"
     pool, vm = latest_side

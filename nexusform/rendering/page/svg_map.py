@@ -70,8 +70,8 @@ def render_svg(plan: Plan) -> str:
 
 
 def render_maps(maps: Sequence[SiteMap], verdict: str = "", *, empty_text: str = "The plan has no site.") -> str:
-    """Render an SVG document of maps, one below the other, under a verdict; racks only if it would be too large."""
-    # A VM needs at least this many bytes, so skip drawings that cannot be small enough.
+    """Render an SVG document of maps, one below the other, under a verdict; only racks if it exceeds MAX_BYTES."""
+    # A VM needs at least _MIN_VM_BYTES: draw no machines if the document is certain to be too large.
     if sum(len(site.vms) for site in maps) * _MIN_VM_BYTES <= MAX_BYTES:
         picture = _render_machines(maps, verdict, empty_text)
         if len(picture) <= MAX_BYTES:
@@ -91,9 +91,9 @@ def render_maps(maps: Sequence[SiteMap], verdict: str = "", *, empty_text: str =
 
 
 def _render_machines(maps: Sequence[SiteMap], verdict: str, empty_text: str) -> str:
-    """Render the document with every machine; without sites it has a text."""
+    """Render an SVG document with every machine of the maps, or with `empty_text` if there are none."""
     drawings: list[Markup] = []
-    width, top = 480, MARGIN  # at least 480 wide
+    width, top = 480, MARGIN  # the minimum width
     for site in maps:
         drawing = _SiteDrawing(site)
         drawings.append(build_svg_element("g", drawing.render_markup(top)))
@@ -197,7 +197,7 @@ class _SiteDrawing:
         self._scale = _CONDENSED_SCALE if site.machine_count > LARGE else _FULL_SCALE
         self._sides = _select_map_sides(site, has_both=self._scale.has_texts)
         self._styles = build_cluster_styles(site.clusters)
-        self._unmarked = _select_unmarked(site)  # the mark of most VMs, not drawn
+        self._unmarked = _select_unmarked(site)  # PLACED if most VMs are new: no sign
         machines = chain.from_iterable(rack.machines for rack in site.racks)
         max_cells = max((machine.facts.cells for machine in machines), default=0) or _DEFAULT_CELLS
         self._rack_width = self._scale.label + max_cells * (self._scale.cell + _CELL_GAP) + _RACK_GAP
@@ -289,14 +289,14 @@ class _SiteDrawing:
     ) -> Markup:
         """Render a box per NUMA cell to the right of earlier ones, or one for unknown cells; update `fill_levels`."""
         scale = self._scale
-        cell_memory = machine.facts.memory_gib_per_cell or 1
+        cell_memory = machine.facts.memory_gib_per_cell or 1  # no division by 0
         share = min(max(vm.sku.memory_in_cell / cell_memory, 0.06), 1.0)  # small VMs stay visible
         parts: list[Markup] = [build_svg_element("title", describe_vm(vm))] if scale.has_texts else []
         if not location.cells:  # drawn over all cells of the machine
             machine_width = machine.facts.cells * (scale.cell + _CELL_GAP) - _CELL_GAP
             start = min(sum(fill_levels), machine_width - _MIN_VM_WIDTH)
             width = min(share * scale.cell * vm.sku.numa_cells, machine_width - start)
-            fill_levels[0] += width  # only the sum counts
+            fill_levels[0] += width  # boxes over all cells use the sum
             parts += _render_box(self._styles[vm.cluster], mark, scale.label + start, width, scale)
         for cell in location.cells:
             if cell >= machine.facts.cells:  # no such cell is drawn

@@ -35,19 +35,19 @@ _OUTCOMES: Final = {"pass": "", "fail": "failure", "error": "error", "unknown": 
 
 
 def render_junit(plan: Plan) -> str:
-    """Render the XML document of a plan."""
+    """Render a plan as JUnit XML, a suite per kind of result."""
     findings = collect_findings(plan)
-    violations = [diagnostic for diagnostic in plan.diagnostics if diagnostic.id == GUARD_RAIL]
+    limit_errors = [diagnostic for diagnostic in plan.diagnostics if diagnostic.id == GUARD_RAIL]
     warnings = []  # passed cases with a note: they do not fail the suite
     for finding in findings:
         diagnostic = finding.diagnostic
-        if diagnostic.id not in RULE_IDS and finding.level is not Level.ERROR:  # these have suites of their own
+        if diagnostic.id not in RULE_IDS and finding.level is not Level.ERROR:  # not in suites lint and plan
             warnings.append(JunitCase(diagnostic.id, _format_finding_name(diagnostic), note=_format_finding(finding)))
     suites = {
         "plan": _build_planning_cases(plan.diagnostics),
         "guard rails": [
             JunitCase("guard rail", get_limit_text(diagnostic), "failure", diagnostic.summary, diagnostic.detail)
-            for diagnostic in violations
+            for diagnostic in limit_errors
         ],
         "checks": list(map(_build_check_case, plan.checks)),
         "lint": [_build_lint_case(rule, findings, _explain_skipped_rule(rule, plan)) for rule in RULE_IDS],

@@ -72,10 +72,10 @@ def render_markdown(
     report = build_plan_report(view)
     lines = [*render_decision(report.decision, _BOX_WIDTH), *render_counts(view, _BOX_WIDTH, PLAIN)]
     block = format_code_block("\n".join(map(_truncate_line, lines)), "text")
-    kind = "CAUTION" if report.verdict else f"{report.impact}".upper()  # the verdict is the reason of a rejection
-    head = (render_title(report), *report.facts, f"> [!{kind}]", *(f"> {line}" for line in block.split("\n")))
+    alert = "CAUTION" if report.verdict else f"{report.impact}".upper()  # the verdict is the reason of a rejection
+    head = (render_title(report), *report.facts, f"> [!{alert}]", *(f"> {line}" for line in block.split("\n")))
     parts = [ReportPart("The verdict", importance=100, lines=head, is_atomic=True)]
-    # As in the terminal, changes planned before an error would hide it.
+    # A failed plan shows no changes, as in the terminal: they would hide the error.
     for entry in _FAILED_COMMENT if plan.is_failed else _COMMENT:
         section = entry.build(view)
         if section.has_content:
@@ -201,7 +201,7 @@ _SIGN_MEANINGS: Final = ((_CLOSED, "cordoned"), (_NO_MACHINE, "no machine"), (_T
 
 
 def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: bool = False) -> list[str]:
-    """Render VMs per machine of changed racks before and after, in lines of up to MAX_WIDTH; [] without such racks."""
+    """Render VMs per machine of changed racks before and after, in lines of up to MAX_WIDTH; [] without any."""
     racks = [rack for rack in racks if any(machine.before != machine.after for machine in rack.machines)]
     if not racks:
         return []
@@ -210,7 +210,7 @@ def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: boo
     # New racks of many sites are usually alike: the first site is an example.
     if len(new) > _MAX_NEW_RACKS:
         new = [rack for rack in new if rack.site == new[0].site]
-    # If not all racks fit, keep those with the most removed VMs, sorted by name.
+    # `racks` begins with the most removed VMs: keep the first existing ones, sorted by name.
     kept = sorted(existing[:_MAX_RACKS], key=lambda rack: (rack.site, compute_natural_sort_key(rack.name)))
     visible_racks = [*kept, *new[:_MAX_NEW_RACKS]]
     lines: list[str] = []

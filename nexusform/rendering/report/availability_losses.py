@@ -37,7 +37,7 @@ def find_availability_losses(plan: Plan) -> Iterator[str]:
     """Yield clauses on forgotten VMs losing their machine, weak control planes, and pools and workloads down."""
     yield from describe_lost_vms(plan)
     down: Counter[tuple[str, str]] = Counter()  # control-plane VMs down at once, by (site id, cluster)
-    growth: Counter[tuple[str, str]] = Counter()  # added minus lost control-plane VMs, by the same key
+    growth: Counter[tuple[str, str]] = Counter()  # added minus lost control-plane VMs, by cluster
     for row in plan.placements:
         if row.kind != VM or row.pool != _CONTROL_PLANE:
             continue
@@ -106,7 +106,7 @@ def _describe_downtime(name: str, replicas: _Replicas, *, is_protected: bool) ->
             yield f"{name} is down for some time: {replica_text} re-created"
         return
     text = _describe_replica_effects(replicas.effects)
-    if replicas.effects.keys().isdisjoint((Effect.MOVED, Effect.RECREATED)):
+    if replicas.effects.keys().isdisjoint((Effect.MOVED, Effect.RECREATED)):  # no pod comes back
         yield f"{name} has no replica left: {text}"
     # All pods are down at once: without a drain, or by the drains of one batch.
     elif replicas.removal_times == {_IMMEDIATE} or (len(replicas.removal_times) == 1 and not is_protected):
@@ -114,7 +114,7 @@ def _describe_downtime(name: str, replicas: _Replicas, *, is_protected: bool) ->
 
 
 def _add_pod_effect(replicas: _Replicas, pod: PlacementChange, removal_times: Mapping[Node, _RemovalTime]) -> None:
-    """Count a pod as up (also if replaced in batches), removed, new, or disrupted at the removal of its node."""
+    """Count a pod as up (unchanged or replaced in batches), removed, new, or disrupted at the removal of its node."""
     effect = compute_effect(pod)
     is_rolling = pod.trigger in _ROLLING_TRIGGERS and effect is not Effect.UNPLACED  # an unplaced pod stays down
     if is_rolling or effect in (Effect.UNCHANGED, Effect.UPDATED):
@@ -137,9 +137,9 @@ def _compute_removal_times(plan: Plan) -> dict[Node, _RemovalTime]:
             for pool in upgrade.pools:
                 batch_sizes[upgrade.site_id, upgrade.cluster, pool.pool] = max(pool.batch or pool.concurrent_vms, 1)
     removed_counts: Counter[tuple[str, str, str]] = Counter()  # nodes so far, by (site id, cluster, pool)
-    batches: dict[int, _RemovalTime] = {}  # by id of the row
+    batches: dict[int, _RemovalTime] = {}  # by identity of the row, because a node has several names
     nodes = {node: row for node, row in collect_upgrade_nodes(plan).items() if row.trigger in _ROLLING_TRIGGERS}
-    rows = {id(row): row for row in nodes.values()}  # each once
+    rows = {id(row): row for row in nodes.values()}  # each row once
     for row in sorted(rows.values(), key=lambda row: compute_number_sort_key(row.number)):
         pool_key = (row.site_id, row.cluster, row.pool)
         batches[id(row)] = (*pool_key, removed_counts[pool_key] // batch_sizes[pool_key])  # nodes in order of number

@@ -103,12 +103,12 @@ def _build_site_figures(
 
 
 def _list_figures(rows: Sequence[SiteSkuCapacity], free_label: str) -> Iterator[_CapacityTableRow]:
-    """Yield the figures of a site by its capacities per SKU, largest first; a greater deficit is worse."""
+    """Yield the figures of a site by its capacities per SKU (`rows`, largest SKU first); a greater deficit is worse."""
     before = [row.before for row in rows if row.before is not None]
     after = [row.after for row in rows if row.after is not None]
     for label, (format_figure, compute_deficit) in {free_label: _FREE, **_FURTHER_MEASURES}.items():
-        old = format_figure(before) if before else "-"  # "-": the site is new
-        new = format_figure(after) if after else "-"
+        old = format_figure(before) if before else "-"  # "-": a new site
+        new = format_figure(after) if after else "-"  # "-": a removed site
         is_worse = bool(before and after) and compute_deficit(after) > compute_deficit(before)
         yield _CapacityTableRow(label, old, new, is_worse)
 
@@ -162,5 +162,5 @@ def _list_site_resource_figures(other_capacity: Sequence[SiteResourceCapacity]) 
             yield _CapacityTableRow(label, "-", "-", is_worse=False)
             continue
         old, new = (format_spare_resources(row, free) for free in (row.free_before, row.free))
-        is_worse = row.free is not None and row.free < (row.free_before or 0)  # not if it is new
+        is_worse = row.free is not None and row.free < (row.free_before or 0)  # a deficit is worse than unknown
         yield _CapacityTableRow(label, old, new, is_worse)

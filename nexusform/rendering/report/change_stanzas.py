@@ -51,7 +51,7 @@ class ChangeStanza(Struct, frozen=True):
 def build_stanzas(
     plan: Plan, registries: PluginRegistries, detail: ShownPlacements = ShownPlacements.CHANGED
 ) -> tuple[ChangeStanza, ...]:
-    """Build the stanzas of all reported changes. Linear in the size of the changes."""
+    """Build the stanzas of all reported changes."""
     find_schema = create_schema_lookup(registries)
     placement_counts = count_placements(plan)
     stanzas = []
@@ -62,7 +62,7 @@ def build_stanzas(
         texts = _build_condensed_texts(
             change.before, change.after, counts, placements_follow=(detail is not ShownPlacements.NONE)
         )
-        comparison = Comparison(show_unchanged=bool(change.importing))
+        comparison = Comparison(show_unchanged=bool(change.importing))  # an import shows the whole object
         body = comparison.compare_objects(change.before, after, find_schema(change.address), marks, texts)
         stanza = ChangeStanza(
             address=plan_sentences.format_headline_address(change),
@@ -85,7 +85,7 @@ def build_drift_stanzas(plan: Plan, registries: PluginRegistries) -> tuple[Chang
         is_deleted = drift.after is None
         # A deleted object shows only the number of its placements, as "(53 removed)".
         texts = _build_condensed_texts(drift.before, None, NO_PLACEMENTS, placements_follow=False) if is_deleted else {}
-        marks = PathMarks.create(drift.sensitive, drift.sensitive)  # equal on both sides
+        marks = PathMarks.create(drift.sensitive, drift.sensitive)  # of the old and new side
         body = Comparison().compare_objects(drift.before, drift.after, find_schema(drift.address), marks, texts)
         stanza = ChangeStanza(
             address=str(drift.address),
@@ -127,7 +127,7 @@ def _build_condensed_texts(
         old, new = _get_mapping_attribute(before, name), _get_mapping_attribute(after, name)
         changes = [f"{count:,} {outcome}" for count, outcome in counts.list_counts(kind)]
         if changes and (old or new):
-            # The rows count changes only. Count the other entries, except in a nested map (by cluster and workload).
+            # `counts` has changed placements only. Count other entries, but not of a nested map (by cluster, workload).
             if not KINDS[kind].is_nested:
                 names = [name for name in new if name in old and (kind, name) not in counts.objects]
                 kept_count = sum(1 for name in names if old[name] == new[name])

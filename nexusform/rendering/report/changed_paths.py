@@ -51,7 +51,7 @@ def _is_marked(path: Path, marks: Any) -> bool:
 
 
 def _describe_part(path: Path, old: Any, new: Any, *, is_hidden: bool) -> str:
-    """Return the change of a part: added, removed, or old and new value."""
+    """Format the change of a part: sensitive, added, removed, or its old and new value."""
     text = format_path(path)
     if is_hidden:
         return f"{text} {SENSITIVE}"

@@ -60,7 +60,7 @@ class DecisionLine(Struct, frozen=True):
 
 
 def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
-    """Return the lines of a plan; lines without content are omitted. A plan with errors has no figures."""
+    """Return the lines of a plan; omit lines without content. With errors return their number and the guard rails."""
     if plan.errored:
         errors = format_count(len(select_errors(plan.diagnostics)), "error")
         failure = DecisionLine("Plan failed", (f"{errors}. No changes were made.",))
@@ -131,7 +131,7 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     further_clauses += format_effect_clauses(counts, [Effect.WAITING])
     if plan.to_destroy:
         count, deleted = plan.to_destroy, plan.count(Action.DELETE)  # `to_destroy` includes replaced objects
-        verbs = {0: "replace", count: "destroy"}  # by number of deleted objects: none, all; the default is for some
+        verbs = {0: "replace", count: "destroy"}  # by number of deleted objects: none or all; else some
         further_clauses.append(f"{format_count(count, 'object')} to {verbs.get(deleted, 'destroy or replace')}")
     return "; ".join([", ".join(clauses), *further_clauses])
 
@@ -146,7 +146,7 @@ def _describe_changed_clusters(plan: Plan) -> Iterator[str]:
     pools = chain.from_iterable(site.pools for site in plan.sites)
     total = len({pool.cluster for pool in pools})
     rows = select_vm_rows(plan, *_CHANGES)
-    if not rows or total <= _MIN_CLUSTERS:  # otherwise the changes name them
+    if not rows or total <= _MIN_CLUSTERS:  # the changes name few clusters
         return
     changed = {row.cluster for row in rows}
     verb = "new VMs" if {row.action for row in rows} == {PlacementAction.PLACE} else "VMs change"
@@ -351,9 +351,9 @@ def _format_difference(difference: int) -> str:
 
 
 def list_blocking_reasons(plan: Plan) -> list[str]:
-    """Return the violated separation rules and the blocking errors, without guard rails."""
+    """Return clauses about the separation rules and errors blocking the plan, without guard rails."""
     if not plan.is_rejected:
-        return []  # the plan can be applied, with violated rules, too
+        return []  # nothing blocks the plan, not even a violated rule
     reasons = [f"by separation rule {rule}" for rule in list_blocking_rules(plan)]
     errors = list(select_own_errors(plan))
     if errors:

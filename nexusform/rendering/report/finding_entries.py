@@ -87,21 +87,21 @@ _SHOWN_PER_ID: Final = 3  # shown per id beyond that
 T = TypeVar("T", FindingEntry, Finding)
 
 
-def limit_findings_per_id(items: Iterable[T]) -> tuple[list[T], dict[str, list[T]]]:
-    """Return (listed items, remaining items by id). If an id has more than a dozen, only its first few are listed."""
-    listed_items: list[T] = []
-    remaining_items: dict[str, list[T]] = {}
-    items = list(items)
-    total_counts = Counter(item.id for item in items)
-    counts: Counter[str] = Counter()  # items so far, by id
-    for item in items:
-        counts[item.id] += 1
-        is_one_of_many = total_counts[item.id] > MAX_SAME_ID and counts[item.id] > _SHOWN_PER_ID
-        if is_one_of_many:
-            remaining_items.setdefault(item.id, []).append(item)
+def limit_findings_per_id(findings: Iterable[T]) -> tuple[list[T], dict[str, list[T]]]:
+    """Return (listed findings, further ones by id). Of more than MAX_SAME_ID with an id only a few are listed."""
+    listed: list[T] = []
+    remaining: dict[str, list[T]] = {}
+    all_findings = list(findings)
+    total_counts = Counter(finding.id for finding in all_findings)
+    counts: Counter[str] = Counter()  # findings so far, by id
+    for finding in all_findings:
+        counts[finding.id] += 1
+        is_hidden = total_counts[finding.id] > MAX_SAME_ID and counts[finding.id] > _SHOWN_PER_ID
+        if is_hidden:
+            remaining.setdefault(finding.id, []).append(finding)
         else:
-            listed_items.append(item)
-    return listed_items, remaining_items
+            listed.append(finding)
+    return listed, remaining
 
 
 def list_finding_subjects(entries: Iterable[FindingEntry]) -> list[str]:

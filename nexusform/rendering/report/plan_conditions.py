@@ -61,12 +61,12 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
 
 def describe_suggested_fixes(rows: Iterable[Feasibility]) -> Iterator[str]:
     """Yield a line per suggested fix, with the bindings that run after it."""
-    bindings: dict[str, list[Feasibility]] = {}  # solved ones by text of the fix
+    bindings_by_fix: dict[str, list[Feasibility]] = {}  # by text of the fix
     for row in rows:
         for fix in row.suggested_fixes:
-            bindings.setdefault(fix["text"], []).append(row)
-    for text, solved in bindings.items():
-        names = format_first_items([f"{row.placement.name} on {row.cluster}" for row in solved], _MAX_CLUSTERS)
+            bindings_by_fix.setdefault(fix["text"], []).append(row)
+    for text, bindings in bindings_by_fix.items():
+        names = format_first_items([f"{row.placement.name} on {row.cluster}" for row in bindings], _MAX_CLUSTERS)
         yield f"Suggested fix (tested) for {names}: {text}"
 
 
@@ -184,13 +184,13 @@ _AZURE_RULE: Final = (
 def describe_out_of_service(plan: Plan) -> Iterator[str]:
     """Yield a line per site: `Out of service: 5 of 16 machines (4 Off: BMC unreachable; ...). Capacity ...`."""
     sites = {site.id: site for site in plan.sites}
-    # The largest SKU of a site comes first, so in reverse it overwrites the others.
+    # The largest SKU of a site comes first, so in reverse it overwrites the smaller ones.
     capacities = {row.site_id: row.after for row in reversed(plan.capacity)}
     for site_id, group in groupby(list_out_of_service(plan.sites), key=lambda row: row.site_id):
         rows = list(group)
         site = sites[site_id]
         scope = f" on {site.name}" if len(sites) > 1 else ""
-        # Count the compute machines of active racks: in service but for temporary reasons, or with a status.
+        # Count compute machines: out of service (with a status), or with at most temporary reasons against new VMs.
         planned_racks = {rack.name for rack in site.racks if rack.is_planned}
         total = 0
         for machine in site.machines:
@@ -200,8 +200,8 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
         sentences = [f"Out of service{scope}: {len(rows):,} of {total:,} machines ({_describe_groups(rows)})."]
         capacity = capacities.get(site_id)
         if capacity is not None:
-            reduced = capacity.free_interval_after_rack_loss  # of the largest SKU, as `free_interval`
-            sentences.append(f"Capacity without them: {capacity.free_interval} ({reduced} with one rack down).")
+            after_rack_loss = capacity.free_interval_after_rack_loss
+            sentences.append(f"Capacity without them: {capacity.free_interval} ({after_rack_loss} with one rack down).")
         if any(row.status.cordoned_by == _AZURE for row in rows):
             sentences.append(_AZURE_RULE)
         yield " ".join(sentences)

@@ -138,8 +138,7 @@ def _build_resource_count_table(plan: Plan) -> Table:
     rows = []
     for resource_type, counts in sorted(counts_by_type.items()):
         rows.append(Row((resource_type, f"{counts['add']:,}", f"{counts['change']:,}", f"{counts['destroy']:,}")))
-    heads = ("type", "add", "change", "destroy")
-    return Table(heads, tuple(rows), figures=frozenset({1, 2, 3}), caption="Resources")
+    return Table(("type", "add", "change", "destroy"), tuple(rows), figures=frozenset({1, 2, 3}), caption="Resources")
 
 
 def _build_trigger_count_table(plan: Plan) -> Table:
@@ -153,7 +152,7 @@ def _build_trigger_count_table(plan: Plan) -> Table:
     for (_, action_index, trigger, kind), count in sorted(counts.items()):
         rows.append(Row((get_kind_title(kind), actions[action_index].value, trigger, f"{count:,}")))
     heads = ("kind", "action", "trigger", "count")
-    return Table(heads, tuple(rows), figures=frozenset({3}), caption="Placements by trigger")
+    return Table(heads, tuple(rows), figures=frozenset({3}), caption="Placements by trigger")  # 3: the count
 
 
 # --- consequences ------------------------------------------------------------------------------
@@ -256,7 +255,7 @@ def _build_step_row(step: RolloutStep) -> Row:
     elif step.kind == "delete":
         stage = "delete stage"
     else:
-        stage = f"{step.stage}, group {step.group}" if step.group else step.stage
+        stage = f"{step.stage}, group {step.group}" if step.group else step.stage  # 0: no clusters
     return Row((start, stage, f"{_describe_step(step)}{_STATUSES.get(step.status, '')}"))
 
 
@@ -332,7 +331,7 @@ def _build_pools(view: PlanReportData, sites: Sequence[SitePools]) -> Section:
 
 
 def _build_pool_table(site: SitePools, *, has_placed: bool, is_only_site: bool) -> Table:
-    """Build the table of one site, with certainty if it was computed. With placed VMs the caption has their origin."""
+    """Build the table of one site, with certainty if it was computed. For placed VMs the caption says by whom."""
     has_certainty = any(row.exact_counts for row in site.rows)
     headers = (*_HEADERS, *_CERTAINTY_HEADERS) if has_certainty else _HEADERS
     rows = tuple(_build_pool_row(row, len(headers)) for row in site.rows)
@@ -348,8 +347,8 @@ def _build_pool_table(site: SitePools, *, has_placed: bool, is_only_site: bool) 
         caption=caption,
         details=frozenset({6, 7}),  # the certainty
         compact=Table((f"Pool{scope}", "VMs", "VMs per rack"), compact_rows),  # for comments
-        is_grouped=True,
-        is_firm=True,
+        is_grouped=True,  # by cluster
+        is_firm=True,  # each cell on one line
     )
 
 
@@ -379,7 +378,7 @@ def build_vm_section(view: PlanReportData) -> Section:
 
 
 def build_listed_vm_section(view: PlanReportData) -> Section:
-    """Build the section of changed VMs with an item per moved or new VM; if there are many, similar VMs share items."""
+    """Build the section of changed VMs with an item per moved or new VM; if they are many, per similar VMs."""
     section = build_vm_section(view)
     if view.plan.upgrades or not section.has_content:
         return section  # upgraded nodes stay together as batches
@@ -392,8 +391,8 @@ def build_listed_vm_section(view: PlanReportData) -> Section:
     if not 0 < len(listed) <= MAX_LISTED_VMS:
         return section  # with similar VMs together
     items = chain.from_iterable(group.items for group in section.groups)
-    others = [item for item in items if item.symbol not in ("~", "+")]  # many new VMs: see `build_new_pool_section`
-    return replace(section, groups=(ItemGroup(name="", items=(*map(_build_item, listed), *others)),))
+    other_items = [item for item in items if item.symbol not in ("~", "+")]  # many new VMs are in the table of pools
+    return replace(section, groups=(ItemGroup(name="", items=(*map(_build_item, listed), *other_items)),))
 
 
 def build_workload_section(view: PlanReportData) -> Section:
@@ -415,7 +414,7 @@ def build_single_vm_section(view: PlanReportData) -> Section:
     actions = (PlacementAction.MOVE, PlacementAction.PLACE)
     lines = [line for line in chain.from_iterable(group.lines for group in selected) if line.action in actions]
     if not (view.plan.samples or view.plan.upgrades or len(lines) > MAX_LISTED_VMS):
-        return NO_SECTION  # `build_listed_vm_section` has each of them, and there is no certainty
+        return NO_SECTION  # `build_listed_vm_section` has each VM, and there is no certainty
     rows = tuple(Row((StyledText(line.label, Style.CODE), describe_line(line), _format_share(line))) for line in lines)
     table = Table(("VM", "from → to", "machine certainty"), rows, figures=frozenset({2}))
     return Section("Every VM, with machine certainty", table=table, is_folded=True)
@@ -430,13 +429,13 @@ def _format_share(line: PlacementLine) -> str:
 
 
 def _select_listed(view: PlanReportData, groups: Sequence[PlacementLineGroup]) -> list[PlacementLineGroup]:
-    """Return the groups; if new VMs are many and not all requested, without their lines: the pool table has them."""
+    """Return the groups. If new VMs are many, their lines are dropped unless requested: the table of pools has them."""
     if view.vm_detail is ShownPlacements.ALL or view.is_long or not _has_many_new_vms(view.plan):
         return list(groups)
     selected = []
     for group in groups:
         lines = group.lines
-        if group.table is not None:  # so the table of pools has a row for them
+        if group.table is not None:  # with a row in the table of pools
             lines = tuple(line for line in lines if line.trigger != _NEW_TRIGGER)
         selected.append(replace(group, lines=lines))
     return selected
@@ -450,7 +449,7 @@ def _has_many_new_vms(plan: Plan) -> bool:
 def _build_placement_group_section(
     title: str, name: str, groups: Iterable[PlacementLineGroup], headers: tuple[str, ...] = ()
 ) -> Section:
-    """Build the items of groups, of single sites first, then those with moves; groups with equal lines share them."""
+    """Build an item per line; merge equal groups, and put single-site groups first, in them those with moves."""
     merged = [group for group in merge_equal_groups(groups) if group.lines]
     merged.sort(key=lambda group: (bool(group.sites), not group.has_moves))  # only merged groups have sites
     item_groups = []
@@ -490,8 +489,8 @@ def describe_line(line: PlacementLine) -> Text:
 
 def build_cause_section(view: PlanReportData) -> Section:
     """Build the causes of moves: source lines and flags (`Cause: main.nf.hcl:26, -replace.`)."""
-    locations = dict.fromkeys(format_location(change.source) for change in find_move_causes(view.plan))
-    causes = [StyledText(location, Style.LOCATION) for location in locations if location]
+    source_lines = dict.fromkeys(format_location(change.source) for change in find_move_causes(view.plan))
+    causes = [StyledText(line, Style.LOCATION) for line in source_lines if line]
     if any(row.trigger in _FLAG_TRIGGERS for row in _list_moves(view.plan)):
         causes.append(StyledText("-replace", Style.CODE))  # no line of the configuration
     if not causes:
@@ -537,7 +536,7 @@ _STATUSES: Final = {"done": " (done before)", "stuck": " (fails there)", "later"
 
 
 def _describe_step(step: RolloutStep) -> str:
-    """Return the action of a step: update, delete, wait or approval."""
+    """Describe a step: its wait, its approval, or its clusters to delete or update."""
     if step.kind == "wait":
         return f"wait {format_duration(step.wait_seconds)}"
     if step.kind == "approval":

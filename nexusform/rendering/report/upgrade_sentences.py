@@ -101,8 +101,9 @@ def _describe_pool_recreation(upgrade: Upgrade) -> str:
 
 
 def _format_verdict(upgrade: Upgrade) -> str:
-    """Return `stops at batch 2 of pool1`; without such a batch `is blocked` (by budgets) and a doubt, else `fits`."""
-    for pool in upgrade.blocked_pools:  # the first one, if any
+    """Return `stops at batch 2 of pool1`, else `is blocked` (by budgets) and a doubt about capacity, or `fits`."""
+    if upgrade.blocked_pools:
+        pool = upgrade.blocked_pools[0]
         return f"stops at batch {pool.failed_batch} of {pool.pool}"
     clauses = ["is blocked"] if upgrade.budgets else []
     uncertain_pools = tuple(dict.fromkeys(chain.from_iterable(pool.scale_in_pools for pool in upgrade.pools)))
@@ -113,7 +114,7 @@ def _format_verdict(upgrade: Upgrade) -> str:
 
 
 def _describe_unavailable_nodes(upgrade: Upgrade) -> str:
-    """Return how many nodes are down and up at least per pool without surge nodes; if all have them, their number."""
+    """Return the largest surge if every pool surges; else per pool without surge the most nodes down and fewest up."""
     pools_without_surge = [pool for pool in upgrade.pools if not pool.surges]
     if not pools_without_surge:
         maximum_surge = max((pool.concurrent_vms for pool in upgrade.pools), default=0)

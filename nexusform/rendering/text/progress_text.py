@@ -56,15 +56,15 @@ def format_start_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -
 def format_progress_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
     """Return the message of the provider, or without one `ADDR: Still reading... [id=X, 10s elapsed]`."""
     if step.message:
-        return wrap_hanging(
-            f"{paint(f'{_format_name(step)}:', 'bold')} {escape_control_characters(step.message)}", width
-        )
+        head = paint(f"{_format_name(step)}:", "bold")
+        return wrap_hanging(f"{head} {escape_control_characters(step.message)}", width)
     verb = _STEP_WORDS[step.kind][0].lower()
     text = paint(f"{_format_name(step)}: Still {verb}...", "bold")
     elapsed = f"{format_elapsed(step.elapsed)} elapsed"
-    line = f"{text} [id={escape_control_characters(step.id)}, {elapsed}]"
-    has_id = step.id and step.kind is not StepKind.CREATE  # OpenTofu shows none before creation
-    return line if has_id and (not width or count_columns(line) <= width) else f"{text} [{elapsed}]"
+    line_with_id = f"{text} [id={escape_control_characters(step.id)}, {elapsed}]"
+    has_id = step.id and step.kind is not StepKind.CREATE  # not shown before creation, as in OpenTofu
+    fits = not width or count_columns(line_with_id) <= width  # 0: no limit
+    return line_with_id if has_id and fits else f"{text} [{elapsed}]"
 
 
 def format_end_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
@@ -128,10 +128,10 @@ def render_step_outcomes(events: Sequence[StepEvent], paint: Painter = PLAIN, wi
     reason, waiting ones with its first line only. Of done and skipped steps only the first 20 are listed.
     """
     steps = group_by(events, lambda event: event.outcome)
-    done, failed, waiting, skipped = (steps.get(outcome, []) for outcome in StepOutcome)  # by its 4 members
+    done, failed, waiting, skipped = (steps.get(outcome, []) for outcome in StepOutcome)  # in its order
     counts = [f"{len(done)} done", f"{len(failed)} failed", f"{len(skipped)} skipped"]
     if waiting:
-        counts.insert(2, f"{len(waiting)} waiting")
+        counts.insert(2, f"{len(waiting)} waiting")  # before the skipped steps
     listed_steps = [*done[:_MAX_LISTED], *failed, *waiting, *skipped[:_MAX_LISTED]]
     name_width = max((count_columns(_format_name(step)) for step in listed_steps), default=0)
     lines = [

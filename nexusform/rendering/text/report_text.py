@@ -37,7 +37,7 @@ MAX_FOLDED = 12  # folded sections without findings; more would hide the others
 
 
 def render_report_text(report: Report, *, colour: bool = False, width: int = 80) -> str:
-    """Render the report as text with a final newline; folded sections above a limit are only counted."""
+    """Render the report as text with a final newline; only count folded sections after the first MAX_FOLDED."""
     paint = Painter(colour)
     colour_name = _IMPACT_COLOURS.get(report.alert_level, "red" if report.is_finding else "green")
     lines = [
@@ -93,8 +93,8 @@ def _truncate_table(table: Table) -> Table:
 
 
 def render_table(table: Table, paint: Painter, width: int, *, has_details: bool = True) -> list[str]:
-    """Render a table, or lines of `header: value` if wider than `width`. The columns `details` are optional: without
-    `has_details` they are omitted; if the table is too wide with them, they move below the rows.
+    """Render a table; without `has_details` omit its columns `details`. Of a table wider than `width`, these columns
+    move to notes below the rows; if it is still too wide, its rows become lines of `header: value`.
     """
     hidden_columns = frozenset() if has_details else table.details
     columns = [column for column in range(len(table.headers)) if column not in hidden_columns]
@@ -186,7 +186,7 @@ def render_plan_section(
         return []
     parts: list[str] = []
     tables = section.all_tables
-    # Captions of all tables replace the title. Those of rollouts do not: they are only addresses.
+    # The title is omitted if every table has a caption, unless the captions are mere addresses (of rollouts).
     is_titled = bool(section.groups) or any(not table.caption for table in tables) or section.name == "rollouts"
     lines = [paint(f"{section.title.removesuffix(':')}:", "bold")] if section.title and is_titled else []
     for table in tables:
@@ -197,7 +197,7 @@ def render_plan_section(
     lines += render_report_items(section.groups, width, paint, hint)
     if parts:  # only tables with captions: the sentences belong to the last one
         parts[-1] += "".join(f"\n  {escape_control_characters(get_plain_text(line))}" for line in section.lines)
-    elif lines:  # they are indented below the title
+    elif lines:  # indent the sentences below the title or the items
         for line in map(get_plain_text, section.lines):
             lines += wrap_line(f"{_INDENT}{escape_control_characters(line)}", 4, width)
     else:
@@ -213,10 +213,9 @@ def wrap_paragraphs(texts: Iterable[str], width: int) -> Iterable[str]:
 
 
 def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_details: bool) -> list[str]:
-    """Render a table below its caption; of a list of steps only the first rows."""
+    """Render a table below its caption; without figures (such as steps) only its first rows, unless `has_details`."""
     lines = _render_bold_lines(f"{table.caption}:", width, paint) if table.caption else []
-    is_list_of_steps = not (table.figures or has_details)
-    max_rows = _MAX_STEPS if is_list_of_steps else len(table.rows)
+    max_rows = len(table.rows) if table.figures or has_details else _MAX_STEPS
     visible_table = replace(table, rows=table.rows[:max_rows])
     lines += _indent_lines(render_table(visible_table, paint, width - len(_INDENT), has_details=has_details))
     hidden_count = len(table.rows) - len(visible_table.rows)
@@ -274,7 +273,7 @@ def render_decision(decision: Sequence[DecisionLine], width: int, paint: Painter
         for text in map(escape_control_characters, line.texts):
             column = max(_DECISION_COLUMN, count_columns(label))
             lines += render_labelled_text(paint(label.rstrip(), "bold"), text, column, width, gap=1)
-            label = ""
+            label = ""  # only the first text has it
     return lines
 
 
@@ -311,6 +310,6 @@ def truncate_lines(lines: list[str], maximum: int, width: int) -> list[str]:
     if len(lines) <= maximum:
         return lines
     last_line = lines[maximum - 1]
-    while count_columns(last_line) + 4 > width and " " in last_line.strip():
+    while count_columns(last_line) + len(" ...") > width and " " in last_line.strip():
         last_line = last_line.rpartition(" ")[0]
     return [*lines[: maximum - 1], f"{last_line} ..."]

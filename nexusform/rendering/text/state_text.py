@@ -29,7 +29,7 @@ def render_state(
     for address in sorted(state.instances, key=compute_address_order):
         schema = find_schema(address)
         all_objects = state.instances[address]
-        current = [("", all_objects.current)] if all_objects.current is not None else []  # it has no deposed key
+        current = [("", all_objects.current)] if all_objects.current is not None else []  # "": no deposed key
         for deposed, instance in [*current, *sorted(all_objects.deposed.items())]:
             text = _render_object(address, instance, schema, deposed, paint=paint, show_sensitive=show_sensitive)
             parts.append(text)

@@ -160,7 +160,7 @@ class RunBlockExecutor(Struct):
             for name, (value, origin) in variables.items()
             if origin.text != "default" or declared_variables[name].default is not None  # it has a value
         }
-        return values, [p for p in problems if p.id not in (_MISSING, _UNDECLARED)]  # checked by each run
+        return values, [problem for problem in problems if problem.id not in (_MISSING, _UNDECLARED)]  # each run checks
 
     def _resolve_variables(
         self, block: RunBlock, configuration: Configuration, scope: TestFileScope
@@ -179,7 +179,7 @@ class RunBlockExecutor(Struct):
                 detail = f'The tested configuration declares no variable "{name}".{suggest_name(name, declared)}'
                 problems.append(build_warning(_UNDECLARED, detail, expression.span, block=block.header))
         for name in declared:
-            if name not in values and not has_errors(problems):  # an invalid value was reported already
+            if name not in values and not has_errors(problems):  # an error may be the cause
                 detail = (
                     f'The required variable "{name}" is not set. Set it in the run block, in the file or '
                     "on the command line."
@@ -246,7 +246,7 @@ class RunBlockExecutor(Struct):
         return RunOutcome(problems, plan, state if block.command == "apply" else None, has_failed)
 
     def _handle_failed_plan(self, block: RunBlock, session: Run, plan: Plan, problems: list[Diagnostic]) -> RunOutcome:
-        """Return the outcome of a plan with expected errors only, by its assertions. Raises RunBlockError otherwise."""
+        """Evaluate the assertions after expected plan errors. Raises RunBlockError for other errors and an apply."""
         if not has_errors(problems) and block.command == "apply":
             detail = (
                 "Conditions failed during the plan, as expected, so this run cannot apply it. Use command "
@@ -271,9 +271,9 @@ class RunBlockExecutor(Struct):
         session: Run,
         state: State,
         problems: list[Diagnostic],
-        failed_outputs: frozenset[str] = frozenset(),
+        failed_outputs: frozenset[str] = frozenset(),  # without a value after an expected failure: null
     ) -> bool:
-        """Return whether an assertion failed. Record the outputs (`failed_outputs` as null). Raises RunBlockError."""
+        """Return whether an assertion failed; record the outputs of the run. Raises RunBlockError for an error."""
         request = build_base_request(session.project, StoredState(state))
         evaluation = build_state_evaluation(replace(request, is_applying=block.command == "apply"))
         scope = AssertionScope(evaluation.build_scope(evaluation.root), self.outputs, failed_outputs)
@@ -336,7 +336,7 @@ def _evaluate_assertion(
 
 
 def _build_planned_state(session: Run, plan: Plan) -> State:
-    """Return the state after the plan (of refresh-only, with objects as read); computed values may be unknown in it."""
+    """Return the state after a plan (refresh-only: with the objects as read); computed values may be unknown in it."""
     state = session.stored.state
     if plan.mode is Mode.REFRESH_ONLY:
         instances = dict(state.instances)
@@ -349,7 +349,7 @@ def _build_planned_state(session: Run, plan: Plan) -> State:
     instances = {
         change.address: InstanceState(ObjectState(change.after, change.creation, change.sensitive_after))
         for change in plan.changes
-        if change.after is not None and not change.deposed  # current objects
+        if change.after is not None and not change.deposed  # only current objects
     }
     return replace(state, instances=instances)
 

@@ -43,7 +43,7 @@ class TestFileScope(Struct, frozen=True):
     runs: Mapping[str, Value]
 
     def lookup(self, traversal: Traversal) -> LookupResult:
-        """Return the value of a traversal's root, the number of steps it takes, and problems."""
+        """Return the value named first in a reference, the number of steps up to it, and problems."""
         root, name = traversal.root.name, traversal.first_name
         if root == "run":
             return lookup_run_outputs(self.runs, traversal)
@@ -72,7 +72,7 @@ class AssertionScope(Struct, frozen=True):
         return self.inner.functions
 
     def lookup(self, traversal: Traversal) -> LookupResult:
-        """Return the value of a traversal's root, the number of steps it takes, and problems."""
+        """Return the value named first in a reference, the number of steps up to it, and problems."""
         root, name = traversal.root.name, traversal.first_name
         if root == "run":
             return lookup_run_outputs(self.runs, traversal)
@@ -180,7 +180,7 @@ def _sort_by_precedence(first: Sequence[Override], second: Sequence[Override]) -
 def _evaluate_override(
     expression: Expression | None, scope: TestFileScope, problems: list[Diagnostic]
 ) -> Mapping[str, Any]:
-    """Return the values of an override as plain data; {} without values, or, with a problem, if they are no object."""
+    """Return the values of an override as plain data; {} without values. Report a value other than an object."""
     if expression is None:
         return {}
     value, new_problems = evaluate_expression(expression, scope)
@@ -246,25 +246,25 @@ def _create_output_module(call: ModuleCall, override: Override, problems: list[D
     for name, output in call.module.outputs.items():
         expression = output_expressions.get(name, Literal(None, override.span))  # null without an override
         outputs[name] = replace(output, expression=expression, depends_on=(), preconditions=())
-    variables = {name: replace(v, validations=()) for name, v in call.module.variables.items()}
+    variables = {name: replace(variable, validations=()) for name, variable in call.module.variables.items()}
     return Module(call.module.path, call.module.directory, variables=variables, outputs=outputs)
 
 
 def _get_overridden_outputs(override: Override, problems: list[Diagnostic]) -> dict[str, Expression]:
-    """Return the outputs of an override by name; {} without values, or, with a problem, if they are no map."""
+    """Return the outputs of an override by name; {} without values. Report a value other than a map."""
     expression_map = override.values
     if expression_map is None:
         return {}
     if not isinstance(expression_map, ObjectCons):
         problems.append(build_error("invalid-override-outputs", "A map of outputs is required.", expression_map.span))
         return {}
-    outputs: dict[str, Expression] = {}  # computed names are ignored
+    outputs: dict[str, Expression] = {}  # entries with computed names are ignored
     for key, value in expression_map.items:
-        expression = key.expression
-        if isinstance(expression, StringLiteral):
-            outputs[expression.value] = value
-        elif isinstance(expression, Traversal) and not expression.steps:
-            outputs[expression.root.name] = value
+        name = key.expression
+        if isinstance(name, StringLiteral):
+            outputs[name.value] = value
+        elif isinstance(name, Traversal) and not name.steps:  # a name without quotes
+            outputs[name.root.name] = value
     return outputs
 
 
