@@ -56,18 +56,18 @@ def decode_removed_block(block: Block, problems: list[Diagnostic]) -> RemovedBlo
     parts = unpack_result(decode_body(block.body, REMOVED_SCHEMA), problems)
     attribute = parts.attributes.get("from")
     source = _parse_address_argument(attribute, problems)
-    destroy = True
+    destroy = True  # without a `lifecycle` block
     lifecycle = find_single_block(parts.blocks, "lifecycle", problems)
     if lifecycle is not None:
         inner = unpack_result(decode_body(lifecycle.body, _LIFECYCLE_SCHEMA), problems)
         destroy = evaluate_bool(inner.attributes.get("destroy"), problems, default=True)
     if source is None or attribute is None:
         return None  # reported
-    if source.key is not None or any(step.key is not None for step in source.module):
-        is_module = source.key is None
+    has_resource_key = source.key is not None
+    if has_resource_key or any(step.key is not None for step in source.module):
         detail = "A removed block applies to all instances. Write the address without keys in brackets."
-        kind = "module-instance-keys-not-allowed" if is_module else "resource-instance-keys-not-allowed"
-        problems.append(build_error(kind, detail, attribute.expression.span))
+        error_id = "resource-instance-keys-not-allowed" if has_resource_key else "module-instance-keys-not-allowed"
+        problems.append(build_error(error_id, detail, attribute.expression.span))
         return None
     return RemovedBlock(source, destroy, block.header_span)
 

@@ -84,7 +84,7 @@ def parse_yaml(file: str, content: str | bytes) -> YamlStream:
     """Parse all documents of a text. An invalid document ends the stream with a finding."""
     size = len(content)
     if MIN_LARGE < size <= MAX_LARGE:  # perhaps a List of kubectl, parsed faster
-        large_document = _parse_large_list(content)
+        large_document = _read_large_list_document(content)
         if large_document is not None:  # else the normal parser reads it, or reports the error
             return YamlStream((large_document,), findings=())
     if size > MAX_BYTES:
@@ -102,13 +102,13 @@ def parse_yaml(file: str, content: str | bytes) -> YamlStream:
     return _parse_document_stream(file, text)
 
 
-def _parse_large_list(content: str | bytes) -> YamlDocument | None:
-    """Parse a large List in JSON; None for anything else."""
+def _read_large_list_document(content: str | bytes) -> YamlDocument | None:
+    """Read a large List in JSON; None for anything else."""
     try:
         text = _decode_utf8_or_utf16(content) if isinstance(content, bytes) else content
     except UnicodeDecodeError:
         return None  # the caller reports it
-    parsed = parse_large_list(text) if text[:100].lstrip()[:1] == "{" else None  # "{" begins JSON
+    parsed = parse_large_list(text) if text[:100].lstrip().startswith("{") else None  # JSON after at most 99 blanks
     return None if parsed is None else YamlDocument(*parsed)
 
 
@@ -220,31 +220,31 @@ class _DocumentReader:
         return items
 
     def _parse_mapping(self, position: TextPosition, depth: int) -> dict[str, Any]:
-        """Parse the entries up to the end of a mapping; its own entries override merged ones (<<)."""
-        items: dict[str, Any] = {}
+        """Parse the entries up to the end of a mapping, and add their positions to `position`; merge those of `<<`."""
+        entries: dict[str, Any] = {}
         merged_sources: list[tuple[dict[str, Any], TextPosition]] = []  # mappings of `<<` entries
         for event in self.events:
-            if isinstance(event, self.ends):
+            if isinstance(event, self.ends):  # of the mapping
                 break
-            is_merge = getattr(event, "value", None) == "<<" and event.implicit[0]  # without quotes or a tag
+            is_merge = getattr(event, "value", None) == "<<" and event.implicit[0]  # implicit: no quotes and no tag
             name, key_position = self.parse_node(event, depth + 1)
             data, value_position = self.parse_node(next(self.events), depth + 1)
             if is_merge:
                 merged_sources += _list_merge_sources(data, value_position)
                 continue
             key = _convert_mapping_key_to_text(name, key_position)
-            if key in items:
+            if key in entries:
                 detail = f'the key "{key}" occurs twice in one mapping; the last value is used.'
                 self.findings.append(build_problem(self.file, key_position, DUPLICATE, detail, Severity.WARNING))
-            items[key] = data
+            entries[key] = data
             # The entry has the position of its key; its parts keep their own.
             position.children[key] = replace(value_position, line=key_position.line, column=key_position.column)
         for source, source_position in merged_sources:
             for key, data in source.items():
-                if key not in items:  # neither an own entry nor from an earlier source
-                    items[key] = data
+                if key not in entries:  # neither an own entry nor from an earlier source
+                    entries[key] = data
                     position.children[key] = source_position.children.get(key, source_position)
-        return items
+        return entries
 
 
 def _list_merge_sources(data: Any, position: TextPosition) -> Iterable[tuple[dict[str, Any], TextPosition]]:
@@ -265,7 +265,7 @@ def _convert_mapping_key_to_text(name: Any, position: TextPosition) -> str:
 
 _TAG: Final = "tag:yaml.org,2002:"
 _INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z")
-_BASED: Final = re.compile(r"([-+]?)0(?:(x)([0-9a-fA-F]+)|(b)([01]+)|o?()([0-7]+))\Z")
+_BASED: Final = re.compile(r"(?P<sign>[-+]?)0(?:x(?P<x>[0-9a-fA-F]+)|b(?P<b>[01]+)|o?(?P<o>[0-7]+))\Z")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
 _SPECIAL: Final = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
@@ -324,9 +324,8 @@ def _parse_plain_scalar(text: str, position: TextPosition) -> Any:
         return int(text)
     based = _BASED.match(text)
     if based:
-        sign, hexadecimal, sixteen, binary, two, _, eight = based.groups()  # prefixes, and digits by base
-        base = 16 if hexadecimal else 2 if binary else 8
-        return int(f"{sign}{sixteen or two or eight}", base)
+        digits = based["x"] or based["b"] or based["o"]  # hexadecimal, binary or octal
+        return int(based["sign"] + digits, 16 if based["x"] else 2 if based["b"] else 8)
     if _FLOAT.match(text):
         return _convert_to_float(text, text, position)
     if _SPECIAL.match(text):
@@ -556,9 +555,9 @@ def _reject_number(_constant: str) -> Any:
     raise _UnsupportedJson
 
 
-def _is_nested_too_deep(data: Any) -> bool:
-    """Check whether data is nested deeper than the maximum."""
-    level = [data]  # the mappings and lists at one depth
+def _is_nested_too_deep(data: dict[str, Any]) -> bool:
+    """Check whether data has more than MAX_DEPTH levels of mappings and lists."""
+    level: list[Any] = [data]  # the mappings and lists at one depth
     for _ in range(MAX_DEPTH):
         next_level: list[Any] = []
         for part in level:

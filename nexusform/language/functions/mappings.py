@@ -78,7 +78,7 @@ def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
         return DYNAMIC_UNKNOWN
     result_type = _find_lookup_result_type([mapping, key])
     fallback = default[0] if default else None
-    if fallback is not None and isinstance(mapping_type, MapType):
+    if fallback is not None and isinstance(mapping_type, MapType):  # that of an object may have any type
         try:
             fallback = convert_value(fallback, result_type)
         except ConversionProblem:
@@ -90,10 +90,10 @@ def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
         return element
     if fallback is not None:
         return fallback
-    hint = suggest_name(key.raw, mapping.raw)
+    hint = suggest_name(key.raw, mapping.raw).rstrip("?")  # the caller adds a full stop
     if isinstance(mapping_type, ObjectType):
-        raise FunctionProblem(f'the given object has no attribute "{key.raw}"{hint.rstrip("?")}', argument=0)
-    raise FunctionProblem(f'lookup failed to find key "{key.raw}"{hint.rstrip("?")}')
+        raise FunctionProblem(f'the given object has no attribute "{key.raw}"{hint}', argument=0)
+    raise FunctionProblem(f'lookup failed to find key "{key.raw}"{hint}')
 
 
 def _merge_maps(*maps: Value) -> Value:
@@ -124,7 +124,7 @@ def _build_unknown_merge(maps: Sequence[Value]) -> Value:
             attributes.update(dict(mapping.type.attributes))
         elif mapping.raw is UNKNOWN:
             return DYNAMIC_UNKNOWN  # its keys are unknown
-        else:
+        else:  # a known map
             attributes.update({k: v.type for k, v in mapping.raw.items()})
     return Value(ObjectType.create(attributes), UNKNOWN)
 
