@@ -409,7 +409,7 @@ class _Decoder:
             return  # reported as invalid
         parts = unpack_result(decode_body(block.body, _CHECK_SCHEMA), self.problems)
         asserts = decode_condition_blocks(parts.blocks, "assert", self.problems)
-        if not any(b.type == "assert" for b in parts.blocks):
+        if not any(b.type == "assert" for b in parts.blocks):  # `asserts` lacks incomplete ones
             detail = "Check blocks must have at least one assert block."
             self._add_error("zero-assert-blocks", detail, block.header_span)
         data_block = find_single_block(parts.blocks, "data", self.problems)
@@ -481,7 +481,7 @@ class _Decoder:
             return None
         files = shared.read_module(self.source.directory, header) if header.source else None  # "": reported as invalid
         if files is None or files.identity not in self.chain:
-            return files
+            return files  # None: reported
         detail = (
             f'The module in "{files.directory}" calls itself, directly or through other modules: '
             f"module.{'.module.'.join([*self.path, header.name])}."

@@ -149,7 +149,7 @@ def build_address_pattern(traversal: Traversal, problems: list[Diagnostic]) -> A
         case [str(kind), str(name)]:
             return AddressPattern(module, mode, kind, name)
         case [str(kind), str(name), (key,)]:
-            return AddressPattern(module=module, mode=mode, type=kind, name=name, key=key)
+            return AddressPattern(module, mode, kind, name, key)
     problems.append(_build_invalid_address_error(traversal, "expected TYPE.NAME, module.NAME or a path of both"))
     return None
 

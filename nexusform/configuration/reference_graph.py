@@ -229,7 +229,7 @@ def _add_module_edges(
     """Add the dependencies of each declaration of a module (called by `call`; None: the root), and of its calls."""
     for node in list_declarations(module):
         dependencies = edges.setdefault(node, {})  # the span of the reference, by declaration
-        if call is not None:
+        if call is not None:  # everything in a module waits for its call
             dependencies[Declaration(module.path[:-1], "module", module.path[-1])] = call.header_span
     for reference in references[module.path]:
         dependencies = edges.setdefault(reference.node, {})

@@ -177,12 +177,12 @@ class _DocumentReader:
         alias, scalar, sequence = self.kinds
         if isinstance(event, alias):
             return self._resolve_alias(event.anchor or "", position)
-        previous_count = self.nodes  # to count the nodes of an anchor
+        previous_count = self.nodes
         self._count_nodes_toward_limit(1, position)
         data: Any
         if isinstance(event, scalar):
             data = _parse_scalar(event, position)
-            if data is not None and not isinstance(data, str):
+            if data is not None and not isinstance(data, str):  # the text is parsed to another value
                 position = TextPosition(position.line, position.column, source_text=event.value)
         elif isinstance(event, sequence):
             _require_matching_yaml_tag(event.tag, "seq", position)
@@ -191,7 +191,7 @@ class _DocumentReader:
             _require_matching_yaml_tag(event.tag, "map", position)
             data = self._parse_mapping(position, depth)
         if event.anchor:
-            self.anchors[event.anchor] = (data, position, self.nodes - previous_count)
+            self.anchors[event.anchor] = (data, position, self.nodes - previous_count)  # with the number of its nodes
         return data, position
 
     def _count_nodes_toward_limit(self, nodes: int, position: TextPosition) -> None:
@@ -295,7 +295,7 @@ def _parse_scalar(event: Any, position: TextPosition) -> Any:
         raise _InvalidDocument(position, f'the tag "{tag.replace(_TAG, "!!")}" is not supported.')
     value = _parse_plain_scalar(text, position)
     expected = {"int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),)}[kind]
-    if not isinstance(value, expected) or (isinstance(value, bool) and kind != "bool"):
+    if not isinstance(value, expected) or (isinstance(value, bool) and kind != "bool"):  # a bool is an int in Python
         raise _InvalidDocument(position, f'"{text[:40]}" cannot be read as !!{kind}.')
     return _convert_to_float(value, text, position) if kind == "float" else value
 
@@ -480,7 +480,7 @@ class _JsonListReader:
         self.decode = json.JSONDecoder(object_pairs_hook=_build_object, parse_constant=_reject_number).raw_decode
 
     def parse(self) -> tuple[dict[str, Any], TextPosition]:
-        """Parse the whole text. Raises _UnsupportedJson, ValueError or RecursionError."""
+        """Parse the whole text, an object with a list `items`. Raises ValueError, IndexError or RecursionError."""
         data: dict[str, Any] = {}
         self._skip_blanks()
         root_position = self._compute_current_position()

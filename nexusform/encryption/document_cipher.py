@@ -110,7 +110,7 @@ class DocumentCipher:
         raise EncryptionProblem(f"{name} cannot be decrypted. {reason_text}")
 
     def _decrypt_with_key(self, key_name: MethodName, header: Mapping[str, Any], data: bytes) -> bytes:
-        """Decrypt the data with the key of one method. Raises EncryptionProblem."""
+        """Decrypt the data with the key of a key provider. Raises EncryptionProblem."""
         with require_cryptography("Encryption needs"):
             from cryptography.exceptions import InvalidTag
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM

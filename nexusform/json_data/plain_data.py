@@ -139,7 +139,7 @@ def convert_number(raw: int | Fraction) -> int | float | Fraction:
     try:
         nearest = float(raw)
     except OverflowError:
-        return raw
+        return raw  # too large for a float
     return nearest if convert_decimal(nearest) == raw else raw
 
 

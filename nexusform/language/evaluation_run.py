@@ -200,7 +200,7 @@ class ExpressionRun:
         return self.apply_steps(value, traversal.steps[consumed:], traversal)
 
     def apply_steps(self, value: Value, steps: tuple[Step, ...], enclosing: Expression) -> Value:
-        """Return the part of a value at literal steps; unknown, after an error, without it."""
+        """Return the part of a value at literal steps; without it report an error, and return an unknown value."""
         for step in steps:
             outcome = apply_traversal_step(value, step)
             if isinstance(outcome, Problem):
@@ -265,7 +265,7 @@ def apply_traversal_step(value: Value, step: Step) -> Value | Problem:
     """Return the part of a value at one literal step, or the problem without it; a legacy `.0` is an index."""
     if isinstance(step, TraverseAttribute):
         name = step.name
-        if name[0].isdigit() and name.isdecimal():
+        if name.isdecimal():
             return get_element(value, Value(NUMBER, int(name)))
         return get_attribute(value, name)
     key = step.key

@@ -263,7 +263,7 @@ def _set_indentation(lines: list[_Line]) -> None:
 def _align_cells(
     lines: list[_Line], get_cell: Callable[[_Line], list[_Token]], get_tokens_before: Callable[[_Line], list[_Token]]
 ) -> None:
-    """Align one cell of neighbouring lines: it starts after the widest of the parts before it, with one space."""
+    """Align one cell of neighbouring lines: one space after the widest of the parts before the cell."""
     for chain in _group_adjacent_lines(lines, [bool(get_cell(line)) for line in lines]):
         widths = [_compute_cells_width(get_tokens_before(line)) for line in chain]
         for line, width in zip(chain, widths, strict=True):

@@ -108,7 +108,7 @@ def _invoke_function(
             detail = f'Invalid value for "{name}" parameter: {problem.message}.'
             node_at_fault = argument_nodes[problem.argument]
             argument = arguments[problem.argument]
-            line = get_text_line(argument.raw, problem.line) if problem.line else None
+            line = get_text_line(argument.raw, problem.line) if problem.line else None  # the text of the line at fault
             details = {"function": format_signature(function), "line": line}
             return run.report_problem("invalid-function-argument", detail, node_at_fault, node, **details)
         detail = f'Call to function "{node.name}" failed: {problem.message}.'

@@ -103,7 +103,7 @@ class _JsonReader:
                 raise self.build_error(f"Objects and arrays may be nested at most {_MAX_LEVELS} levels deep.")
             value: syntax.JsonValue = self._parse_object() if self.word == "{" else self._parse_array()
             self.depth -= 1
-            return value
+            return value  # the token after its end is loaded
         else:
             raise self._build_missing_value_error()
         self.load_token()
@@ -207,7 +207,7 @@ class _JsonReader:
         """Decode the current string. Raises MalformedJsonError for an invalid escape."""
         if self.kind == _PLAIN:
             return normalize_text(self.word)
-        begin = self.begin
+        start = self.begin + 1  # after the quotation mark
 
         def decode_escape(escape: re.Match[str]) -> str:
             code, letter = escape.groups()
@@ -215,7 +215,7 @@ class _JsonReader:
                 return chr(int(code, 16))
             if letter not in _SIMPLE:
                 detail = f'"\\{letter}" is not a JSON escape sequence.'
-                raise MalformedJsonError(detail, begin + 1 + escape.start(), begin + 1 + escape.end())
+                raise MalformedJsonError(detail, start + escape.start(), start + escape.end())
             return _SIMPLE[letter]
 
         decoded = _ESCAPE.sub(decode_escape, self.word[1:-1])
@@ -227,7 +227,7 @@ class _JsonReader:
         """Parse the current number exactly. Raises MalformedJsonError above the limits of length and exponent."""
         word = self.word
         if len(word) <= _MAX_NUMBER_LENGTH:
-            if word.lstrip("-").isdigit():
+            if word.lstrip("-").isdigit():  # a whole number
                 return int(word)
             with suppress(InvalidOperation):  # an exponent that no decimal holds
                 value = Decimal(word)

@@ -95,7 +95,7 @@ def format_pattern(pattern: str, arguments: Sequence[Value]) -> str:
 def _parse_verb(pattern: str, start: int, next_position: int) -> tuple[_FormatVerb, int]:
     """Parse the verb at `start`. Return it and its argument's position (from 0): explicit, else `next_position`."""
     match = _VERB.match(pattern, start)
-    assert match is not None
+    assert match is not None, "all parts after the percent sign are optional"
     offset = len(pattern[:start].encode())  # in bytes, for messages
     if match.end() >= len(pattern):
         raise FunctionProblem(f"invalid format string starting at offset {offset + 1}")
@@ -132,7 +132,7 @@ def _render_argument(verb: _FormatVerb, argument: Value) -> str:
         text = _convert_argument(verb, argument, STRING)
         if verb.precision is not None:
             text = "".join(split_clusters(text)[: verb.precision])
-        return _add_padding_to_width(verb, render_json_string(text) if verb.mode == "q" else text)
+        return _add_padding_to_width(verb, render_json_string(text) if mode == "q" else text)
     if mode == "t":  # a bool, without padding
         return "true" if _convert_argument(verb, argument, BOOL) else "false"
     number = _convert_argument(verb, argument, NUMBER)
@@ -150,6 +150,7 @@ def _convert_argument(verb: _FormatVerb, argument: Value, target: PrimitiveType)
 
 def _add_padding_to_width(verb: _FormatVerb, text: str) -> str:
     """Fill a text up to the verb's width: on the right with `-`, else on the left, with zeros for the flag 0."""
+    # In ASCII only a CR and LF are one cluster of two characters.
     missing = verb.width - (len(text) if text.isascii() and "\r\n" not in text else count_clusters(text))
     if missing <= 0:
         return text
@@ -160,7 +161,7 @@ def _add_padding_to_width(verb: _FormatVerb, text: str) -> str:
 
 def _render_signed_number(verb: _FormatVerb, is_negative: bool, digits: str) -> str:
     """Render a number's digits with its sign and padding: spaces on either side, or zeros after the sign."""
-    positive_sign = next((sign for sign in "+ " if sign in verb.flags), "")
+    positive_sign = "+" if "+" in verb.flags else " " if " " in verb.flags else ""
     sign = "-" if is_negative else positive_sign
     missing = verb.width - len(sign) - len(digits)
     if missing <= 0:
@@ -200,7 +201,7 @@ def _render_decimal(verb: _FormatVerb, number: Any, mode: str) -> str:
     elif mode in "eE":
         digits = _render_scientific(size, places, mode)
     else:
-        digits = _render_general(size, verb.precision, mode)
+        digits = _render_general(size, verb.precision, mode)  # without a precision as short as possible
     return _render_signed_number(verb, number < 0, digits)
 
 

@@ -78,12 +78,12 @@ def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
         return DYNAMIC_UNKNOWN
     result_type = _find_lookup_result_type([mapping, key])
     fallback = default[0] if default else None
-    if fallback is not None and isinstance(mapping_type, MapType):  # that of an object may have any type
+    if fallback is not None and isinstance(mapping_type, MapType):  # for an object it may have any type
         try:
             fallback = convert_value(fallback, result_type)
         except ConversionProblem:
             raise FixedProblem("the default value must have the same type as the map elements", argument=2) from None
-    if mapping.raw is UNKNOWN or key.raw is UNKNOWN:
+    if mapping.raw is UNKNOWN or key.raw is UNKNOWN:  # the result may be the default, with its marks
         return Value(result_type, UNKNOWN, collect_marks(fallback) if fallback is not None else NO_MARKS)
     element: Value | None = mapping.raw.get(key.raw)
     if element is not None:
@@ -106,12 +106,12 @@ def _merge_maps(*maps: Value) -> Value:
     map_type = first_type if isinstance(first_type, MapType) and all(m.type == first_type for m in maps) else None
     if any(m.raw is UNKNOWN for m in maps):
         return _build_unknown_merge(maps).add_marks(marks) if map_type is None else Value(map_type, UNKNOWN, marks)
-    items: dict[str, Value] = {}
+    merged: dict[str, Value] = {}
     for mapping in maps:
-        items.update(mapping.raw or {})
+        merged.update(mapping.raw or {})
     if map_type is None:
-        return build_object(items).add_marks(marks)
-    return Value(map_type, {k: items[k] for k in sorted(items)}, marks)
+        return build_object(merged).add_marks(marks)
+    return Value(map_type, {key: merged[key] for key in sorted(merged)}, marks)
 
 
 def _build_unknown_merge(maps: Sequence[Value]) -> Value:

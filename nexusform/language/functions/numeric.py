@@ -24,7 +24,7 @@ _MAX_INTEGER_DIGITS: Final = 1200
 
 
 def _build_extreme_function(name: str, description: str, choose: Callable[[Any], Any], *examples: Example) -> Function:
-    """Build `max` or `min` (`choose` is the one of Python); the result is unknown if any argument is."""
+    """Build `max` or `min` from Python's function (`choose`); the result is unknown if any argument is."""
 
     def compute_extreme(*numbers: Value) -> Value:
         if not numbers:
