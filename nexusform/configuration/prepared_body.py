@@ -219,7 +219,7 @@ class NestedBlockGroup:
         self.location = location
 
     def fill(self, values: dict[str, Any], scope: Scope, notes: EvaluationResult) -> None:
-        """Add to `values`: one body or None, a list, or a map and its order; UNKNOWN if number or labels are."""
+        """Add to `values` one body or None, a list, or a map and its order; UNKNOWN if number or labels are unknown."""
         is_known = True  # whether the number and labels of the blocks are known
         has_dynamic = False
         evaluated_blocks: list[_EvaluatedBlock] = []
@@ -436,8 +436,7 @@ class PreparedArgument:
     def evaluate(
         self, scope: Scope, *, allows_ephemeral: bool = False
     ) -> tuple[Any, tuple[Path, ...], Refinements, list[Diagnostic]]:
-        """Return the value as plain data of the schema's type, the paths of sensitive parts, what is known of unknown
-        parts (refinements), and problems.
+        """Return the value as plain data of its type, paths of sensitive parts, refinements of unknown parts, problems.
 
         An invalid value is returned as UNKNOWN, so that dependent values cause no second message.
         """

@@ -123,7 +123,7 @@ def _parse_document_stream(file: str, text: str) -> YamlStream:
 
     documents: list[YamlDocument] = []
     findings: list[Problem] = []
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the faster one if it is installed
     try:
         events = iter(yaml.parse(text, Loader=loader))
         for event in events:

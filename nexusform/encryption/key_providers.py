@@ -95,7 +95,8 @@ def _derive_pbkdf2_key(settings: Mapping[str, str], meta: Meta | None) -> Encryp
         hash_name = str(meta.get("hash_function", ""))
     if hash_name not in _HASHES:
         raise EncryptionProblem(f'hash_function = "{hash_name}": use {" or ".join(_HASHES)}.')
-    derivation = PBKDF2HMAC(getattr(hashes, hash_name.upper())(), KEY_BYTES, salt, iterations)
+    hash_algorithm = getattr(hashes, hash_name.upper())()  # SHA256 or SHA512
+    derivation = PBKDF2HMAC(hash_algorithm, KEY_BYTES, salt, iterations)
     new_meta = {"salt": _encode_base64(salt), "iterations": iterations, "hash_function": hash_name}
     return EncryptionKey(derivation.derive(passphrase.encode()), new_meta)
 

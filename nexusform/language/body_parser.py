@@ -312,7 +312,7 @@ class BodyParser:
     # --- going on after a mistake --------------------------------------------------------------
 
     def _skip_malformed_item(self, first: int, error_index: int) -> None:
-        """Skip to the line after the item that begins at `first` and failed at `error_index`, or to the block's end.
+        """Skip to the line after the item beginning at `first` and failing at `error_index`, or to the block's end.
 
         Brackets opened by the item are closed first, so that their content is not parsed as items. If they
         are never closed, skip to the next line.

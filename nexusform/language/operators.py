@@ -100,7 +100,7 @@ def _compare_refinement_bounds(operator: str, left: Value, right: Value) -> bool
     left_bounds, right_bounds = get_refinement(left), get_refinement(right)
     if operator in {">", ">="}:
         left_bounds, right_bounds = right_bounds, left_bounds  # a > b is b < a
-    compare = _COMPARISONS["<" if operator in {"<", ">"} else "<="]  # after the exchange
+    compare = _COMPARISONS["<" if operator in {"<", ">"} else "<="]  # `>` and `>=` are exchanged
     if (
         left_bounds.highest is not None
         and right_bounds.lowest is not None
@@ -176,7 +176,7 @@ def evaluate_binary(node: syntax.Binary, run: ExpressionRun) -> Value:
     right, right_problems = _evaluate_operand(node, node.right, "right", run)
     marks = left.marks | right.marks
     has_failed = len(run.diagnostics) > previous_count  # an operand has a wrong type
-    decisive = _DECISIVE.get(node.operator)
+    decisive = _DECISIVE.get(node.operator)  # false for `&&`, true for `||`, else None
     if decisive is not None and not has_failed:
         left_failed, right_failed = has_errors(left_problems), has_errors(right_problems)
         if left.raw is decisive and not left_failed:

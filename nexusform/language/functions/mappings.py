@@ -167,8 +167,8 @@ def _build_zip_map(keys: Value, values: Value) -> Value:
         raise FunctionProblem(f"number of keys ({len(keys.raw)}) does not match number of values ({len(values.raw)})")
     if any(k.raw is None for k in keys.raw):
         raise FixedProblem("keys must not be null", argument=0)
-    items = {k.raw: v for k, v in zip(keys.raw, values.raw, strict=True)}
-    return Value(result_type, {k: items[k] for k in sorted(items)})
+    entries = {k.raw: v for k, v in zip(keys.raw, values.raw, strict=True)}
+    return Value(result_type, {key: entries[key] for key in sorted(entries)})
 
 
 def _build_mapping_parameter(name: str, description: str, **options: bool) -> Parameter:
