@@ -34,7 +34,7 @@ _LIFECYCLE_SCHEMA = BodySchema(attributes={"destroy": True})
 
 
 def decode_moved_block(block: Block, problems: list[Diagnostic]) -> MovedBlock | None:
-    """Decode a `moved` block; None, and an error, if an end is no address, or they are equal or of two kinds."""
+    """Decode a `moved` block; None, and an error, if an end is no address, or the ends are of two kinds or equal."""
     parts = unpack_result(decode_body(block.body, MOVED_SCHEMA), problems)
     source = _parse_address_argument(parts.attributes.get("from"), problems)
     target = _parse_address_argument(parts.attributes.get("to"), problems)
@@ -73,7 +73,7 @@ def decode_removed_block(block: Block, problems: list[Diagnostic]) -> RemovedBlo
 
 
 def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock | None:
-    """Decode an `import` block; None if it lacks its parts or `to` is not a resource."""
+    """Decode an `import` block; None, and an error, if `to` or `id` is missing, or `to` is not a resource."""
     parts = unpack_result(decode_body(block.body, IMPORT_SCHEMA), problems)
     arguments = parts.attributes
     target, object_id, for_each = arguments.get("to"), arguments.get("id"), arguments.get("for_each")

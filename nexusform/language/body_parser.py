@@ -128,7 +128,7 @@ class BodyParser:
                 index = first + 1 if following in _FOREIGN_QUOTES else first  # such a quote has a message of its own
                 raise stream.report_error(_REQUIRED, _EQUALS_SIGN_DETAIL, index)
         except MalformedSyntaxError:
-            stream.skip_newlines = False
+            stream.skip_newlines = False  # as outside of brackets
             stream.depth, stream.block = depth, block
             self._skip_malformed_item(first, stream.index)
 
@@ -208,7 +208,7 @@ class BodyParser:
             elif kind == scanner.IDENT:
                 stream.read_token()
                 labels.append(Label(stream.tokens.get_text(index), stream.build_span(index, index)))
-            elif kind == scanner.OPEN_QUOTE:  # a string with `$` or `%` sequences
+            elif kind == scanner.OPEN_QUOTE:  # a string with `${` or `%{`
                 labels.append(self._parse_quoted_label())
             else:
                 raise self._report_invalid_block_header(kind, first)

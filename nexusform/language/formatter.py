@@ -179,7 +179,7 @@ def _split_tokens_into_lines(tokens: list[_Token]) -> list[_Line]:
 
 
 def _split_line_into_alignment_cells(line: _Line) -> None:
-    """Move a comment at the end, and an assignment that ends on its line, to their own cells."""
+    """Move a comment with `#` or `//` at the end, and an assignment ending on its line, to cells of their own."""
     lead = line.lead
     if len(lead) > 1 and lead[-1].kind == scanner.COMMENT and not lead[-1].text.startswith("/*"):
         line.comment = [lead.pop()]
@@ -226,7 +226,7 @@ def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
 
 
 def _has_space_at_brackets(token: _Token, after: _Token) -> bool:
-    """Check for a space: inside braces, and between any tokens except inside other brackets."""
+    """Check for a space: one inside braces, none inside other brackets or between two sequences, else one."""
     kind, following = token.kind, after.kind
     if kind == "{" or following == "}":
         return (kind, following) != ("{", "}")  # none in {}
@@ -275,7 +275,7 @@ def _compute_cells_width(cells: list[_Token]) -> int:
 
 
 def _group_adjacent_lines(lines: list[_Line], selected: list[bool]) -> list[list[_Line]]:
-    """Return the runs of neighbouring selected lines."""
+    """Return the runs of neighbouring lines with a true flag in `selected`."""
     chains: list[list[_Line]] = []
     is_previous_selected = False
     for line, is_selected in zip(lines, selected, strict=True):

@@ -137,7 +137,7 @@ def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
     """
     marks = NO_MARKS  # of the arguments, for the result
     values: list[Value] = []
-    has_dynamic = has_unknown = False  # whether an argument has an unknown type or value against its parameter's rule
+    has_dynamic = has_unknown = False  # not allowed by its parameter: an argument of unknown type, or an unknown one
     for position, argument in enumerate(arguments):
         value = argument
         parameter = function.get_parameter(position)

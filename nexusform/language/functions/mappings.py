@@ -153,7 +153,7 @@ def _find_zip_map_result_type(arguments: Sequence[Value]) -> Type:
     if not isinstance(values.type, TupleType):
         raise FixedProblem("values argument must be a list or tuple value", argument=1)
     if not keys.is_wholly_known or len(keys.raw) != len(values.type.elements):
-        return DYNAMIC  # the call reports a wrong number
+        return DYNAMIC  # the keys are not known, or their number is wrong, as the call reports
     pairs = zip(keys.raw, values.type.elements, strict=True)
     return ObjectType.create({str(k.raw): t for k, t in pairs})
 

@@ -37,7 +37,7 @@ def _build_extreme_function(name: str, description: str, choose: Callable[[Any],
 
 
 def _compute_with_floats(compute: Callable[[float, float], float], first: Any, second: Any) -> Any:
-    """Compute with the nearest floats, as other implementations do. Raises FunctionProblem."""
+    """Compute with the nearest floats, as Terraform does. Raises FunctionProblem."""
     try:
         return convert_decimal(compute(float(first), float(second)))
     except ZeroDivisionError:
@@ -87,7 +87,7 @@ def _parse_integer(text: Value, base: Value) -> Value:
 
 
 def _compute_sum(numbers: Value) -> Value:
-    """Add the elements of a list, set or tuple; unknown if one of them is. All are checked."""
+    """Add the elements of a list, set or tuple; unknown if one of them is. Elements after an unknown one are checked."""
     if not isinstance(numbers.type, (ListType, SetType, TupleType)):
         raise FixedProblem("cannot sum noniterable", argument=0)
     if not numbers.raw:
