@@ -87,7 +87,7 @@ def _parse_integer(text: Value, base: Value) -> Value:
 
 
 def _compute_sum(numbers: Value) -> Value:
-    """Add the elements of a list, set or tuple; unknown if one of them is. Elements after an unknown one are checked."""
+    """Add the elements of a list, set or tuple; unknown if one is. Elements after an unknown one are checked, too."""
     if not isinstance(numbers.type, (ListType, SetType, TupleType)):
         raise FixedProblem("cannot sum noniterable", argument=0)
     if not numbers.raw:
