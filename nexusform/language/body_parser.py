@@ -248,7 +248,7 @@ class BodyParser:
         raise stream.report_error("unterminated-string-literal", detail, index, since=first)
 
     def _parse_block_body(self, first: int, opening: int) -> tuple[Body, int]:
-        """Parse the body after the token `opening`. Return it, and its closing brace; the block begins at `first`."""
+        """Parse the body after the token `opening` of the block from `first` on. Return it, and its closing token."""
         stream = self.stream
         items = _BodyItems()
         previous_count = len(stream.diagnostics)
