@@ -241,19 +241,20 @@ class _Decoder:
             _READERS[block.type](self, block, location)
             header = format_block_header(block)
             for index, problem in enumerate(self.problems[previous_count:], start=previous_count):
-                if not problem.block and (block.type != "module" or _is_about_block(problem, block)):
+                is_about_block = block.type != "module" or _is_about_block(problem, block)
+                if is_about_block and not problem.block:
                     self.problems[index] = replace(problem, block=header)
 
     def _evaluate_constants_for_module_sources(self) -> Scope:
-        """Return the names for module sources: locals, and constant variables as set by the call (root: the user)."""
+        """Return the scope of module sources: locals, and constant variables set by the call (in the root by users)."""
         from nexusform.configuration.variable_values import ConstantVariableScope, evaluate_constant_variables
 
-        variables = {name: variable for name, variable in self.variables.items() if variable.const}
+        constants = {name: variable for name, variable in self.variables.items() if variable.const}
         values: Mapping[str, Value] = {}
-        if self.call is not None:
-            values = evaluate_constant_variables(*self.call, variables, self.problems)
-        elif variables:
-            values = unpack_result(self.shared.read_constants(variables), self.problems)
+        if self.call is not None:  # the call and its caller's scope
+            values = evaluate_constant_variables(*self.call, constants, self.problems)
+        elif constants:
+            values = unpack_result(self.shared.read_constants(constants), self.problems)
             self.shared.constants = values  # to be compared with the values of the run
         return ConstantVariableScope(self.variables, self.locals, values)
 
@@ -408,7 +409,7 @@ class _Decoder:
             return  # reported as invalid
         parts = unpack_result(decode_body(block.body, _CHECK_SCHEMA), self.problems)
         asserts = decode_condition_blocks(parts.blocks, "assert", self.problems)
-        if not any(b.type == "assert" for b in parts.blocks):
+        if not any(b.type == "assert" for b in parts.blocks):  # `asserts` lacks incomplete ones
             detail = "Check blocks must have at least one assert block."
             self._add_error("zero-assert-blocks", detail, block.header_span)
         data_block = find_single_block(parts.blocks, "data", self.problems)
@@ -480,7 +481,7 @@ class _Decoder:
             return None
         files = shared.read_module(self.source.directory, header) if header.source else None  # "": reported as invalid
         if files is None or files.identity not in self.chain:
-            return files
+            return files  # None: reported
         detail = (
             f'The module in "{files.directory}" calls itself, directly or through other modules: '
             f"module.{'.module.'.join([*self.path, header.name])}."

@@ -97,15 +97,15 @@ def _build_block_key(block: Block) -> _Key:
 def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) -> BodySchema:
     """Build the schema of the merged block, needed if one of the two is in JSON.
 
-    In a block of unknown type, every argument of either block is allowed, and of blocks only `lifecycle`.
+    Modules, providers and blocks of unknown type allow all arguments of both blocks, and of blocks only `lifecycle`.
     """
     if base.type == "variable":
         return VARIABLE_SCHEMA
     if base.type == "output":
         return OUTPUT_SCHEMA
     if base.type in MODES:
-        types = known_types.get_types(MODES[base.type]) or {}  # schemas by resource type
-        schema = types.get(base.labels[0].value)
+        schemas = known_types.get_types(MODES[base.type]) or {}
+        schema = schemas.get(base.labels[0].value)  # of the resource type
         if schema is not None:
             body_schema = build_body_schema(schema)
             return BodySchema(
@@ -129,14 +129,14 @@ def merge_block(base: Block, override: Block, body_schema: BodySchema, problems:
     if rejected is not None:
         detail = "The depends_on argument may not be overridden."
         problems.append(build_error("unsupported-override", detail, rejected.name_span))
-    changes = remove_decoded_parts(override.body, _DEPENDS_ON)
-    if base.type in _SIMPLE_TYPES and isinstance(base.body, JsonBody) and isinstance(changes, JsonBody):
-        # Types in quotes and the blocks of a provider are specific to JSON: properties replace properties.
-        objects = (*base.body.objects, *changes.objects)
+    new_body = remove_decoded_parts(override.body, _DEPENDS_ON)
+    if base.type in _SIMPLE_TYPES and isinstance(base.body, JsonBody) and isinstance(new_body, JsonBody):
+        # The result stays JSON, for types in quotes and the blocks of a provider: properties replace properties.
+        objects = (*base.body.objects, *new_body.objects)
         properties = {item.name: item for json_object in objects for item in json_object.properties}
         json_object = JsonObject(tuple(properties.values()), base.body.span)
         return replace(base, body=JsonBody((json_object,), base.body.span))
-    return replace(base, body=_merge_bodies(base.body, changes, body_schema, problems))
+    return replace(base, body=_merge_bodies(base.body, new_body, body_schema, problems))
 
 
 def _convert_json_body(body: AnyBody, body_schema: BodySchema, problems: list[Diagnostic]) -> Body:
@@ -157,13 +157,13 @@ def _merge_bodies(base: AnyBody, override: AnyBody, body_schema: BodySchema, pro
     attributes: dict[str, Attribute] = {a.name: a for a in base.attributes}
     attributes.update((a.name, a) for a in override.attributes)
     replaced_types = {_get_generated_type(b) for b in override.blocks}
-    lifecycle_overrides = [b for b in override.blocks if b.type == _MERGED_BLOCK]
+    lifecycle_overrides = [b for b in override.blocks if b.type == _MERGED_BLOCK]  # added unless the base has one
     blocks: list[Block] = []
     for block in base.blocks:
         if block.type == _MERGED_BLOCK and lifecycle_overrides:
             body = _merge_bodies(block.body, lifecycle_overrides[0].body, LIFECYCLE_SCHEMAS["managed"], problems)
             blocks.append(replace(block, body=body))
-            lifecycle_overrides = []  # merged, so not to be added below
+            lifecycle_overrides = []
         elif _get_generated_type(block) not in replaced_types:
             blocks.append(block)
     blocks.extend(b for b in override.blocks if b.type != _MERGED_BLOCK)

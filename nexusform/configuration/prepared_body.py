@@ -109,10 +109,10 @@ class PreparedBody:
     def fill(self, scope: Scope, notes: EvaluationResult) -> dict[str, Any]:
         """Evaluate as `evaluate`, adding to the notes of an enclosing body; paths start at this body."""
         values = self._template.copy()
-        for name in self._copied_names:
-            values[name] = copy_deep_plain_data(values[name])  # a caller may change the values of an instance
+        for name in self._copied_names:  # lists and mappings: a caller may change those of an instance
+            values[name] = copy_deep_plain_data(values[name])
         nulls = self._evaluate_varying_arguments(values, scope, notes)
-        for count_name, list_name in self._lengths.items():
+        for count_name, list_name in self._lengths.items():  # the count must be the length of the list
             if count_name in nulls:
                 continue  # a null count is not compared, as if the argument were absent
             count, elements = values[count_name], values[list_name]
@@ -219,7 +219,7 @@ class NestedBlockGroup:
         self.location = location
 
     def fill(self, values: dict[str, Any], scope: Scope, notes: EvaluationResult) -> None:
-        """Add to `values`: one body or None, a list, or a map and its order; UNKNOWN if number or labels are."""
+        """Add to `values` one body or None, a list, or a map and its order; UNKNOWN if number or labels are unknown."""
         is_known = True  # whether the number and labels of the blocks are known
         has_dynamic = False
         evaluated_blocks: list[_EvaluatedBlock] = []
@@ -265,7 +265,7 @@ class NestedBlockGroup:
             return False
         is_known = True
         for item_scope in scopes:
-            label: str | None = None if item.dynamic.lacks_label else ""  # "": blocks of this type have no label
+            label: str | None = None if item.dynamic.lacks_label else ""  # None: not known; "": the type has none
             if item.dynamic.label is not None:
                 label, problems = evaluate_label(item.dynamic.label, item_scope)
                 notes.problems.extend(problems)
@@ -282,27 +282,26 @@ class NestedBlockGroup:
         notes: EvaluationResult,
     ) -> None:
         """Evaluate one block; paths added to `notes` (of sensitive and unknown parts) start at the enclosing body."""
-        old_sensitive, old_refined = len(notes.sensitive), len(notes.refinements)
+        first_sensitive, first_refined = len(notes.sensitive), len(notes.refinements)  # the first ones of this block
+        step: PathStep = label if self.nested.nesting is Nesting.MAP else len(evaluated_blocks)  # or its position
+        prefix: Path = (self.name,) if self.nested.nesting is Nesting.SINGLE else (self.name, step)
         evaluated_blocks.append(_EvaluatedBlock(label, item.body.fill(scope, notes), item.span))
-        prefix: Path = (self.name,)
-        if self.nested.nesting is not Nesting.SINGLE:
-            prefix += (label if self.nested.nesting is Nesting.MAP else len(evaluated_blocks) - 1,)
-        notes.sensitive[old_sensitive:] = [(*prefix, *p) for p in notes.sensitive[old_sensitive:]]
-        notes.refinements[old_refined:] = [((*prefix, *p), bounds) for p, bounds in notes.refinements[old_refined:]]
+        notes.sensitive[first_sensitive:] = [(*prefix, *p) for p in notes.sensitive[first_sensitive:]]
+        notes.refinements[first_refined:] = [((*prefix, *p), bounds) for p, bounds in notes.refinements[first_refined:]]
 
     def locate(self, path: Path) -> Span | None:
-        """Return the span of a block, or of a part of it; None without any block of this type."""
+        """Return the span of the part at a path inside these blocks; None without any block of this type."""
         if not self.items:
             return None
         if self.nested.nesting is Nesting.SINGLE:
-            return self.items[0].body.locate(path)
-        item = self._find_block_at_step(path[0]) if path else self.items[0]
+            return self.items[0].body.locate(path)  # no step selects a block
+        item = self._find_block_at_step(path[0]) if path else self.items[0]  # the step is a label or a position
         return item.body.locate(path[1:])
 
     def _find_block_at_step(self, step: PathStep) -> StaticBlock | RepeatedBlock:
         """Find the block of a label or position: a static one, else a dynamic block (it may generate the wanted one).
 
-        Without either return the first block for a label, the last one for a position.
+        Without a match return the first block for a label, the last block for a position.
         """
         for position, item in enumerate(self.items):
             if isinstance(item, StaticBlock) and step in (item.label, position):
@@ -319,7 +318,7 @@ class NestedBlockGroup:
                 yield from item.body.list_references()
                 continue
             dynamic = item.dynamic
-            yield from references_in(dynamic.for_each)
+            yield from references_in(dynamic.for_each)  # outside the block: its iterator has no meaning there
             references = list(item.body.list_references())
             references.extend(references_in(dynamic.label) if dynamic.label else ())
             yield from (traversal for traversal in references if traversal.root.name != dynamic.iterator)
@@ -349,7 +348,7 @@ def check_block_count(
             yield build_error("insufficient-blocks", detail, location, headline=f"Insufficient {name} blocks")
     if maximum is not None and len(blocks) > maximum:
         yield _build_surplus_blocks_error(name, maximum, [span for _, span in blocks])
-    if nested.nesting is Nesting.MAP and len(blocks) > 1:
+    if nested.nesting is Nesting.MAP:
         first_spans: dict[str, Span] = {}
         for label, span in blocks:
             if label in first_spans:
@@ -437,8 +436,7 @@ class PreparedArgument:
     def evaluate(
         self, scope: Scope, *, allows_ephemeral: bool = False
     ) -> tuple[Any, tuple[Path, ...], Refinements, list[Diagnostic]]:
-        """Return the value as plain data of the schema's type, the paths of sensitive parts, what is known of unknown
-        parts (refinements), and problems.
+        """Return the value as plain data of its type, paths of sensitive parts, refinements of unknown parts, problems.
 
         An invalid value is returned as UNKNOWN, so that dependent values cause no second message.
         """

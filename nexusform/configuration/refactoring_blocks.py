@@ -34,7 +34,7 @@ _LIFECYCLE_SCHEMA = BodySchema(attributes={"destroy": True})
 
 
 def decode_moved_block(block: Block, problems: list[Diagnostic]) -> MovedBlock | None:
-    """Decode a `moved` block; None, and an error, if an end is no address, or they are equal or of two kinds."""
+    """Decode a `moved` block; None, and an error, if an end is no address, or the ends are of two kinds or equal."""
     parts = unpack_result(decode_body(block.body, MOVED_SCHEMA), problems)
     source = _parse_address_argument(parts.attributes.get("from"), problems)
     target = _parse_address_argument(parts.attributes.get("to"), problems)
@@ -56,24 +56,24 @@ def decode_removed_block(block: Block, problems: list[Diagnostic]) -> RemovedBlo
     parts = unpack_result(decode_body(block.body, REMOVED_SCHEMA), problems)
     attribute = parts.attributes.get("from")
     source = _parse_address_argument(attribute, problems)
-    destroy = True
+    destroy = True  # without a `lifecycle` block
     lifecycle = find_single_block(parts.blocks, "lifecycle", problems)
     if lifecycle is not None:
         inner = unpack_result(decode_body(lifecycle.body, _LIFECYCLE_SCHEMA), problems)
         destroy = evaluate_bool(inner.attributes.get("destroy"), problems, default=True)
     if source is None or attribute is None:
         return None  # reported
-    if source.key is not None or any(step.key is not None for step in source.module):
-        is_module = source.key is None
+    has_resource_key = source.key is not None
+    if has_resource_key or any(step.key is not None for step in source.module):
         detail = "A removed block applies to all instances. Write the address without keys in brackets."
-        kind = "module-instance-keys-not-allowed" if is_module else "resource-instance-keys-not-allowed"
-        problems.append(build_error(kind, detail, attribute.expression.span))
+        error_id = "resource-instance-keys-not-allowed" if has_resource_key else "module-instance-keys-not-allowed"
+        problems.append(build_error(error_id, detail, attribute.expression.span))
         return None
     return RemovedBlock(source, destroy, block.header_span)
 
 
 def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock | None:
-    """Decode an `import` block; None if it lacks its parts or `to` is not a resource."""
+    """Decode an `import` block; None, and an error, if `to` or `id` is missing, or `to` is not a resource."""
     parts = unpack_result(decode_body(block.body, IMPORT_SCHEMA), problems)
     arguments = parts.attributes
     target, object_id, for_each = arguments.get("to"), arguments.get("id"), arguments.get("for_each")
@@ -149,7 +149,7 @@ def build_address_pattern(traversal: Traversal, problems: list[Diagnostic]) -> A
         case [str(kind), str(name)]:
             return AddressPattern(module, mode, kind, name)
         case [str(kind), str(name), (key,)]:
-            return AddressPattern(module=module, mode=mode, type=kind, name=name, key=key)
+            return AddressPattern(module, mode, kind, name, key)
     problems.append(_build_invalid_address_error(traversal, "expected TYPE.NAME, module.NAME or a path of both"))
     return None
 

@@ -94,10 +94,10 @@ def check_expression(
 ) -> list[Diagnostic]:
     """Check the references of an expression outside of the blocks of a module.
 
-    `extra_names` are further names that are valid there.
+    `managed` and `data` are the schemas of resource and data types; `extra_names` are valid besides the module's names.
     """
     checker = _ReferenceChecker(module, {"managed": managed, "data": data})
-    node = Declaration(module.path, "local", name="")  # of no local value: it cannot refer to itself
+    node = Declaration(module.path, "local", name="")  # a placeholder: no reference is to a local value without a name
     problems: list[Diagnostic] = []
     for traversal in list_traversals(expression):
         if traversal.root.name not in extra_names:
@@ -159,20 +159,20 @@ class _ReferenceChecker:
         self.module_name = f"module.{'.module.'.join(module.path)}" if module.path else "the root module"
 
     def check(self, reference: ReferenceUse) -> Iterable[Diagnostic]:
-        """Check one reference: by its first name; any name without a meaning of its own is a resource type."""
-        name = reference.traversal.root.name
-        if name == reference.node.kind == "local" and reference.traversal.first_name == reference.node.name:
-            detail = f"Local value {reference.node} cannot use its own result as part of its expression."
-            return [build_error("self-referencing-local-value", detail, reference.traversal.span)]
+        """Check one reference by its root name; a name without a check of its own is a resource type."""
+        traversal, node = reference.traversal, reference.node  # the node is the declaration with the reference
+        name, first_attribute = traversal.root.name, traversal.first_name
+        if name == "local" and node.kind == "local" and node.name == first_attribute:
+            detail = f"Local value {node} cannot use its own result as part of its expression."
+            return [build_error("self-referencing-local-value", detail, traversal.span)]
         check_root = _ROOT_CHECKS.get(name)
         if check_root is not None:
-            return check_root(self, reference.traversal, reference.scope)
+            return check_root(self, traversal, reference.scope)
         if name in _FOREIGN_ROOTS:  # `terraform` or `tofu`
-            first_name = reference.traversal.first_name
-            suggestion = first_name if first_name in _FIXED_ATTRIBUTES["nexusform"] else "workspace"
+            suggestion = first_attribute if first_attribute in _FIXED_ATTRIBUTES["nexusform"] else "workspace"
             detail = f'There is no "{name}" object in nexusform: write nexusform.{suggestion}.'
-            return [build_error("invalid-reference", detail, reference.traversal.span)]
-        return self._check_resource(reference.traversal, reference.scope, "managed", name, reference.traversal.steps)
+            return [build_error("invalid-reference", detail, traversal.span)]
+        return self._check_resource(traversal, reference.scope, "managed", name, traversal.steps)
 
     # --- names of the module -------------------------------------------------------------------
 
@@ -201,14 +201,14 @@ class _ReferenceChecker:
         repetition = get_repetition_argument(call.count, call.for_each)  # "count", "for_each" or "" (one instance)
         steps = traversal.steps[1:]  # after the name
         yield from _check_instance_key(label, repetition, steps, traversal, noun="module")
-        output = skip_instance_key(steps)  # steps after the instance key, the name of an output first
-        if scope.only_whole_objects and output:  # in depends_on
+        output_steps = skip_instance_key(steps)
+        if scope.only_whole_objects and output_steps:  # in depends_on
             yield _build_attribute_in_depends_on_error(traversal)
             return
-        # Without the required key of the call (no step was skipped), the first name is not an output.
-        step = output[0] if output and (not repetition or len(output) < len(steps)) else None
-        if not call.module.directory:
-            return  # the module could not be read, as already reported: its outputs are unknown
+        lacks_key = bool(repetition) and len(output_steps) == len(steps)
+        if not output_steps or lacks_key or not call.module.directory:
+            return  # no output, or it cannot be checked: the key in brackets is missing, or the module is unreadable
+        step = output_steps[0]
         if isinstance(step, TraverseAttribute) and step.name not in call.module.outputs:
             hint = suggest_name(step.name, call.module.outputs)
             detail = f'The module "{name}" has no output named "{step.name}".{hint}'
@@ -302,7 +302,7 @@ class _ReferenceChecker:
         return self.module.resources.get((mode, kind, name))
 
     def _build_missing_name_error(self, traversal: Traversal, kind: str, mode: Mode) -> Diagnostic:
-        """Build the error about a resource type without a name: often an unknown word, or a text without quotes."""
+        """Build the error about `TYPE` or `data.TYPE` without a name; an unknown word is often text without quotes."""
         if mode == "managed" and kind in _FOREIGN_LITERALS:
             detail = f'"{kind}" is not a valid name here. Did you mean {_FOREIGN_LITERALS[kind]}?'
         elif mode == "managed" and kind not in self.schemas["managed"]:
@@ -311,7 +311,7 @@ class _ReferenceChecker:
                 f'"{kind}" is not a valid name here. Names are var.NAME, local.NAME, module.NAME, '
                 f"data.TYPE.NAME or TYPE.NAME. Write text in quotes.{suggest_name(kind, known)}"
             )
-        else:
+        else:  # a known type, or `data.TYPE`
             detail = (
                 "A reference to a resource type must be followed by at least one attribute access, "
                 "specifying the resource name."
@@ -329,14 +329,14 @@ class _ReferenceChecker:
         return build_error("reference-to-undeclared-resource", detail, traversal.span)
 
     def _suggest_similar_resource(self, mode: Mode, kind: str, name: str) -> str:
-        """Return the nearest declared resource, as a question; "" without one."""
-        same_type = [n for m, k, n in self.module.resources if m == mode and k == kind]
-        nearest_name = find_nearest_name(name, same_type)
-        prefix = MODE_PREFIXES[mode]
+        """Return a question with the nearest name of this type (`kind`), else of any; "" without a similar name."""
+        names_of_type = [n for m, k, n in self.module.resources if m == mode and k == kind]
+        nearest_name = find_nearest_name(name, names_of_type)
+        prefix = MODE_PREFIXES[mode]  # "data." or ""
         if nearest_name:
             return f" Did you mean {prefix}{kind}.{nearest_name}?"
-        declared = [f"{k}.{n}" for m, k, n in self.module.resources if m == mode]
-        similar_names = find_nearest_names(f"{kind}.{name}", declared, likeness=0.7)
+        full_names = [f"{k}.{n}" for m, k, n in self.module.resources if m == mode]
+        similar_names = find_nearest_names(f"{kind}.{name}", full_names, likeness=0.7)  # nearest first
         return f" Did you mean {prefix}{similar_names[0]}?" if similar_names else ""
 
 
@@ -407,13 +407,8 @@ def _check_builtin_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
         f'The "{root}" object does not have an attribute named "{name}".{suggest_name(name, attributes)} '
         f"Its {attribute_list}."
     )
-    yield build_error(
-        "invalid-object-attribute",
-        detail,
-        traversal.steps[0].span,
-        context=traversal.span,
-        headline=f'Invalid "{root}" attribute',
-    )
+    span, headline = traversal.steps[0].span, f'Invalid "{root}" attribute'
+    yield build_error("invalid-object-attribute", detail, span, context=traversal.span, headline=headline)
 
 
 def _check_instance_key(
@@ -426,14 +421,9 @@ def _check_instance_key(
             f'Because {label} does not have "count" or "for_each" set, references to it must not include an '
             f"index key. Remove the bracketed index to refer to the single instance of this {noun}."
         )
-        yield build_error(
-            "unexpected-instance-key",
-            detail,
-            steps[0].span,
-            context=traversal.span,
-            headline=f"Unexpected {noun} instance key",
-        )
-    elif steps and not has_index and repetition and not _is_number(steps[0]):  # no steps: all; r.0 is old syntax
+        span, headline = steps[0].span, f"Unexpected {noun} instance key"
+        yield build_error("unexpected-instance-key", detail, span, context=traversal.span, headline=headline)
+    elif repetition and steps and not (has_index or _is_number(steps[0])):  # no steps: all; r.0 is old syntax for r[0]
         example = f"{label}[{'count.index' if repetition == 'count' else 'each.key'}]"
         detail = (
             f'Because {label} has "{repetition}" set, its attributes must be accessed on specific instances. For '

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import (
     DEFAULT_PROVIDER,
@@ -154,7 +155,8 @@ def list_resource_references(node: Declaration, block: ResourceBlock) -> Iterato
     header = block.header
     body_scope = ReferenceScope(has_count=block.count is not None, has_each=block.for_each is not None, block=block)
     repetition = [block.count, block.for_each, block.enabled]
-    yield from _list_expression_references(node, repetition, ReferenceScope(block=block), header)
+    unrepeated_scope = ReferenceScope(block=block)  # for expressions evaluated once for all instances
+    yield from _list_expression_references(node, repetition, unrepeated_scope, header)
     for traversal in list_body_traversals(block.body):
         yield ReferenceUse(node, traversal, body_scope, header)
     whole_object_scope = ReferenceScope(only_whole_objects=True, block=block)
@@ -163,12 +165,9 @@ def list_resource_references(node: Declaration, block: ResourceBlock) -> Iterato
     if lifecycle.span is None:
         return  # no `lifecycle` block
     yield from _list_expression_references(node, lifecycle.replace_triggered_by, body_scope, header)
-    condition_scope = ReferenceScope(block=block)
-    yield from _list_expression_references(node, [lifecycle.prevent_destroy_condition], condition_scope, header)
+    yield from _list_expression_references(node, [lifecycle.prevent_destroy_condition], unrepeated_scope, header)
     yield from _list_condition_references(node, lifecycle.preconditions, body_scope, header)
-    postcondition_scope = ReferenceScope(
-        has_count=body_scope.has_count, has_each=body_scope.has_each, has_self=True, block=block
-    )
+    postcondition_scope = replace(body_scope, has_self=True)
     yield from _list_condition_references(node, lifecycle.postconditions, postcondition_scope, header)
 
 
@@ -229,8 +228,8 @@ def _add_module_edges(
 ) -> None:
     """Add the dependencies of each declaration of a module (called by `call`; None: the root), and of its calls."""
     for node in list_declarations(module):
-        dependencies = edges.setdefault(node, {})  # the place of each, by declaration
-        if call is not None:
+        dependencies = edges.setdefault(node, {})  # the span of the reference, by declaration
+        if call is not None:  # everything in a module waits for its call
             dependencies[Declaration(module.path[:-1], "module", module.path[-1])] = call.header_span
     for reference in references[module.path]:
         dependencies = edges.setdefault(reference.node, {})

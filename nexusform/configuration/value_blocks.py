@@ -89,7 +89,7 @@ _SHORT_TYPES: Final[Mapping[str, Type]] = {"list": ListType(DYNAMIC), "map": Map
 
 
 def _decode_type(attribute: Attribute | None, problems: list[Diagnostic], *, is_json: bool) -> Type:
-    """Decode the type of a variable or output; DYNAMIC (any) without a valid one. In JSON it is a string."""
+    """Decode the type of a variable or output; DYNAMIC (any) without a valid one. In JSON the type is in quotes."""
     if attribute is None:
         return DYNAMIC
     expression = unwrap_quoted_expression(attribute.expression, problems) if is_json else attribute.expression
@@ -100,8 +100,8 @@ def _decode_type(attribute: Attribute | None, problems: list[Diagnostic], *, is_
         return _SHORT_TYPES[expression.root.name]
     from nexusform.language.type_expressions import parse_type  # loaded on first use
 
-    type_ = unpack_result(parse_type(expression), problems)
-    return type_ if type_ is not None else DYNAMIC
+    parsed_type = unpack_result(parse_type(expression), problems)
+    return parsed_type if parsed_type is not None else DYNAMIC
 
 
 def _decode_default(

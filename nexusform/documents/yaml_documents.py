@@ -85,7 +85,7 @@ def parse_yaml(file: str, content: str | bytes) -> YamlStream:
     """Parse all documents of a text. An invalid document ends the stream with a finding."""
     size = len(content)
     if MIN_LARGE < size <= MAX_LARGE:  # perhaps a List of kubectl, parsed faster
-        large_document = _parse_large_list(content)
+        large_document = _read_large_list_document(content)
         if large_document is not None:  # else the normal parser reads it, or reports the error
             return YamlStream((large_document,), findings=())
     if size > MAX_BYTES:
@@ -103,13 +103,13 @@ def parse_yaml(file: str, content: str | bytes) -> YamlStream:
     return _parse_document_stream(file, text)
 
 
-def _parse_large_list(content: str | bytes) -> YamlDocument | None:
-    """Parse a large List in JSON; None for anything else."""
+def _read_large_list_document(content: str | bytes) -> YamlDocument | None:
+    """Read a large List in JSON; None for anything else."""
     try:
         text = _decode_utf8_or_utf16(content) if isinstance(content, bytes) else content
     except UnicodeDecodeError:
         return None  # the caller reports it
-    parsed = parse_large_list(text) if text[:100].lstrip()[:1] == "{" else None  # "{" begins JSON
+    parsed = parse_large_list(text) if text[:100].lstrip().startswith("{") else None  # JSON after at most 99 blanks
     return None if parsed is None else YamlDocument(*parsed)
 
 
@@ -124,7 +124,7 @@ def _parse_document_stream(file: str, text: str) -> YamlStream:
 
     documents: list[YamlDocument] = []
     findings: list[Problem] = []
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the faster one if it is installed
     try:
         events = iter(yaml.parse(text, Loader=loader))
         for event in events:
@@ -178,12 +178,12 @@ class _DocumentReader:
         alias, scalar, sequence = self.kinds
         if isinstance(event, alias):
             return self._resolve_alias(event.anchor or "", position)
-        previous_count = self.nodes  # to count the nodes of an anchor
+        previous_count = self.nodes
         self._count_nodes_toward_limit(1, position)
         data: Any
         if isinstance(event, scalar):
             data = _parse_scalar(event, position)
-            if data is not None and not isinstance(data, str):
+            if data is not None and not isinstance(data, str):  # the text is parsed to another value
                 position = TextPosition(position.line, position.column, source_text=event.value)
         elif isinstance(event, sequence):
             _require_matching_yaml_tag(event.tag, "seq", position)
@@ -192,7 +192,7 @@ class _DocumentReader:
             _require_matching_yaml_tag(event.tag, "map", position)
             data = self._parse_mapping(position, depth)
         if event.anchor:
-            self.anchors[event.anchor] = (data, position, self.nodes - previous_count)
+            self.anchors[event.anchor] = (data, position, self.nodes - previous_count)  # with the number of its nodes
         return data, position
 
     def _count_nodes_toward_limit(self, nodes: int, position: TextPosition) -> None:
@@ -221,31 +221,31 @@ class _DocumentReader:
         return items
 
     def _parse_mapping(self, position: TextPosition, depth: int) -> dict[str, Any]:
-        """Parse the entries up to the end of a mapping; its own entries override merged ones (<<)."""
-        items: dict[str, Any] = {}
+        """Parse the entries up to the end of a mapping, and add their positions to `position`; merge those of `<<`."""
+        entries: dict[str, Any] = {}
         merged_sources: list[tuple[dict[str, Any], TextPosition]] = []  # mappings of `<<` entries
         for event in self.events:
-            if isinstance(event, self.ends):
+            if isinstance(event, self.ends):  # of the mapping
                 break
-            is_merge = getattr(event, "value", None) == "<<" and event.implicit[0]  # without quotes or a tag
+            is_merge = getattr(event, "value", None) == "<<" and event.implicit[0]  # implicit: no quotes and no tag
             name, key_position = self.parse_node(event, depth + 1)
             data, value_position = self.parse_node(next(self.events), depth + 1)
             if is_merge:
                 merged_sources += _list_merge_sources(data, value_position)
                 continue
             key = _convert_mapping_key_to_text(name, key_position)
-            if key in items:
+            if key in entries:
                 detail = f'the key "{key}" occurs twice in one mapping; the last value is used.'
                 self.findings.append(build_problem(self.file, key_position, DUPLICATE, detail, Severity.WARNING))
-            items[key] = data
+            entries[key] = data
             # The entry has the position of its key; its parts keep their own.
             position.children[key] = replace(value_position, line=key_position.line, column=key_position.column)
         for source, source_position in merged_sources:
             for key, data in source.items():
-                if key not in items:  # neither an own entry nor from an earlier source
-                    items[key] = data
+                if key not in entries:  # neither an own entry nor from an earlier source
+                    entries[key] = data
                     position.children[key] = source_position.children.get(key, source_position)
-        return items
+        return entries
 
 
 def _list_merge_sources(data: Any, position: TextPosition) -> Iterable[tuple[dict[str, Any], TextPosition]]:
@@ -266,7 +266,7 @@ def _convert_mapping_key_to_text(name: Any, position: TextPosition) -> str:
 
 _TAG: Final = "tag:yaml.org,2002:"
 _INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z")
-_BASED: Final = re.compile(r"([-+]?)0(?:(x)([0-9a-fA-F]+)|(b)([01]+)|o?()([0-7]+))\Z")
+_BASED: Final = re.compile(r"(?P<sign>[-+]?)0(?:x(?P<x>[0-9a-fA-F]+)|b(?P<b>[01]+)|o?(?P<o>[0-7]+))\Z")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
 _SPECIAL: Final = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
@@ -296,7 +296,7 @@ def _parse_scalar(event: Any, position: TextPosition) -> Any:
         raise _InvalidDocument(position, f'the tag "{tag.replace(_TAG, "!!")}" is not supported.')
     value = _parse_plain_scalar(text, position)
     expected = {"int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),)}[kind]
-    if not isinstance(value, expected) or (isinstance(value, bool) and kind != "bool"):
+    if not isinstance(value, expected) or (isinstance(value, bool) and kind != "bool"):  # a bool is an int in Python
         raise _InvalidDocument(position, f'"{text[:40]}" cannot be read as !!{kind}.')
     return _convert_to_float(value, text, position) if kind == "float" else value
 
@@ -325,9 +325,8 @@ def _parse_plain_scalar(text: str, position: TextPosition) -> Any:
         return int(text)
     based = _BASED.match(text)
     if based:
-        sign, hexadecimal, sixteen, binary, two, _, eight = based.groups()  # prefixes, and digits by base
-        base = 16 if hexadecimal else 2 if binary else 8
-        return int(f"{sign}{sixteen or two or eight}", base)
+        digits = based["x"] or based["b"] or based["o"]  # hexadecimal, binary or octal
+        return int(based["sign"] + digits, 16 if based["x"] else 2 if based["b"] else 8)
     if _FLOAT.match(text):
         return _convert_to_float(text, text, position)
     if _SPECIAL.match(text):
@@ -480,7 +479,7 @@ class _JsonListReader:
         self.decode = json.JSONDecoder(object_pairs_hook=_build_object, parse_constant=_reject_number).raw_decode
 
     def parse(self) -> tuple[dict[str, Any], TextPosition]:
-        """Parse the whole text. Raises _UnsupportedJson, ValueError or RecursionError."""
+        """Parse the whole text, an object with a list `items`. Raises ValueError, IndexError or RecursionError."""
         data: dict[str, Any] = {}
         self._skip_blanks()
         root_position = self._compute_current_position()
@@ -555,9 +554,9 @@ def _reject_number(_constant: str) -> Any:
     raise _UnsupportedJson
 
 
-def _is_nested_too_deep(data: Any) -> bool:
-    """Check whether data is nested deeper than the maximum."""
-    level = [data]  # the mappings and lists at one depth
+def _is_nested_too_deep(data: dict[str, Any]) -> bool:
+    """Check whether data has more than MAX_DEPTH levels of mappings and lists."""
+    level: list[Any] = [data]  # the mappings and lists at one depth
     for _ in range(MAX_DEPTH):
         next_level: list[Any] = []
         for part in level:

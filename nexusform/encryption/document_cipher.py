@@ -88,7 +88,7 @@ class DocumentCipher:
         """Return the document, decrypted by the method or a fallback. Raises EncryptionProblem if none fits."""
         methods = (self._target.method, *self._target.fallbacks)
         if not is_encrypted(document):
-            if any(method[0] == UNENCRYPTED for method in methods):
+            if any(kind == UNENCRYPTED for kind, _ in methods):
                 return document  # for example before the first encrypted write
             raise EncryptionProblem(
                 f"{name} is not encrypted, but the configuration requires encryption. To encrypt it, add a "
@@ -97,8 +97,11 @@ class DocumentCipher:
         header, data = _split_encrypted_document(document, name)
         if header.get("purpose") != purpose:
             raise EncryptionProblem(f"{name} is encrypted as a {header.get('purpose')}, not as a {purpose}.")
-        reasons: list[str] = []
-        for key_name in filter(None, map(self._encryption.methods.__getitem__, methods)):  # without `unencrypted`
+        reasons: list[str] = []  # one for each key that does not fit
+        for method in methods:
+            key_name = self._encryption.methods[method]
+            if key_name is None:
+                continue  # the method `unencrypted`
             try:
                 return self._decrypt_with_key(key_name, header, data)
             except EncryptionProblem as problem:
@@ -107,7 +110,7 @@ class DocumentCipher:
         raise EncryptionProblem(f"{name} cannot be decrypted. {reason_text}")
 
     def _decrypt_with_key(self, key_name: MethodName, header: Mapping[str, Any], data: bytes) -> bytes:
-        """Decrypt the data with the key of one method. Raises EncryptionProblem."""
+        """Decrypt the data with the key of a key provider. Raises EncryptionProblem."""
         with require_cryptography("Encryption needs"):
             from cryptography.exceptions import InvalidTag
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM

@@ -96,7 +96,8 @@ def _derive_pbkdf2_key(settings: Mapping[str, str], meta: Meta | None) -> Encryp
         hash_name = str(meta.get("hash_function", ""))
     if hash_name not in _HASHES:
         raise EncryptionProblem(f'hash_function = "{hash_name}": use {" or ".join(_HASHES)}.')
-    derivation = PBKDF2HMAC(getattr(hashes, hash_name.upper())(), KEY_BYTES, salt, iterations)
+    hash_algorithm = getattr(hashes, hash_name.upper())()  # SHA256 or SHA512
+    derivation = PBKDF2HMAC(hash_algorithm, KEY_BYTES, salt, iterations)
     new_meta = {"salt": _encode_base64(salt), "iterations": iterations, "hash_function": hash_name}
     return EncryptionKey(derivation.derive(passphrase.encode()), new_meta)
 
@@ -156,7 +157,7 @@ def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
 
     try:
         client = CryptographyClient(key_id, create_configured_identity({}) or DefaultAzureCredential())
-        deadline = DeadlineRunner(lambda: key_id)
+        deadline = DeadlineRunner(lambda: key_id)  # the name in messages
         return deadline.run("use the key", lambda: operation(client, KeyWrapAlgorithm.rsa_oaep_256))
     except BackendProblem as problem:
         raise EncryptionProblem(str(problem)) from None
@@ -165,7 +166,10 @@ def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
 
 
 def _run_external_provider(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:
-    """Return a key from the program in NF_ENCRYPTION_COMMAND, by OpenTofu's external protocol."""
+    """Return the key for this meta (None: a new key) from the program in NF_ENCRYPTION_COMMAND.
+
+    By OpenTofu's protocol the program reads the meta as JSON, and prints a line with _MAGIC and a line with the key.
+    """
     import shlex
     import subprocess
 
@@ -181,8 +185,8 @@ def _run_external_provider(settings: Mapping[str, str], meta: Meta | None) -> En
         if json.loads(header).get("magic") != _MAGIC:
             raise EncryptionProblem(f"{command[0]} did not print the line of {_MAGIC}.")
         response = json.loads(answer)
-        key_name = "encryption_key" if meta is None else "decryption_key"
-        return EncryptionKey(_decode_base64(str(response["keys"][key_name])), get_mapping(response, "meta"))
+        encoded_key = response["keys"]["encryption_key" if meta is None else "decryption_key"]
+        return EncryptionKey(_decode_base64(str(encoded_key)), get_mapping(response, "meta"))
     except (OSError, subprocess.SubprocessError) as problem:
         raise EncryptionProblem(f"{command[0]} failed: {problem}") from None
     except (ValueError, KeyError, TypeError, AttributeError):

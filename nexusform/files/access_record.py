@@ -62,8 +62,9 @@ def read_variable(name: str) -> str:
 def _record_audit_event(event: str, details: tuple[Any, ...]) -> None:
     """Record an audit event of Python: a started program, or a connection of http.client or urllib3; ignore others."""
     if event == "subprocess.Popen":
-        words = details[1]  # the command line, after the executable (None: its first word)
-        _record_started_program(details[0] or (words if isinstance(words, str | bytes | os.PathLike) else words[0]))
+        executable, command_line = details[:2]
+        is_single_word = isinstance(command_line, str | bytes | os.PathLike)
+        _record_started_program(executable or (command_line if is_single_word else command_line[0]))
     elif event in _PROGRAM_POSITIONS:
         _record_started_program(details[_PROGRAM_POSITIONS[event]])
     elif event == "os.system":

@@ -152,8 +152,9 @@ def find_untrusted_files(environment: Mapping[str, str], confinement: Confinemen
     if not confinement.root:
         return []  # every file is allowed
     # Of the caches only the first configured one is used, and none in automation.
-    used_cache = next((name for name in _CACHES[:2] if environment.get(name)), _CACHES[2])
-    unused_caches = set(_CACHES) - (set() if environment.get("NF_IN_AUTOMATION") else {used_cache})
+    *variables, default_path = _CACHES
+    used_cache = next((name for name in variables if environment.get(name)), default_path)
+    unused_caches = set(_CACHES) if environment.get("NF_IN_AUTOMATION") else set(_CACHES) - {used_cache}
     return [
         (entry, path)
         for entry in EXTERNAL_FILES
@@ -180,7 +181,8 @@ def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> It
     """Yield the paths of an entry; of a default path only if it exists."""
     value = environment.get(entry.name, "")
     if entry.form is PathValueForm.HOME:
-        path = os.path.join(environment.get("HOME") or os.path.expanduser("~"), entry.name[2:])  # noqa: PTH111, PTH118
+        home = environment.get("HOME") or os.path.expanduser("~")  # noqa: PTH111
+        path = os.path.join(home, entry.name.removeprefix("~/"))  # noqa: PTH118
         if os.path.lexists(path):
             yield path
     elif entry.form is PathValueForm.PROGRAM:
@@ -196,7 +198,7 @@ def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> It
     elif entry.form is PathValueForm.PARAMETERS:
         yield from _FILE_PARAMETER.findall(value)
     elif entry.form is PathValueForm.BUDGET:
-        yield value.partition(":")[2]
+        yield value.partition(":")[2]  # the directory
     else:
         yield from (value.split(os.pathsep) if entry.form is PathValueForm.PATHS else (value,))
 

@@ -88,12 +88,12 @@ def _convert_raw_value(value: Value) -> Any:
     raw = value.raw
     raw_class = raw.__class__
     if raw_class in _SHARED_CLASSES:
-        return raw  # plain data already
+        return raw  # plain data already, as is UNKNOWN
     if raw_class is tuple:
         return [_convert_raw_value(v) for v in raw]
     if raw_class is dict:
         return {k: _convert_raw_value(v) for k, v in raw.items()}
-    return convert_number(raw)
+    return convert_number(raw)  # a Fraction
 
 
 def list_refinements(value: Value) -> Refinements:
@@ -139,7 +139,7 @@ def convert_number(raw: int | Fraction) -> int | float | Fraction:
     try:
         nearest = float(raw)
     except OverflowError:
-        return raw
+        return raw  # too large for a float
     return nearest if convert_decimal(nearest) == raw else raw
 
 
@@ -201,7 +201,7 @@ def _build_primitive_value(plain: Any, target: PrimitiveType) -> Value:
 
 def _build_number(plain: Any) -> Value:
     """Build a number, whole or not. Raises ConversionProblem."""
-    if plain.__class__.__name__ not in _NUMBER_CLASSES:
+    if plain.__class__.__name__ not in _NUMBER_CLASS_NAMES:
         raise ConversionProblem(path=(), message="number required")
     try:
         return build_number(plain)
@@ -214,8 +214,8 @@ def is_fraction(plain: Any) -> bool:
     return bool(plain.__class__.__name__ == "Fraction")
 
 
-# Classes of numbers of plain data, by name: the module of fractions need not be imported.
-_NUMBER_CLASSES: Final = frozenset({"int", "float", "Fraction"})
+# By name, since the module of fractions need not be imported.
+_NUMBER_CLASS_NAMES: Final = frozenset({"int", "float", "Fraction"})
 
 
 def _build_object(plain: Any, target: ObjectType) -> Value:
@@ -264,7 +264,7 @@ def _build_value_of_inferred_type(plain: Any) -> Value:
         return Value(STRING, plain)
     if kind is bool:
         return build_boolean(plain)
-    if kind.__name__ in _NUMBER_CLASSES:
+    if kind.__name__ in _NUMBER_CLASS_NAMES:
         return _build_number(plain)
     if kind is list:
         return build_tuple([_build_value(p, DYNAMIC) for p in plain])
@@ -366,12 +366,12 @@ _TRAILING_COMMAS: Final = {
 
 
 def unify_json_error(error: JSONDecodeError) -> JSONDecodeError:
-    """Return the error with the message and the position of Python 3.13."""
+    """Return the error with the message and the position of Python 3.13, different for a comma before the end."""
     text, position = error.doc, error.pos
-    container = _TRAILING_COMMAS.get((error.msg, text[position : position + 1]))
+    container = _TRAILING_COMMAS.get((error.msg, text[position : position + 1]))  # None for any other error
     before = text[:position].rstrip(_BLANKS)
     if container is None or not before.endswith(","):
-        return error  # the same in all versions
+        return error  # equal in all versions
     return type(error)(f"Illegal trailing comma before end of {container}", text, len(before) - 1)
 
 

@@ -59,12 +59,12 @@ class RecordForm(Generic[Record]):
     ) -> None:
         self.record_class = record_class
         members = []
-        for word in member_spec.split() or getattr(record_class, "__struct_fields__", []):
+        for word in member_spec.split() or getattr(record_class, "__struct_fields__", []):  # without words: all fields
             is_omitted, is_spread, is_null = word.startswith("["), word.startswith("*"), word.endswith("?")
             key, _, source = word.strip("[*?]").partition("=")  # of "[key=source]", "*key=source" or "key=source?"
             path = source or key
             part = {**parts, **further_parts}.get(key, _convert_value_by_class)
-            convert = RecordForm(Struct, part) if isinstance(part, str) else part  # a text has words as `member_spec`
+            convert = RecordForm(Struct, part) if isinstance(part, str) else part  # a text is another `member_spec`
             members.append(_FormMember(key, path, _build_getter(path), convert, is_null, is_omitted, is_spread))
         self.members = tuple(members)
 
@@ -73,12 +73,12 @@ class RecordForm(Generic[Record]):
         document: dict[str, Any] = {}
         for member in self.members:
             value = member.get_value(record)
-            if not value:
+            if not value:  # empty, also 0 and False
                 if member.is_omitted_when_empty:
                     continue
                 if member.is_null_when_empty:
                     value = None
-            if value.__class__ not in _PLAIN or member.convert is not _convert_value_by_class:  # else it stays
+            if value.__class__ not in _PLAIN or member.convert is not _convert_value_by_class:  # a plain one stays
                 value = _convert_value(value, member.convert)
             if member.is_spread:  # the entries of its value become members
                 document |= value

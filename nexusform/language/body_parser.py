@@ -115,7 +115,7 @@ class BodyParser:
         """Parse one argument or block; after a malformed one parsing continues with the next."""
         stream = self.stream
         first = stream.index
-        depth, block = stream.depth, stream.block
+        depth, block = stream.depth, stream.block  # to be restored after an error
         following = stream.tokens.kinds[first + 1]
         stream.index = first + 1
         stream.reach = 0  # the nesting depth reached in the expressions of this item
@@ -128,7 +128,7 @@ class BodyParser:
                 index = first + 1 if following in _FOREIGN_QUOTES else first  # such a quote has a message of its own
                 raise stream.report_error(_REQUIRED, _EQUALS_SIGN_DETAIL, index)
         except MalformedSyntaxError:
-            stream.skip_newlines = False
+            stream.skip_newlines = False  # as outside of brackets
             stream.depth, stream.block = depth, block
             self._skip_malformed_item(first, stream.index)
 
@@ -141,12 +141,9 @@ class BodyParser:
         if kind == scanner.NEWLINE:
             stream.index += 1
         elif kind == ",":
-            raise stream.report_error(
-                "unexpected-comma-after-argument",
-                "Argument definitions must be separated by newlines, not commas. An argument definition "
-                "must end with a newline.",
-                since=first,
-            )
+            detail = "Argument definitions must be separated by newlines, not commas. An argument definition "
+            detail += "must end with a newline."
+            raise stream.report_error("unexpected-comma-after-argument", detail, since=first)
         elif kind != scanner.END:  # the end of the file ends the line, too
             expression = attribute.expression
             if isinstance(expression, Traversal) and expression.root.name == "if" and not expression.steps:
@@ -175,17 +172,17 @@ class BodyParser:
             )
 
     def _parse_block(self, first: int, items: _BodyItems) -> None:
-        """Parse one block and the end of its last line."""
+        """Parse the block with its type at the token `first`, and the end of its last line."""
         stream = self.stream
         labels = self._parse_labels(first)
         opening = stream.read_token()
-        header = stream.build_span(first, opening - 1)
-        outer = stream.block
+        header = stream.build_span(first, opening - 1)  # the type and the labels
+        enclosing_block = stream.block
         stream.block = stream.tokens.text[stream.tokens.starts[first] : stream.tokens.ends[opening - 1]]  # for messages
         stream.enter_level()
         body, closing = self._parse_block_body(first, opening)
         stream.depth -= 1
-        stream.block = outer
+        stream.block = enclosing_block
         span = stream.build_span(first, closing)
         type_span = stream.build_span(first, first)
         items.blocks.append(Block(stream.tokens.get_text(first), labels, body, span, header, type_span))
@@ -211,7 +208,7 @@ class BodyParser:
             elif kind == scanner.IDENT:
                 stream.read_token()
                 labels.append(Label(stream.tokens.get_text(index), stream.build_span(index, index)))
-            elif kind == scanner.OPEN_QUOTE:  # a string with `$` or `%` sequences
+            elif kind == scanner.OPEN_QUOTE:  # a string with `${` or `%{`
                 labels.append(self._parse_quoted_label())
             else:
                 raise self._report_invalid_block_header(kind, first)
@@ -229,16 +226,16 @@ class BodyParser:
         return self.stream.report_error("invalid-block-definition", detail, since=first)
 
     def _parse_quoted_label(self) -> Label:
-        """Parse a label with `$` or `%` sequences; only escaped ones are allowed."""
+        """Parse a label with `${` or `%{`: escaped (`$${`) it is text, else an error, as a missing closing quote is."""
         stream = self.stream
-        first = stream.read_token()
+        first = stream.read_token()  # the opening quote
         kinds = stream.tokens.kinds
         while kinds[stream.index] == scanner.QUOTED_TEXT:
             stream.index += 1
-        index = stream.index
+        index = stream.index  # of the token after the text
         if kinds[index] == scanner.CLOSE_QUOTE:
-            stream.index = first  # parse it again, as a template without sequences
-            template = self.expressions.templates.parse_quoted()  # a StringLiteral
+            stream.index = first  # parse it again, as a template without sequences: a StringLiteral
+            template = self.expressions.templates.parse_quoted()
             return Label(getattr(template, "value", ""), stream.build_span(first, index))
         if kinds[index] in {scanner.INTERPOLATION, scanner.DIRECTIVE}:
             mark = stream.tokens.text[stream.tokens.starts[index]]
@@ -251,7 +248,7 @@ class BodyParser:
         raise stream.report_error("unterminated-string-literal", detail, index, since=first)
 
     def _parse_block_body(self, first: int, opening: int) -> tuple[Body, int]:
-        """Parse the body after an opening brace. Return it, and the index of its closing brace."""
+        """Parse the body after the token `opening` of the block from `first` on. Return it, and its closing token."""
         stream = self.stream
         items = _BodyItems()
         previous_count = len(stream.diagnostics)
@@ -264,12 +261,8 @@ class BodyParser:
         else:
             closing = stream.index
             if len(stream.diagnostics) == previous_count:  # else a new one explains the missing brace
-                stream.add_problem(
-                    "unclosed-configuration-block",
-                    _UNCLOSED,
-                    stream.build_span(opening, opening),
-                    stream.build_span(first, opening),
-                )
+                brace, header = stream.build_span(opening, opening), stream.build_span(first, opening)
+                stream.add_problem("unclosed-configuration-block", _UNCLOSED, subject=brace, context=header)
         end = stream.build_span(closing, closing)
         return _build_body(items, stream.build_span(opening, closing), end), closing
 
@@ -319,7 +312,7 @@ class BodyParser:
     # --- going on after a mistake --------------------------------------------------------------
 
     def _skip_malformed_item(self, first: int, error_index: int) -> None:
-        """Skip to the line after the item that begins at `first` and failed at `error_index`.
+        """Skip to the line after the item beginning at `first` and failing at `error_index`, or to the block's end.
 
         Brackets opened by the item are closed first, so that their content is not parsed as items. If they
         are never closed, skip to the next line.
@@ -336,7 +329,8 @@ class BodyParser:
             if kind in _CLOSERS_OF:
                 brackets.open(_CLOSERS_OF[kind])
             elif kind in _CLOSERS:
-                if not brackets.close(kind) and kind == "}" and index >= error_index:
+                is_surplus = not brackets.close(kind)  # it closes no bracket of the item
+                if is_surplus and kind == "}" and index >= error_index:
                     stream.index = index  # the end of the enclosing block
                     return
             elif kind == scanner.NEWLINE and not brackets.expected and index >= error_index:

@@ -124,7 +124,7 @@ class ExpressionRun:
             raise MemoryError
 
     def count_result(self, value: Value) -> None:
-        """Count the size of a value as work; short text and other primitives are free."""
+        """Count the size of a value as work; short text and other primitives are free. Raises MemoryError."""
         raw = value.raw
         if raw.__class__ is str:
             if len(raw) > _CHARACTERS_PER_UNIT:
@@ -143,12 +143,12 @@ class ExpressionRun:
     ) -> Value:
         """Add an error about an expression, and return the unknown value in its place.
 
-        `node` is the offending part, `enclosing` the expression to display around it; its references are
-        listed with their values.
+        `node` is the offending part, `enclosing` the expression to display around it. The references of the
+        displayed expression are listed with their values.
         """
         subject = node if isinstance(node, Span) else node.span
         displayed = enclosing if enclosing is not None else node
-        # A problem during the evaluation of notes is discarded, and needs none itself.
+        # While notes are built, problems are discarded and need no notes.
         notes = () if isinstance(displayed, Span) or self._is_building_notes else self.build_notes(displayed)
         context = enclosing.span if enclosing is not None and enclosing.span != subject else None
         self.diagnostics.append(build_error(diagnostic_id, detail, subject, context=context, values=notes, **details))
@@ -200,7 +200,7 @@ class ExpressionRun:
         return self.apply_steps(value, traversal.steps[consumed:], traversal)
 
     def apply_steps(self, value: Value, steps: tuple[Step, ...], enclosing: Expression) -> Value:
-        """Return the part of a value at literal steps; unknown, after an error, without it."""
+        """Return the part of a value at literal steps; without it report an error, and return an unknown value."""
         for step in steps:
             outcome = apply_traversal_step(value, step)
             if isinstance(outcome, Problem):
@@ -241,22 +241,22 @@ class TracingEvaluator(ExpressionRun):
         self.current = EvaluationTrace(root_expression)
 
     def evaluate(self, expression: Expression) -> Value:
-        """Evaluate as in any run, and record the trace: the values and errors of all parts, to display them."""
-        outer, trace = self.current, EvaluationTrace(expression)
+        """Evaluate as in any run, and record the value and errors in a part of the enclosing expression's trace."""
+        enclosing, trace = self.current, EvaluationTrace(expression)
         if not self._is_building_notes:  # a value for a message is no part of the expression
-            if len(outer.parts) < MAX_TRACES:
-                outer.parts.append(trace)
+            if len(enclosing.parts) < MAX_TRACES:
+                enclosing.parts.append(trace)
             else:
-                outer.omitted += 1
+                enclosing.omitted += 1
         self.current = trace
         diagnostics, previous_count = self.diagnostics, len(self.diagnostics)
         try:
             trace.value = super().evaluate(expression)
         finally:
-            self.current = outer
+            self.current = enclosing
         errors = select_errors(diagnostics[previous_count:])
         trace.has_failed = bool(errors)
-        if errors and not any(part.has_failed for part in trace.parts):  # its own error
+        if errors and not any(part.has_failed for part in trace.parts):  # the error is not that of a part
             trace.problem = errors[0].summary
         return trace.value
 
@@ -265,7 +265,7 @@ def apply_traversal_step(value: Value, step: Step) -> Value | Problem:
     """Return the part of a value at one literal step, or the problem without it; a legacy `.0` is an index."""
     if isinstance(step, TraverseAttribute):
         name = step.name
-        if name[0].isdigit() and name.isdecimal():
+        if name.isdecimal():
             return get_element(value, Value(NUMBER, int(name)))
         return get_attribute(value, name)
     key = step.key
@@ -357,9 +357,9 @@ def _describe_unsupported_attribute_access(value_type: Type, name: str) -> str:
         return f"Can't access attributes on a primitive-typed value ({value_type.name})."
     kind = {ListType: "list", SetType: "set", TupleType: "tuple"}[value_type.__class__]
     element = value_type.element if isinstance(value_type, (ListType, SetType)) else None
-    advice = "access an attribute across all elements of it, as in value[*].name"
     if isinstance(element, ObjectType) and isinstance(value_type, SetType):
-        return f"Can't access attributes on a set of objects. Did you mean to {advice}?"
+        question = "Did you mean to access an attribute across all elements of it, as in value[*].name?"
+        return f"Can't access attributes on a set of objects. {question}"
     if isinstance(element, ObjectType) or isinstance(value_type, TupleType):
         return (
             f'Can\'t access attribute "{name}" on a {kind}. Did you mean to access it for a specific '

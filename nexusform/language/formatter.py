@@ -150,14 +150,14 @@ def _convert_byte_to_character_offset(text: str, byte: int) -> int:
 
 
 def _find_template_end(tokens: list[_Token], index: int) -> int | None:
-    """Find the closing quotation mark of a string; None unless it is one `${...}` on one line."""
-    nesting = 0
+    """Find the closing quotation mark of the string at `index`; None unless it is one `${...}` on one line."""
+    nesting = 0  # open brackets, the first of them `${`
     for position in range(index + 1, len(tokens)):
         token = tokens[position]
         if token.kind in {scanner.NEWLINE, scanner.COMMENT, _HEREDOC}:
             return None  # more than one line
         nesting += token.depth_change
-        if nesting == 0:  # the first sequence is closed
+        if nesting == 0:  # after the end of the first sequence
             following = tokens[position + 1].kind if position + 1 < len(tokens) else ""
             return position + 1 if token.text == "}" and following == scanner.CLOSE_QUOTE else None
     return None
@@ -179,12 +179,12 @@ def _split_tokens_into_lines(tokens: list[_Token]) -> list[_Line]:
 
 
 def _split_line_into_alignment_cells(line: _Line) -> None:
-    """Move a comment at the end, and an assignment that ends on its line, to their own cells."""
+    """Move a comment with `#` or `//` at the end, and an assignment ending on its line, to cells of their own."""
     lead = line.lead
-    if len(lead) > 1 and lead[-1].kind == scanner.COMMENT and not lead[-1].text.startswith("/*"):  # it stays
+    if len(lead) > 1 and lead[-1].kind == scanner.COMMENT and not lead[-1].text.startswith("/*"):
         line.comment = [lead.pop()]
     for index in range(1, len(lead)):
-        if lead[index].kind == "=":
+        if lead[index].kind == "=":  # the first one
             if sum(token.depth_change for token in lead[index:]) == 0:  # its value ends on this line
                 line.assign, line.lead = lead[index:], lead[:index]
             return
@@ -217,15 +217,16 @@ def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
         return False  # inside a string
     if token.text == "in" and before.kind == scanner.IDENT:
         return True  # `for x in [...]`
-    if kind == "!" or (following == "[" and (kind in {scanner.IDENT, scanner.NUMBER} or token.depth_change < 0)):
-        return False  # after a negation, or before an index
+    is_before_index = following == "[" and (kind in {scanner.IDENT, scanner.NUMBER} or token.depth_change < 0)
+    if kind == "!" or is_before_index:
+        return False
     if kind == "-":
         return before.kind not in _BEFORE_NEGATION  # a subtraction
     return _has_space_at_brackets(token, after)
 
 
 def _has_space_at_brackets(token: _Token, after: _Token) -> bool:
-    """Check for a space between two tokens if one is a bracket or a brace."""
+    """Check for a space: one inside braces, none inside other brackets or between two sequences, else one."""
     kind, following = token.kind, after.kind
     if kind == "{" or following == "}":
         return (kind, following) != ("{", "}")  # none in {}
@@ -262,7 +263,7 @@ def _set_indentation(lines: list[_Line]) -> None:
 def _align_cells(
     lines: list[_Line], get_cell: Callable[[_Line], list[_Token]], get_tokens_before: Callable[[_Line], list[_Token]]
 ) -> None:
-    """Align one cell of neighbouring lines: it starts after the widest of the parts before it, with one space."""
+    """Align one cell of neighbouring lines: one space after the widest of the parts before the cell."""
     for chain in _group_adjacent_lines(lines, [bool(get_cell(line)) for line in lines]):
         widths = [_compute_cells_width(get_tokens_before(line)) for line in chain]
         for line, width in zip(chain, widths, strict=True):
@@ -274,7 +275,7 @@ def _compute_cells_width(cells: list[_Token]) -> int:
 
 
 def _group_adjacent_lines(lines: list[_Line], selected: list[bool]) -> list[list[_Line]]:
-    """Return the runs of neighbouring selected lines."""
+    """Return the runs of neighbouring lines with a true flag in `selected`."""
     chains: list[list[_Line]] = []
     is_previous_selected = False
     for line, is_selected in zip(lines, selected, strict=True):

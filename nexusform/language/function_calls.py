@@ -30,9 +30,9 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
         hint = suggest_name(node.name, run.scope.functions)
         detail = f'There is no function named "{node.name}".{hint}'
         return run.report_problem("call-to-unknown-function", detail, node.name_span, node)
-    if function.is_lazy:
+    if function.is_lazy:  # `try` or `can`
         return _call_with_unevaluated_arguments(node, function, run)
-    if function.parse_type is not None:  # its last argument is a type expression
+    if function.parse_type is not None:  # its arguments are a value and a type expression
         if not _is_argument_count_valid(node, function, len(node.arguments), run):
             return DYNAMIC_UNKNOWN
         target, problems = function.parse_type(node.arguments[-1])
@@ -41,9 +41,10 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
         run.diagnostics += problems
         if target is None or run.has_failed_since(before):
             return DYNAMIC_UNKNOWN
-        body = partial(function.body, target)  # the type is part of the function instead of an argument
-        typed = replace(function, parameters=function.parameters[:1], returns=target, body=body)
-        return _invoke_function(node, typed, [value], [node.arguments[0]], run)
+        body = partial(function.body, target)
+        # The function for this type: the value is its only argument.
+        conversion = replace(function, parameters=function.parameters[:1], returns=target, body=body)
+        return _invoke_function(node, conversion, [value], [node.arguments[0]], run)
     before = len(run.diagnostics)
     argument_nodes: list[Expression] = list(node.arguments)
     arguments = [run.evaluate(a) for a in node.arguments]
@@ -107,7 +108,7 @@ def _invoke_function(
             detail = f'Invalid value for "{name}" parameter: {problem.message}.'
             node_at_fault = argument_nodes[problem.argument]
             argument = arguments[problem.argument]
-            line = get_text_line(argument.raw, problem.line) if problem.line else None
+            line = get_text_line(argument.raw, problem.line) if problem.line else None  # the text of the line at fault
             details = {"function": format_signature(function), "line": line}
             return run.report_problem("invalid-function-argument", detail, node_at_fault, node, **details)
         detail = f'Call to function "{node.name}" failed: {problem.message}.'
@@ -125,11 +126,11 @@ def _return_given_value(value: Value) -> tuple[Value, list[Diagnostic]]:
 def _call_with_unevaluated_arguments(node: Call, function: Function, run: ExpressionRun) -> Value:
     """Call `try` or `can`: it evaluates its arguments itself. Return an unknown value after an error."""
     thunks: list[Thunk] = [partial(run.evaluate_separately, e) for e in node.arguments]  # not evaluated yet
-    if node.expand:
-        before = len(run.diagnostics)  # first the expanded argument: its errors are always reported
-        last = run.evaluate(node.arguments[-1])
+    if node.expand:  # `...` after the last argument: each element is an argument
+        before = len(run.diagnostics)
+        last = run.evaluate(node.arguments[-1])  # now, so that its errors are always reported
         sequence = None if run.has_failed_since(before) else _check_expanded_argument(node, function, last, run)
-        if sequence is None or sequence.raw is UNKNOWN:
+        if sequence is None or sequence.raw is UNKNOWN:  # None: reported
             return DYNAMIC_UNKNOWN.add_marks(last.marks)
         thunks[-1:] = [partial(_return_given_value, item.add_marks(sequence.marks)) for item in sequence.raw]
         if not _is_argument_count_valid(node, function, len(thunks), run):

@@ -40,7 +40,7 @@ _MAX_NUMBER_LENGTH = 4000
 _MAX_LEVELS = 512
 _MAX_EXPONENT = 10_000
 
-_PLAIN, _ESCAPED, _MARK, _NUMBER, _WORD, _OTHER, _END = 1, 2, 3, 4, 5, 6, 7
+_PLAIN, _ESCAPED, _PUNCTUATION, _NUMBER, _WORD, _OTHER, _END = 1, 2, 3, 4, 5, 6, 7
 
 
 class MalformedJsonError(Exception):
@@ -53,14 +53,14 @@ class MalformedJsonError(Exception):
 
 
 class _JsonReader:
-    """Parser of one text; `group` and `begin`, `end` describe the current token."""
+    """Parser of one text; `kind`, `word`, `begin` and `offset` (its end) describe the current token."""
 
     def __init__(self, text: str, positions: CharacterPositions) -> None:
         self.text = text
         self.positions = positions
         self.offset = 1 if text.startswith("\ufeff") else 0
         self.depth = 0
-        self.group = _END
+        self.kind = _END
         self.word = ""
         self.begin = self.offset
         self.load_token()
@@ -71,10 +71,10 @@ class _JsonReader:
         assert match is not None, "the pattern matches any text"
         group = match.lastindex
         if group is None:  # the end of the text
-            self.group, self.word = _END, ""
+            self.kind, self.word = _END, ""
             self.begin = self.offset = len(self.text)
             return
-        self.group = group
+        self.kind = group
         self.word = match.group(group)
         begin, end = match.span(group)
         if group == _PLAIN:
@@ -91,20 +91,19 @@ class _JsonReader:
 
     def parse_value(self) -> syntax.JsonValue:
         """Parse the value at the current token, and load the token after it. Raises MalformedJsonError."""
-        group = self.group
-        if group in {_PLAIN, _ESCAPED}:
+        if self.kind in {_PLAIN, _ESCAPED}:
             scalar = syntax.JsonScalar(self.decode_string(), self.get_span())
-        elif group == _NUMBER:
+        elif self.kind == _NUMBER:
             scalar = syntax.JsonScalar(self._parse_number(), self.get_span())
-        elif group == _WORD and self.word in _KEYWORDS:
+        elif self.kind == _WORD and self.word in _KEYWORDS:
             scalar = syntax.JsonScalar(_KEYWORDS[self.word], self.get_span())
-        elif group == _MARK and self.word in "{[":
+        elif self.kind == _PUNCTUATION and self.word in "{[":
             self.depth += 1
             if self.depth > _MAX_LEVELS:
                 raise self.build_error(f"Objects and arrays may be nested at most {_MAX_LEVELS} levels deep.")
             value: syntax.JsonValue = self._parse_object() if self.word == "{" else self._parse_array()
             self.depth -= 1
-            return value
+            return value  # the token after its end is loaded
         else:
             raise self._build_missing_value_error()
         self.load_token()
@@ -112,9 +111,9 @@ class _JsonReader:
 
     def _build_missing_value_error(self) -> MalformedJsonError:
         """Build the error about the current token in place of a value."""
-        if self.group == _END:
+        if self.kind == _END:
             return self.build_error("The text ends where a JSON value is expected.")
-        if self.group == _WORD:
+        if self.kind == _WORD:
             detail = (
                 f'"{self.word}" is not a JSON value. The only words without quotation marks are true, false and null.'
             )
@@ -129,31 +128,31 @@ class _JsonReader:
         """Parse an object from its opening brace on. Raises MalformedJsonError."""
         begin = self.begin
         properties: list[syntax.JsonProperty] = []
-        self._parse_plain_members(properties)  # fast for strings; the loop takes any other member
-        while self.word != "}" or self.group != _MARK:
-            if self.group not in {_PLAIN, _ESCAPED}:
+        self._parse_plain_members(properties)  # fast for plain strings; the loop takes any other member
+        while self.word != "}" or self.kind != _PUNCTUATION:
+            if self.kind not in {_PLAIN, _ESCAPED}:
                 raise self.build_error(
                     "The text ends inside an object: its closing brace is missing."
-                    if self.group == _END
+                    if self.kind == _END
                     else "A property name in double quotes is expected here."
                 )
             name, name_span = self.decode_string(), self.get_span()
             self.load_token()
-            if self.word != ":" or self.group != _MARK:
+            if self.word != ":" or self.kind != _PUNCTUATION:
                 raise self.build_error(f'A colon (":") is expected after the property name "{name}".')
             self.load_token()
             properties.append(syntax.JsonProperty(name, self.parse_value(), name_span))
             if self._has_comma_before_next_item("}", "property", begin):
                 previous_count = len(properties)
                 self._parse_plain_members(properties)
-                if len(properties) == previous_count:  # else the comma is before one of these members
+                if len(properties) == previous_count:  # else a plain member follows the comma
                     self._reject_trailing_comma("}", "property")
         end = self.offset
         self.load_token()
         return syntax.JsonObject(tuple(properties), self.positions.build_span(begin, end))
 
     def _parse_plain_members(self, properties: list[syntax.JsonProperty]) -> None:
-        """Add properties with plain strings, from a brace or comma on, and load the token after them."""
+        """Add the properties with plain strings after the current brace or comma, and load the token after them."""
         next_member, text, span = _MEMBER.match, self.text, self.positions.build_span
         match = next_member(text, self.offset)
         has_comma = False
@@ -171,7 +170,7 @@ class _JsonReader:
                 break
             match = next_member(text, self.offset)
         self.load_token()
-        if has_comma:
+        if has_comma:  # after the last of these properties
             self._reject_trailing_comma("}", "property")
 
     def _parse_array(self) -> syntax.JsonArray:
@@ -179,7 +178,7 @@ class _JsonReader:
         begin = self.begin
         items: list[syntax.JsonValue] = []
         self.load_token()
-        while self.word != "]" or self.group != _MARK:
+        while self.word != "]" or self.kind != _PUNCTUATION:
             items.append(self.parse_value())
             if self._has_comma_before_next_item("]", "item", begin):
                 self.load_token()
@@ -189,37 +188,37 @@ class _JsonReader:
         return syntax.JsonArray(tuple(items), self.positions.build_span(begin, end))
 
     def _has_comma_before_next_item(self, closing: str, item: str, begin: int) -> bool:
-        """Check for a comma, which stays the current token; else require `closing`. `begin` is the opening bracket."""
-        if self.group == _MARK and self.word == closing:
-            return False  # the caller reads it
-        if self.group == _END:
-            kind = "object" if closing == "}" else "array"
-            raise MalformedJsonError(f"This {kind} is never closed.", begin, begin + 1)
-        if self.group != _MARK or self.word != ",":
+        """Return True at a comma, False at the `closing` bracket (`begin`: the opening one); else raise an error."""
+        if self.kind == _PUNCTUATION and self.word == closing:
+            return False
+        if self.kind == _END:
+            container = "object" if closing == "}" else "array"
+            raise MalformedJsonError(f"This {container} is never closed.", begin, begin + 1)
+        if self.kind != _PUNCTUATION or self.word != ",":
             raise self.build_error(f'A comma or the closing "{closing}" is expected after this {item}.')
         return True
 
     def _reject_trailing_comma(self, closing: str, item: str) -> None:
         """Reject a closing bracket after a comma."""
-        if self.group == _MARK and self.word == closing:
+        if self.kind == _PUNCTUATION and self.word == closing:
             raise self.build_error(f"JSON allows no comma after the last {item}.")
 
     def decode_string(self) -> str:
         """Decode the current string. Raises MalformedJsonError for an invalid escape."""
-        if self.group == _PLAIN:
+        if self.kind == _PLAIN:
             return normalize_text(self.word)
-        begin = self.begin
+        start = self.begin + 1  # after the quotation mark
 
-        def replace(escape: re.Match[str]) -> str:
+        def decode_escape(escape: re.Match[str]) -> str:
             code, letter = escape.groups()
             if code:
                 return chr(int(code, 16))
             if letter not in _SIMPLE:
                 detail = f'"\\{letter}" is not a JSON escape sequence.'
-                raise MalformedJsonError(detail, begin + 1 + escape.start(), begin + 1 + escape.end())
+                raise MalformedJsonError(detail, start + escape.start(), start + escape.end())
             return _SIMPLE[letter]
 
-        decoded = _ESCAPE.sub(replace, self.word[1:-1])
+        decoded = _ESCAPE.sub(decode_escape, self.word[1:-1])
         # Characters beyond the basic plane are written as two escapes, to be joined here.
         joined = decoded.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return normalize_text(joined)
@@ -228,7 +227,7 @@ class _JsonReader:
         """Parse the current number exactly. Raises MalformedJsonError above the limits of length and exponent."""
         word = self.word
         if len(word) <= _MAX_NUMBER_LENGTH:
-            if word.lstrip("-").isdigit():
+            if word.lstrip("-").isdigit():  # a whole number
                 return int(word)
             with suppress(InvalidOperation):  # an exponent that no decimal holds
                 value = Decimal(word)
@@ -242,7 +241,7 @@ def parse_json_value(text: str, positions: CharacterPositions) -> tuple[syntax.J
     try:
         reader = _JsonReader(text, positions)
         value = reader.parse_value()
-        if reader.group != _END:
+        if reader.kind != _END:
             raise reader.build_error("Unexpected text after the JSON value.")
     except MalformedJsonError as problem:
         subject = positions.build_span(problem.begin, problem.end)
@@ -311,7 +310,7 @@ def _convert_value(value: syntax.JsonValue, diagnostics: list[Diagnostic]) -> sy
 
 
 def _convert_json_string_to_expression(text: str, span: Span, diagnostics: list[Diagnostic]) -> syntax.Expression:
-    """Convert a text to an expression: a template if it contains a sequence; the text itself after an error."""
+    """Convert a text to an expression: a template if it contains `${` or `%{`, else (and after an error) the text."""
     if "${" not in text and "%{" not in text:
         return syntax.StringLiteral(text, span)
     begin = span.start
@@ -319,12 +318,13 @@ def _convert_json_string_to_expression(text: str, span: Span, diagnostics: list[
     # Positions inside are exact only if the text is as long as its source without the quotation marks (no escapes).
     is_unescaped = len(text.encode("utf-8", "replace")) == span.end.byte - begin.byte - 2
     reference = _REFERENCE.fullmatch(text) if is_unescaped else None
-    if reference is not None and reference.group(1) not in _KEYWORDS:  # such as "${var.a}": the parser is not needed
-        return _build_interpolated_reference(reference.group(1), reference.group(2), span)
+    if reference is not None and reference[1] not in _KEYWORDS:  # such as "${var.a}": the parser is not needed
+        return _build_interpolated_reference(root=reference[1], steps=reference[2], span=span)
     source = SourceFile(span.filename, text)
-    expression, problems = parse_template(
-        source, start if is_unescaped else None, within=None if is_unescaped else span
-    )
+    if is_unescaped:
+        expression, problems = parse_template(source, start)
+    else:
+        expression, problems = parse_template(source, within=span)  # all problems have the span of the string
     diagnostics += problems
     return syntax.StringLiteral(text, span) if expression is None else replace(expression, span=span)
 

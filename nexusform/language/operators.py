@@ -100,7 +100,7 @@ def _compare_refinement_bounds(operator: str, left: Value, right: Value) -> bool
     left_bounds, right_bounds = get_refinement(left), get_refinement(right)
     if operator in {">", ">="}:
         left_bounds, right_bounds = right_bounds, left_bounds  # a > b is b < a
-    compare = _COMPARISONS["<" if operator in {"<", ">"} else "<="]  # after the exchange
+    compare = _COMPARISONS["<" if operator in {"<", ">"} else "<="]  # `>` and `>=` are exchanged
     if (
         left_bounds.highest is not None
         and right_bounds.lowest is not None
@@ -124,7 +124,7 @@ def _apply_logical(operator: str, first: Any, second: Any) -> Value:
 
 
 def apply_unary_operator(operator: str, operand: Value) -> Value:
-    """Compute `-x` or `!x`, with an operand of the operand type. Raises OperationProblem."""
+    """Compute `-x` or `!x`, for `x` of the operator's type (a number or a bool). Raises OperationProblem for null."""
     raw = operand.raw
     if raw is None:
         raise OperationProblem("argument must not be null")
@@ -156,9 +156,9 @@ def evaluate_unary(node: syntax.Unary, run: ExpressionRun) -> Value:
 def _evaluate_operand(
     node: syntax.Binary, expression: syntax.Expression, side: str, run: ExpressionRun
 ) -> tuple[Value, list[Diagnostic]]:
-    """Return the converted value and the unreported diagnostics of its evaluation; a wrong type is reported at once."""
+    """Return the converted value and the problems of its evaluation, to be reported if needed; report a wrong type."""
     value, problems = run.evaluate_separately(expression)
-    required = _OPERAND_TYPES.get(node.operator)
+    required = _OPERAND_TYPES.get(node.operator)  # None for `==` and `!=`: any type
     if required is None or value.type is required:
         return value, problems
     try:
@@ -176,7 +176,7 @@ def evaluate_binary(node: syntax.Binary, run: ExpressionRun) -> Value:
     right, right_problems = _evaluate_operand(node, node.right, "right", run)
     marks = left.marks | right.marks
     has_failed = len(run.diagnostics) > previous_count  # an operand has a wrong type
-    decisive = _DECISIVE.get(node.operator)
+    decisive = _DECISIVE.get(node.operator)  # false for `&&`, true for `||`, else None
     if decisive is not None and not has_failed:
         left_failed, right_failed = has_errors(left_problems), has_errors(right_problems)
         if left.raw is decisive and not left_failed:
@@ -206,7 +206,7 @@ _UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
 def _may_be_decided_by_unknown_side(left: Value, right: Value, *, right_failed: bool) -> bool:
     """Return whether `&&` or `||` is unknown instead of an error, since its unknown side may decide the result.
 
-    The other side is null, or has an error on the right; as in HCL, an error on the left is always reported.
+    The error: the other side is null, or the right side has failed (a failed left side is always reported, as in HCL).
     """
     if left.raw is UNKNOWN:
         return right_failed or right.raw is None

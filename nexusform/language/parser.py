@@ -47,7 +47,7 @@ def pause_garbage_collection() -> Iterator[None]:
     """Pause cyclic garbage collection: it costs as much as the parse and finds no cycles.
 
     Afterwards freeze and unfreeze, moving the new objects to the oldest generation: otherwise the next allocation
-    would scan all of them. Not if other objects are frozen: unfreezing is for all.
+    would scan all of them. If objects were frozen before, this is omitted: it would unfreeze them, too.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -186,7 +186,7 @@ class _TypeParser:
         """Parse the type of an attribute; `optional(...)` adds its name and default to `optional` and `defaults`."""
         if not (isinstance(expression, Call) and expression.name == "optional"):
             return self.parse_type(expression)
-        if not 1 <= len(expression.arguments) <= 2 or expression.expand:
+        if not 1 <= len(expression.arguments) <= 2 or expression.expand:  # with `...` after the arguments
             detail = "The optional modifier takes the attribute's type and, if you like, a default value."
             self._add_error(detail, expression)
             return DYNAMIC

@@ -44,7 +44,8 @@ def _convert_to_type(target: Type, value: Value) -> Value:
         return convert_value(value, target)
     except ConversionProblem as problem:
         name = describe_type(target, constraint=True)
-        if value.type == STRING and isinstance(target, PrimitiveType) and isinstance(value.raw, str):
+        is_text = value.type == STRING and isinstance(value.raw, str)
+        if is_text and isinstance(target, PrimitiveType):  # a text without the form of the type
             description = "the hidden text" if value.marks else quote_text(value.raw)
             requirement = (
                 "given string must be a decimal representation of a number"

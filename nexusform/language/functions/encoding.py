@@ -263,7 +263,7 @@ def _decode_text(text: str, encoding: str) -> str:
     try:
         data = decode_base64(text)
         if codec == "utf-16" and data[:2] not in {b"\xfe\xff", b"\xff\xfe"}:
-            codec = "utf-16-be"  # without a byte order mark
+            codec = "utf-16-be"  # the order without a byte order mark
         return normalize_stored_text(data.decode(codec))
     except UnicodeError:
         message = f"the given string contains symbols that are not defined for {encoding}"

@@ -65,7 +65,8 @@ def _has_untyped_null(arguments: Sequence[Value]) -> bool:
 def format_pattern(pattern: str, arguments: Sequence[Value]) -> str:
     """Replace the verbs of the pattern by the arguments. Raises FunctionProblem."""
     pieces: list[str] = []
-    offset, next_position, highest = 0, 0, 0  # highest: the number of arguments up to the last used one
+    offset, next_position = 0, 0  # in the pattern, and in the arguments (for a verb without an index)
+    used_count = 0  # the number of arguments up to the last used one
     while True:
         start = pattern.find("%", offset)
         if start < 0:
@@ -83,19 +84,19 @@ def format_pattern(pattern: str, arguments: Sequence[Value]) -> str:
                 f"need index {position + 1} but have {len(arguments)} total"
             )
         pieces.append(_render_argument(verb, arguments[position]))
-        next_position, highest = position + 1, max(highest, position + 1)
+        next_position, used_count = position + 1, max(used_count, position + 1)
         offset = start + len(verb.text)
-    if highest < len(arguments):
-        usage = f"only {highest} used by format string" if highest else "no verbs in format string"
-        raise FunctionProblem(f"too many arguments; {usage}", highest + 1)  # the pattern is argument 0
+    if used_count < len(arguments):
+        usage = f"only {used_count} used by format string" if used_count else "no verbs in format string"
+        raise FunctionProblem(f"too many arguments; {usage}", argument=used_count + 1)  # the pattern is argument 0
     return "".join(pieces)
 
 
 def _parse_verb(pattern: str, start: int, next_position: int) -> tuple[_FormatVerb, int]:
     """Parse the verb at `start`. Return it and its argument's position (from 0): explicit, else `next_position`."""
     match = _VERB.match(pattern, start)
-    assert match is not None
-    offset = len(pattern[:start].encode())
+    assert match is not None, "all parts after the percent sign are optional"
+    offset = len(pattern[:start].encode())  # in bytes, for messages
     if match.end() >= len(pattern):
         raise FunctionProblem(f"invalid format string starting at offset {offset + 1}")
     mode = pattern[match.end()]
@@ -113,17 +114,17 @@ def _parse_verb(pattern: str, start: int, next_position: int) -> tuple[_FormatVe
 
 
 def _render_argument(verb: _FormatVerb, argument: Value) -> str:
-    """Render an argument as its verb requires. Raises FunctionProblem, for null with any verb except `%v`."""
+    """Render an argument as its verb requires. Raises FunctionProblem for an unsuitable one (null except for `%v`)."""
     mode = verb.mode  # the letter of the verb
     if mode == "v":
-        # Primitives are plain, anything else (and null, and with the flag #) is JSON.
+        # Null, collections, and with the flag # any value are JSON; other primitives are plain.
         if argument.raw is None or "#" in verb.flags or not isinstance(argument.type, PrimitiveType):
             return _add_padding_to_width(verb, render_json(argument))
         if argument.type == STRING:
             return _add_padding_to_width(verb, argument.raw)
         if argument.type == BOOL:
             return _add_padding_to_width(verb, "true" if argument.raw else "false")
-        sign = "-" if argument.raw < 0 else ""  # only the padding flags apply, and no precision
+        sign = "-" if argument.raw < 0 else ""  # a number; the flags for a sign and the precision are ignored
         return _add_padding_to_width(verb, sign + _render_general(abs(argument.raw), precision=None, mode="g"))
     if argument.raw is None:
         raise FunctionProblem(f'unsupported value for "{verb.text}" at {verb.offset}: null value cannot be formatted')
@@ -131,8 +132,8 @@ def _render_argument(verb: _FormatVerb, argument: Value) -> str:
         text = _convert_argument(verb, argument, STRING)
         if verb.precision is not None:
             text = "".join(split_clusters(text)[: verb.precision])
-        return _add_padding_to_width(verb, render_json_string(text) if verb.mode == "q" else text)
-    if mode == "t":  # a bool
+        return _add_padding_to_width(verb, render_json_string(text) if mode == "q" else text)
+    if mode == "t":  # a bool, without padding
         return "true" if _convert_argument(verb, argument, BOOL) else "false"
     number = _convert_argument(verb, argument, NUMBER)
     return _render_integer(verb, number) if mode in "bdoxX" else _render_decimal(verb, number, mode)
@@ -149,6 +150,7 @@ def _convert_argument(verb: _FormatVerb, argument: Value, target: PrimitiveType)
 
 def _add_padding_to_width(verb: _FormatVerb, text: str) -> str:
     """Fill a text up to the verb's width: on the right with `-`, else on the left, with zeros for the flag 0."""
+    # In ASCII only a CR and LF are one cluster of two characters.
     missing = verb.width - (len(text) if text.isascii() and "\r\n" not in text else count_clusters(text))
     if missing <= 0:
         return text
@@ -159,7 +161,7 @@ def _add_padding_to_width(verb: _FormatVerb, text: str) -> str:
 
 def _render_signed_number(verb: _FormatVerb, is_negative: bool, digits: str) -> str:
     """Render a number's digits with its sign and padding: spaces on either side, or zeros after the sign."""
-    positive_sign = next((sign for sign in "+ " if sign in verb.flags), "")
+    positive_sign = "+" if "+" in verb.flags else " " if " " in verb.flags else ""
     sign = "-" if is_negative else positive_sign
     missing = verb.width - len(sign) - len(digits)
     if missing <= 0:
@@ -199,7 +201,7 @@ def _render_decimal(verb: _FormatVerb, number: Any, mode: str) -> str:
     elif mode in "eE":
         digits = _render_scientific(size, places, mode)
     else:
-        digits = _render_general(size, verb.precision, mode)
+        digits = _render_general(size, verb.precision, mode)  # without a precision as short as possible
     return _render_signed_number(verb, number < 0, digits)
 
 
@@ -210,10 +212,10 @@ def _compute_decimal_digits(size: int | Fraction, count: int | None) -> tuple[st
     digits, point = compute_shortest_digits(size)
     if count is None or len(digits) <= count:
         return digits, point
-    dropped = point - count  # the number of digits before the point to round away; negative for places kept after it
-    scaled = round(Fraction(size) / 10**dropped) if dropped >= 0 else round(size * 10**-dropped)
-    text = str(scaled)
-    return text, dropped + len(text)  # rounding up may add a digit
+    power = point - count  # the number is rounded to a multiple of 10**power
+    multiple = round(Fraction(size) / 10**power) if power >= 0 else round(size * 10**-power)
+    text = str(multiple)
+    return text, power + len(text)  # rounding up may add a digit
 
 
 def _render_scientific(size: int | Fraction, places: int, mode: str) -> str:
@@ -229,9 +231,9 @@ def _render_general(size: int | Fraction, precision: int | None, mode: str) -> s
     count = None if precision is None else max(precision, 1)  # significant digits; None: all
     digits, point = _compute_decimal_digits(size, count)
     digits = digits.rstrip("0") or "0"
-    limit = 6 if count is None else count
+    limit = 6 if count is None else count  # the least exponent to write as such
     if count is not None and count > len(digits) >= point:
-        limit = len(digits)  # zeros at the end do not count
+        limit = len(digits)  # as if asked for no more digits than there are
     exponent = point - 1
     if exponent < -4 or exponent >= limit:
         letter = "e" if mode == "g" else "E"
@@ -241,14 +243,15 @@ def _render_general(size: int | Fraction, precision: int | None, mode: str) -> s
 
 def _format_list(pattern: Value, *arguments: Value) -> Value:
     """Evaluate `formatlist`: one text per position in the lists, all of one length; other arguments serve each text."""
-    lists = {  # by position of the argument, from 1
+    lists = {  # by position in the call: the pattern is argument 0
         position: argument
         for position, argument in enumerate(arguments, 1)
         if isinstance(argument.type, (ListType, SetType, TupleType)) and argument.raw is not None
     }
     count = _find_common_length(lists)
-    unknown_arguments = [a for a in arguments if a.raw is UNKNOWN and (a.type is DYNAMIC or a in lists.values())]
-    if pattern.raw is UNKNOWN or count is None or unknown_arguments:
+    # An unknown argument of open type may be a list, too.
+    unknown_lists = [a for a in arguments if a.raw is UNKNOWN and (a.type is DYNAMIC or a in lists.values())]
+    if pattern.raw is UNKNOWN or count is None or unknown_lists:
         return Value(_STRINGS, UNKNOWN)
     texts = []
     for iteration in range(count):
@@ -268,9 +271,9 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
 
 
 def _find_common_length(lists: Mapping[int, Value]) -> int | None:
-    """Return the length of all lists: 1 without lists, None if none is known. Raises FunctionProblem if they differ."""
+    """Return the length of all lists (None if unknown), or 1 without lists. Raises FunctionProblem if they differ."""
     count = first_position = None
-    for position, argument in lists.items():
+    for position, argument in lists.items():  # position in the call: the pattern is argument 0
         length = _find_known_sequence_length(argument)
         if length is None:
             continue  # an unknown length may be equal

@@ -125,8 +125,8 @@ def convert_argument(function: Function, position: int, argument: Value) -> Valu
     try:
         return convert_value(argument, required)
     except ConversionProblem as problem:
-        if argument.has_marks:
-            raise FixedProblem(problem.message, argument=position) from None  # about types alone, without a path
+        if argument.has_marks:  # the path would reveal names; the message is about types alone
+            raise FixedProblem(problem.message, argument=position) from None
         raise FunctionProblem(describe_problem(problem), argument=position) from None
 
 
@@ -137,7 +137,7 @@ def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
     """
     marks = NO_MARKS  # of the arguments, for the result
     values: list[Value] = []
-    has_dynamic = has_unknown = False  # of disallowed arguments: of unknown type, or unknown
+    has_dynamic = has_unknown = False  # not allowed by its parameter: an argument of unknown type, or an unknown one
     for position, argument in enumerate(arguments):
         value = argument
         parameter = function.get_parameter(position)

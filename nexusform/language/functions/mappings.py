@@ -78,22 +78,22 @@ def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
         return DYNAMIC_UNKNOWN
     result_type = _find_lookup_result_type([mapping, key])
     fallback = default[0] if default else None
-    if fallback is not None and isinstance(mapping_type, MapType):
+    if fallback is not None and isinstance(mapping_type, MapType):  # for an object it may have any type
         try:
             fallback = convert_value(fallback, result_type)
         except ConversionProblem:
             raise FixedProblem("the default value must have the same type as the map elements", argument=2) from None
-    if mapping.raw is UNKNOWN or key.raw is UNKNOWN:
+    if mapping.raw is UNKNOWN or key.raw is UNKNOWN:  # the result may be the default, with its marks
         return Value(result_type, UNKNOWN, collect_marks(fallback) if fallback is not None else NO_MARKS)
     element: Value | None = mapping.raw.get(key.raw)
     if element is not None:
         return element
     if fallback is not None:
         return fallback
-    hint = suggest_name(key.raw, mapping.raw)
+    hint = suggest_name(key.raw, mapping.raw).rstrip("?")  # the caller adds a full stop
     if isinstance(mapping_type, ObjectType):
-        raise FunctionProblem(f'the given object has no attribute "{key.raw}"{hint.rstrip("?")}', argument=0)
-    raise FunctionProblem(f'lookup failed to find key "{key.raw}"{hint.rstrip("?")}')
+        raise FunctionProblem(f'the given object has no attribute "{key.raw}"{hint}', argument=0)
+    raise FunctionProblem(f'lookup failed to find key "{key.raw}"{hint}')
 
 
 def _merge_maps(*maps: Value) -> Value:
@@ -106,12 +106,12 @@ def _merge_maps(*maps: Value) -> Value:
     map_type = first_type if isinstance(first_type, MapType) and all(m.type == first_type for m in maps) else None
     if any(m.raw is UNKNOWN for m in maps):
         return _build_unknown_merge(maps).add_marks(marks) if map_type is None else Value(map_type, UNKNOWN, marks)
-    items: dict[str, Value] = {}
+    merged: dict[str, Value] = {}
     for mapping in maps:
-        items.update(mapping.raw or {})
+        merged.update(mapping.raw or {})
     if map_type is None:
-        return build_object(items).add_marks(marks)
-    return Value(map_type, {k: items[k] for k in sorted(items)}, marks)
+        return build_object(merged).add_marks(marks)
+    return Value(map_type, {key: merged[key] for key in sorted(merged)}, marks)
 
 
 def _build_unknown_merge(maps: Sequence[Value]) -> Value:
@@ -124,7 +124,7 @@ def _build_unknown_merge(maps: Sequence[Value]) -> Value:
             attributes.update(dict(mapping.type.attributes))
         elif mapping.raw is UNKNOWN:
             return DYNAMIC_UNKNOWN  # its keys are unknown
-        else:
+        else:  # a known map
             attributes.update({k: v.type for k, v in mapping.raw.items()})
     return Value(ObjectType.create(attributes), UNKNOWN)
 
@@ -153,7 +153,7 @@ def _find_zip_map_result_type(arguments: Sequence[Value]) -> Type:
     if not isinstance(values.type, TupleType):
         raise FixedProblem("values argument must be a list or tuple value", argument=1)
     if not keys.is_wholly_known or len(keys.raw) != len(values.type.elements):
-        return DYNAMIC  # the call reports a wrong number
+        return DYNAMIC  # the keys are not known, or their number is wrong, as the call reports
     pairs = zip(keys.raw, values.type.elements, strict=True)
     return ObjectType.create({str(k.raw): t for k, t in pairs})
 
@@ -167,8 +167,8 @@ def _build_zip_map(keys: Value, values: Value) -> Value:
         raise FunctionProblem(f"number of keys ({len(keys.raw)}) does not match number of values ({len(values.raw)})")
     if any(k.raw is None for k in keys.raw):
         raise FixedProblem("keys must not be null", argument=0)
-    items = {k.raw: v for k, v in zip(keys.raw, values.raw, strict=True)}
-    return Value(result_type, {k: items[k] for k in sorted(items)})
+    entries = {k.raw: v for k, v in zip(keys.raw, values.raw, strict=True)}
+    return Value(result_type, {key: entries[key] for key in sorted(entries)})
 
 
 def _build_mapping_parameter(name: str, description: str, **options: bool) -> Parameter:

@@ -24,7 +24,7 @@ _MAX_INTEGER_DIGITS: Final = 1200
 
 
 def _build_extreme_function(name: str, description: str, choose: Callable[[Any], Any], *examples: Example) -> Function:
-    """Build `max` or `min` (`choose` is the one of Python); the result is unknown if any argument is."""
+    """Build `max` or `min` from Python's function (`choose`); the result is unknown if any argument is."""
 
     def compute_extreme(*numbers: Value) -> Value:
         if not numbers:
@@ -37,7 +37,7 @@ def _build_extreme_function(name: str, description: str, choose: Callable[[Any],
 
 
 def _compute_with_floats(compute: Callable[[float, float], float], first: Any, second: Any) -> Any:
-    """Compute with the nearest floats, as other implementations do. Raises FunctionProblem."""
+    """Compute with the nearest floats, as Terraform does. Raises FunctionProblem."""
     try:
         return convert_decimal(compute(float(first), float(second)))
     except ZeroDivisionError:
@@ -87,7 +87,7 @@ def _parse_integer(text: Value, base: Value) -> Value:
 
 
 def _compute_sum(numbers: Value) -> Value:
-    """Add the elements of a list, set or tuple; unknown if one of them is. All are checked."""
+    """Add the elements of a list, set or tuple; unknown if one is. Elements after an unknown one are checked, too."""
     if not isinstance(numbers.type, (ListType, SetType, TupleType)):
         raise FixedProblem("cannot sum noniterable", argument=0)
     if not numbers.raw:

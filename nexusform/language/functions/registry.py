@@ -59,8 +59,8 @@ def build_functions(
 ) -> Functions:
     """Build every function, with files below `base_directory` and the clock.
 
-    `plan_time` is the result of plantimestamp() (the time of its first call, by default). timestamp() is
-    unknown unless `is_applying`, and so is uuid(), which then uses `new_uuid`.
+    `plan_time` is the result of plantimestamp() (by default the time of its first call). timestamp() and uuid() are
+    unknown in a plan; with `is_applying` they return the current time, and a result of `new_uuid` if it is given.
     """
     # Empty until the first call of plantimestamp(), and then its time: all calls return the same.
     plan_times: list[datetime] = [plan_time] if plan_time is not None else []
@@ -70,7 +70,7 @@ def build_functions(
             plan_times.append(clock.read_time())
         return plan_times[0]
 
-    now: Callable[[], datetime] | None = clock.read_time if is_applying else None
+    now: Callable[[], datetime] | None = clock.read_time if is_applying else None  # None: timestamp() is unknown
     reader = file_access.FileReader(files, base_directory)
     families = [family for _, family in FAMILIES]
     families += [dates.build_clock_functions(read_plan_time, now), file_access.build_file_functions(reader)]
