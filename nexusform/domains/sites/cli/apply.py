@@ -109,7 +109,9 @@ def apply(arguments: ApplyArguments) -> int:
 
 
 def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """Open the plan, the current definition and the progress so far, and select the waves; None with errors."""
+    """Open the plan, the definition and the progress, and select the waves. Return the job (None with errors), the
+    diagnostics, and the files of their positions.
+    """
     if arguments.planfile is None:
         detail = "No plan given. Write one with nexusform sites plan -out=FILE, then run nexusform sites apply FILE."
         return None, [build_error("approval-required", detail)], {}
@@ -118,8 +120,7 @@ def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[D
     if plan is None:
         return None, problems, {}
     if plan.is_confined and not location.confinement.root:
-        # Apply trusts it no further than the plan did.
-        confinement = parse_confinement("true", location.environment)
+        confinement = parse_confinement("true", location.environment)  # to the work tree, as for the plan
         location = replace(location, confinement=confinement, allow_remote=plan.allow_remote)
     options = FleetOptions(lock_timeout=parse_duration(arguments.lock_timeout), allowed_sources=plan.allowed_sources)
     opened = open_fleet(location, options, plan.now)
@@ -189,7 +190,9 @@ def _select_waves(
 
 
 def _apply_job(job: _ApplyJob, arguments: ApplyArguments, screen: Screen) -> tuple[FleetApply, WaveStop | None]:
-    """Apply the waves with progress messages; end the command with diagnostics if an engine or file is unusable."""
+    """Apply the waves with progress messages. A lost engine stops them. End the command with diagnostics if the engine
+    cannot be opened, or a file cannot be written.
+    """
     assert job.opened.fleet is not None, "a fleet that was read"
     with arguments.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
         observer = _build_observer(job, arguments, screen, interrupts.is_stopping)
@@ -197,9 +200,9 @@ def _apply_job(job: _ApplyJob, arguments: ApplyArguments, screen: Screen) -> tup
         try:
             try:
                 return fleet_apply, apply_waves(fleet_apply, job.waves)
-            except TaskEngineError as lost:
-                with closing(make_engine(PROCESSES)) as local_engine:  # the lost one cannot release locks
-                    return fleet_apply, stop_after_lost_engine(fleet_apply, local_engine, lost)
+            except TaskEngineError as problem:
+                with closing(make_engine(PROCESSES)) as local_engine:  # a lost engine cannot release locks
+                    return fleet_apply, stop_after_lost_engine(fleet_apply, local_engine, problem)
         except FileProblem as problem:
             screen.print_diagnostics([build_error("stopped-wave", str(problem))], sources={})
             raise click.exceptions.Exit(1) from None

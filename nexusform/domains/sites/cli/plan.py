@@ -125,8 +125,8 @@ def plan(arguments: PlanArguments) -> int:
 
 
 def _replace_older_plan_file(arguments: PlanArguments) -> list[Diagnostic]:
-    """Check the path of the plan, and make an older plan there unusable until the new one; return the problems, or [].
-    Raises UsageError.
+    """Check the path of the plan. Replace an older plan there by a failed one (not usable) until the new one is
+    written. Return the problems, or []. Raises UsageError.
     """
     if arguments.sign and not arguments.out:
         raise click.UsageError("-sign needs a saved plan: add -out=FILE.")
@@ -166,7 +166,9 @@ def _plan_sites_on_engine(
     signer: Signer | None,
     screen: Screen,
 ) -> FleetPlanningResult:
-    """Plan on the requested engine, with a progress line on a terminal; print the plan unless stdout is for data."""
+    """Plan on the requested engine, with a progress line on a terminal; print the plan unless stdout is for data.
+    Record the locations of the states read.
+    """
     has_progress = screen.is_live and not arguments.as_json
     has_text_output = not arguments.as_json and not has_stdout_report(parse_reports(arguments.report, FORMATS.keys()))
     planned_count = 0
@@ -180,7 +182,7 @@ def _plan_sites_on_engine(
     def print_plan(plan: FleetPlan) -> None:
         """Print the plan before it is written."""
         if has_progress:
-            screen.print_error()
+            screen.print_error()  # ends the progress line
         if has_text_output:
             screen.print_text(render_report_text(build_fleet_summary(plan), colour=screen.colour, width=screen.width))
 

@@ -226,23 +226,24 @@ def build_waiting_sections(plan: FleetPlan) -> Iterator[Section]:
 
 
 def _render_site_tree(sites: Sequence[PlannedSite], dependencies: dict[str, frozenset[str]]) -> list[str]:
-    """Draw the sites below their dependencies. Sites with the same neighbours share a node."""
+    """Draw the sites below their dependencies. Sites with equal dependencies and dependents share a node."""
     import networkx as nx  # few plans have dependencies between sites
 
     dependents: dict[str, set[str]] = {}
-    for name, others in dependencies.items():
-        for other in others:
-            dependents.setdefault(other, set()).add(name)
+    for name, dependency_names in dependencies.items():
+        for dependency in dependency_names:
+            dependents.setdefault(dependency, set()).add(name)
     groups: dict[tuple[frozenset[str], frozenset[str]], list[str]] = {}  # by dependencies, dependents
     for site in sites:
         neighbours = dependencies[site.name], frozenset(dependents.get(site.name, ()))
-        if any(neighbours):
+        if any(neighbours):  # sites without any are not drawn
             groups.setdefault(neighbours, []).append(site.name)
     labels = {name: format_names(names) for names in groups.values() for name in names}
     graph: Any = nx.DiGraph()
-    for (others, _), names in groups.items():
-        graph.add_node(labels[names[0]])  # all of its sites have one label
-        graph.add_edges_from((labels[other], labels[names[0]]) for other in sorted(others))
+    for (dependency_names, _), names in groups.items():
+        label = labels[names[0]]  # of all sites in the group
+        graph.add_node(label)
+        graph.add_edges_from((labels[dependency], label) for dependency in sorted(dependency_names))
     ordered: Any = nx.DiGraph()
     ordered.add_nodes_from(graph)
     ordered.add_edges_from(sorted(nx.transitive_reduction(graph).edges))  # without edges implied by others

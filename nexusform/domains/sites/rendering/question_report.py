@@ -37,7 +37,7 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
     has_problems = bool(failed) or any(result.problem_findings for result in successful)
     sections: list[Section] = []
     if failed:
-        # Build the section of failed sites by reason.
+        # A reason is shared if it differs only in the site name. The reason of a single site keeps its name.
         by_reason = group_by(failed, lambda result: replace_site_name(result.reason, result.site))
         failed_lines = [
             f"{format_names([result.site for result in same_reason])}: "
@@ -46,7 +46,7 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
         ]
         sections.append(Section("Failed sites", tuple(failed_lines), is_finding=True))
     if successful:
-        # Build the section with one row per distinct result: its cells without site names, and if it is a problem.
+        # A line is the cells of a result without site names, and whether it is a problem.
         heads, build_rows = _TABLES[question_kind]
         sites_by_line: dict[TableLine, list[str]] = {}
         for result in successful:
@@ -54,9 +54,10 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
                 line = (tuple(replace_site_name(cell, result.site) for cell in cells), is_problem)
                 sites_by_line.setdefault(line, []).append(result.site)
         rows = [
-            Row((format_names(sites, 4), *cells), is_problem) for (cells, is_problem), sites in sites_by_line.items()
+            Row((format_names(sites, max_names=4), *cells), is_finding=is_problem)
+            for (cells, is_problem), sites in sites_by_line.items()
         ]
-        rows.sort(key=lambda row: not row.is_finding)
+        rows.sort(key=lambda row: not row.is_finding)  # problems first
         hidden_count = len(rows) - _MAX_ROWS
         lines = (f"{format_count(hidden_count, 'more row')}: -format=json has all.",) if hidden_count > 0 else ()
         table = Table(("sites", *heads), tuple(rows[:_MAX_ROWS]))
@@ -125,21 +126,22 @@ def _format_percent(share: float) -> str:
 
 
 def _build_certainty_rows(result: SiteResult) -> Iterable[TableLine]:
-    """Build one row: the number of VMs, and those with the same machine, rack and rack count in every run."""
+    """Build one row: the number of VMs, and of those with one machine, rack and rack count in all runs. A finding is
+    one VM.
+    """
     if not result.findings:
         yield (("0 to place", "", "", ""), False)
         return
     vms = len(result.findings)
-    shares = (_count_constant_vms(result.findings, figure_name) for figure_name in ("machine", "rack", "rack_count"))
-    machine, rack, count = (f"{share:,} of {vms:,}" for share in shares)
-    yield ((f"{vms:,}", machine, rack, count), False)
+    counts = (_count_constant_vms(result.findings, figure_name) for figure_name in ("machine", "rack", "rack_count"))
+    yield ((f"{vms:,}", *(f"{count:,} of {vms:,}" for count in counts)), False)
 
 
 # --- rack failures ----------------------------------------------------------------------------
 
 
 def _summarize_failures(results: Sequence[SiteResult]) -> str:
-    """Summarize the racks with a problem if lost, and the number of their sites."""
+    """Summarize the racks with a problem if lost, and the number of their sites. A finding is one rack."""
     rack_count = format_count(len(_list_findings(results)), "rack")
     problem_counts = [len(result.problem_findings) for result in results]
     problem_count, unharmed_count = sum(problem_counts), problem_counts.count(0)

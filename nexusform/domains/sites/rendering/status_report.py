@@ -81,14 +81,14 @@ def _build_failed_section(title: str, failed: Sequence[PlannedSite]) -> list[Sec
 
 
 def _build_wave_section(plan: FleetPlan, waves: Iterable[Wave], status_texts: Mapping[SiteStatus, str]) -> Section:
-    """Build the section with one row per wave."""
+    """Build the section with one row per wave: its number of sites, and of sites with each status."""
     heads = ("wave", "sites", *status_texts.values())
     rows = []
     for wave in waves:
         statuses = [site.result.status for site in plan.select_wave(wave.name)]
         counts = [len(statuses), *(statuses.count(status) for status in status_texts)]
         rows.append(Row((wave.name, *(f"{count:,}" for count in counts))))
-    return Section("Waves", table=Table(heads, tuple(rows), frozenset(range(1, len(heads)))))
+    return Section("Waves", table=Table(heads, tuple(rows), figures=frozenset(range(1, len(heads)))))
 
 
 def _format_status_counts(plan: FleetPlan, status_texts: Mapping[SiteStatus, str]) -> list[str]:

@@ -84,9 +84,9 @@ def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[SiteQuestionFin
 def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> Iterable[SiteQuestionFinding]:
     """Simulate the failure of each rack of the question's part: of every `parts`-th one, from number `part`."""
     registries = run.project.registries
-    things = list_state_objects(state)
-    snapshot = build_snapshot(things, registries, state.catalogue)
-    pods = build_pods(things, snapshot, registries, NO_OBSERVATIONS)
+    state_objects = list_state_objects(state)
+    snapshot = build_snapshot(state_objects, registries, state.catalogue)
+    pods = build_pods(state_objects, snapshot, registries, NO_OBSERVATIONS)
     racks = [(site, rack.name) for site in snapshot.sites.values() for rack in site.racks if not rack.is_planned]
     for site, rack in racks[question.part :: question.parts]:
         machines = [machine.name for machine in site.machines_by_rack[rack]]
@@ -102,7 +102,9 @@ def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> I
 
 
 def _run_replay(question: SiteQuestion, site: SiteEntry, run: Run) -> SiteResult:
-    """Compare the observed machines of VMs, in an export or Azure, with those chosen by the placement rule."""
+    """Compare the observed machines of VMs, in an export or Azure, with those chosen by the placement rule. Count the
+    VMs with equal machines (hits) under each `rack_spread`.
+    """
     source = question.source.replace("SITE", site.name)  # of -from=DIR
     reconciliation = run_site_replays(run, source)
     problems: list[Diagnostic] = list(reconciliation.diagnostics)
@@ -113,15 +115,15 @@ def _run_replay(question: SiteQuestion, site: SiteEntry, run: Run) -> SiteResult
         return build_rejected_result(site.name, problems)
     findings = tuple(
         SiteQuestionFinding(
-            f"{replay_result.site}, rack_spread {replay_result.spread.value}",
+            f"{replay.site}, rack_spread {replay.spread.value}",
             {
-                "hits": replay_result.hits,
-                "certain_hits": replay_result.sure,
-                "verified": replay_result.judged,
-                "unverified": sum(replay_result.unjudged.values()),
-                "by_chance": round(replay_result.chance, 3),
+                "hits": replay.hits,
+                "certain_hits": replay.sure,
+                "verified": replay.judged,  # hits and misses
+                "unverified": sum(replay.unjudged.values()),
+                "by_chance": round(replay.chance, 3),
             },
         )
-        for replay_result in reconciliation.replays
+        for replay in reconciliation.replays
     )
     return SiteResult(site.name, SiteStatus.UNCHANGED, findings=findings)

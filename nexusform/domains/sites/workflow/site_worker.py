@@ -179,9 +179,9 @@ class FleetTaskWorker:
     def _apply_site(self, task: Task, site: SiteEntry) -> SiteResult:
         """Apply a prepared site; prepare it here if the preparing worker is lost."""
         if (task.fleet.session, site.name) not in self._prepared_sites:
-            unlock_site(task, site)  # the next attempt to take it reports a remaining lock
+            unlock_site(task, site)  # if this fails, _prepare_site reports the lock
             result = self._prepare_site(task, site)
-            if not result.is_locked:  # rejected
+            if not result.is_locked:  # nothing to apply (any more), or rejected
                 return result
         prepared = self._prepared_sites.pop((task.fleet.session, site.name))
         with prepared.exit_stack:
@@ -223,7 +223,7 @@ def _plan_site(task: Task, site: SiteEntry) -> SiteResult:
     if unsaved := check_unsaved_state(opened.project.context):
         return build_rejected_result(site.name, unsaved)
     locking = LockOptions(enabled=fleet.has_lock, timeout=fleet.lock_timeout, is_exclusive=not fleet.has_lock)
-    with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
+    with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:  # writes no state
         if not run.is_ready:
             return build_rejected_result(site.name, [*opened.diagnostics, *run.diagnostics])
         plan = run.plan(_build_options(task, site)).plan
@@ -231,7 +231,7 @@ def _plan_site(task: Task, site: SiteEntry) -> SiteResult:
         problems: list[Diagnostic] = []
         if fleet.spool and not plan.is_rejected and plan.has_changes:
             path = Path(fleet.spool, f"{site.name}{PLAN_SUFFIX}")
-            problems = save_plan(plan, run, str(path), durable=False)
+            problems = save_plan(plan, run, str(path), durable=False)  # a temporary file
             file_digest = "" if has_errors(problems) else plan_file.compute_digest(path.read_bytes())
         result = build_plan_result(run, plan, site, [*opened.diagnostics, *run.diagnostics, *problems])
     return replace(result, plan_digest=file_digest)

@@ -205,7 +205,7 @@ def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     tally = _WaveCounts(wave)
     _record_unplanned_as_failed(fleet_apply, wave, tally)
     fleet_apply.record_event(ProgressEventKind.STARTED, wave.name)
-    names = [name for name in sites if name not in fleet_apply.results]  # without those not planned
+    names = [name for name in sites if name not in fleet_apply.results]  # without those not planned: failed already
     fleet_apply.observer.print_message(f'Wave "{wave.name}": {format_count(len(names), "site")}.')
     dependencies = {name: site.dependencies for name, site in sites.items()}
     for round_number, round_names in enumerate(split_wave_by_dependencies(names, dependencies)):
@@ -221,9 +221,11 @@ def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
 def _apply_until_stop(
     fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _WaveCounts, *, is_first: bool
 ) -> str:
-    """Prepare sites, and apply them if all are as approved; return the reason of a stop, "" if there is none."""
+    """Prepare sites, and apply them if no result stops the wave. Return the reason of a stop, "" for none.
+    `is_first`: nothing of the wave was applied by this run yet.
+    """
     prepared = _prepare_sites(fleet_apply, sites, tally)
-    if tally.stop_reason:
+    if tally.stop_reason:  # before any write: also report the locks of others
         _release_site_locks(fleet_apply, prepared)
         no_changes_note = _describe_no_changes(fleet_apply, tally.wave) if is_first else ""
         return f"{tally.stop_reason}{no_changes_note}{_describe_blocking_locks(fleet_apply, tally)}"

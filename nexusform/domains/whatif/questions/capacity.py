@@ -258,9 +258,9 @@ def count_complete_sets(
 ) -> MixAnswer:
     """Compute the number of complete sets; `constraints` are by SKU name. The scheduler stays unchanged."""
     ordered = sorted(parts, key=lambda part: _build_size_key(part.sku))  # largest SKU first
-    if scheduler.list_machines_with_unknown_cells():  # placing sets in one sample would prove nothing
+    if scheduler.list_machines_with_unknown_cells():  # only bounds: another layout may have capacity for fewer sets
         return _compute_mix_bounds(scheduler, parts, constraints)
-    # Find the number of sets by bisection, limited by each part alone.
+    # Find the number of sets by bisection: at most as many as any part alone allows.
     sets = 0
     bound = min(_count_fitting(scheduler, part.sku, constraints).maximum // part.count for part in ordered)
     while sets < bound:
@@ -270,28 +270,28 @@ def count_complete_sets(
             sets = middle
         else:
             bound = middle - 1
-    short, missing_count = _try_to_place_sets(scheduler.copy(), ordered, sets + 1, constraints)
-    full = scheduler.copy()
-    _try_to_place_sets(full, ordered, sets, constraints)
+    short, missing_count = _try_to_place_sets(scheduler.copy(), ordered, sets + 1, constraints)  # one set too many
+    filled = scheduler.copy()
+    _try_to_place_sets(filled, ordered, sets, constraints)
     return MixAnswer(
         parts=tuple(parts),
         sets=Interval(sets, sets),
         sequential_sets=_count_sequential_sets(scheduler.copy(), ordered, constraints),
         short=short,
         missing=missing_count,
-        remaining=tuple((part.sku, _count_fitting(full, part.sku, constraints)) for part in parts),
+        remaining=tuple((part.sku, _count_fitting(filled, part.sku, constraints)) for part in parts),
     )
 
 
 def _compute_mix_bounds(
     scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> MixAnswer:
-    """Compute bounds for unknown splits over cells. Maximum: as many sets as any part alone allows. Minimum:
-    every VM blocks as many others as its size can, wherever it is placed.
+    """Compute bounds for unknown splits over cells. Maximum: as many sets as every part alone allows. Minimum: sets
+    of VMs, each in the worst place, blocking as many VMs of the other parts as its size can.
     """
     free = [_count_fitting(scheduler, part.sku, constraints) for part in parts]  # of each part alone
     maximum = min(interval.maximum // part.count for part, interval in zip(parts, free, strict=True))
-    reductions = []  # VMs of each part blocked by one set
+    reductions = []  # by part: its VMs no longer certain to fit after one set, those of the set included
     for part in parts:
         sku = part.sku
         if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):

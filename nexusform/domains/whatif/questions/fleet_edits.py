@@ -229,7 +229,9 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
 
 
 def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember | Diagnostic:
-    """Return the member after an edit other than join or leave; an error for a property without effect or invalid."""
+    """Return the member after an edit other than join or leave. Return an error for removing a missing taint, label or
+    property, and for a resource property computed from nodes, unknown, or with an invalid amount.
+    """
     record = member.record
     match edit.kind:
         case MemberEditKind.DRAIN:
@@ -241,9 +243,9 @@ def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember
             return _set_taint(member, edit)
         case MemberEditKind.LABEL:
             return _set_label_or_property(member, edit, "labels", record.labels)
-    if edit.key.startswith(RESOURCE_PREFIX):  # a property with an amount of CPU or memory
+    if edit.key.startswith(RESOURCE_PREFIX):
+        # The rest of the key is such as `total-cpu`: a field of `record.resources`, and a key in its mapping.
         amount_kind, _, resource = edit.key.removeprefix(RESOURCE_PREFIX).partition("-")
-        usage = member.record.resources
         if member.cluster is not None:
             return build_error(
                 "invalid-simulation",
@@ -255,14 +257,15 @@ def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember
                 f"{edit.text}: unknown property. Resource properties are {RESOURCE_PREFIX}available-cpu and "
                 "so on, with total, allocatable or available.",
             )
-        amounts = {name: amount for name, amount in getattr(usage, amount_kind).items() if name != resource}
+        existing = getattr(record.resources, amount_kind)
+        amounts = {name: amount for name, amount in existing.items() if name != resource}
         if edit.value is not None:
             amount = parse_quantity(edit.value)
             if isinstance(amount, InvalidQuantity):
                 detail = f'{edit.text}: "{edit.value}" is not a valid quantity: {amount.message}.'
                 return build_error("invalid-simulation", detail)
             amounts[resource] = amount
-        return replace(member, record=replace(member.record, resources=replace(usage, **{amount_kind: amounts})))
+        return replace(member, record=replace(record, resources=replace(record.resources, **{amount_kind: amounts})))
     return _set_label_or_property(member, edit, "properties", record.properties)
 
 
@@ -283,8 +286,8 @@ def _set_label_or_property(
     """Return the member with a label or property set or removed; `existing` are the entries of `field_name`."""
     if edit.value is None and edit.key not in existing:  # nothing to remove
         if edit.kind is MemberEditKind.PROPERTY and member.cluster is not None:
-            derived = build_member(member.record, member.cluster, (0, 0)).properties
-            if edit.key in derived:  # computed, such as the number of nodes
+            properties = build_member(member.record, member.cluster, requests=(0, 0)).properties  # requests: not used
+            if edit.key in properties:  # computed from nodes, such as their number
                 detail = f"{edit.text}: the value comes from the nodes of {member.cluster.name}; set another value."
                 return build_error("invalid-simulation", detail)
         return _build_missing_key_error(edit, existing)

@@ -238,9 +238,9 @@ def _compute_eviction_limits(
     lost_pods: Sequence[ExistingPod],
     moves: Sequence[PodMove],
 ) -> tuple[Mapping[str, str], int]:
-    """Find the effect of budgets on the evictions of a drain: sentences about the violated ones by `NAMESPACE/NAME`,
-    and the number of pods evicted at once. A budget is violated if it allows none, or fewer than pods get no other
-    node; otherwise the next pods are evicted when the replacements of the ones before are ready.
+    """Find the effect of budgets on the evictions of a drain: sentences about the violated budgets by
+    `NAMESPACE/NAME`, and the number of pods evicted at once. A budget is violated if it allows no eviction, or if the
+    pods without another node are more than it allows. Other budgets only make later pods wait for ready replacements.
     """
     violations: dict[str, str] = {}
     pods_at_once = len(lost_pods)
@@ -256,7 +256,7 @@ def _compute_eviction_limits(
             )
         elif without_node > allowed:
             violations[name] = f"{_describe_budget(budget)} allows {allowed}, and {without_node} pods get no other node"
-        elif all(has_budget(budget, pod) for pod in lost_pods):  # pods without this budget do not wait for it
+        elif all(has_budget(budget, pod) for pod in lost_pods):  # else, the pods outside the budget do not wait
             pods_at_once = min(pods_at_once, allowed)
     return violations, pods_at_once
 

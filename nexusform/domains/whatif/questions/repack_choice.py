@@ -63,11 +63,13 @@ def choose_vms_to_recreate(
 
 
 def _group_options_by_unit(selections: Iterable[OptionUse]) -> Iterable[tuple[OptionUse, list[CellChange]]]:
-    """Group the options by unit, one per cell; shares of multi-cell VMs first."""
+    """Yield one selection of each unit and the options of its changed cells: shares of multi-cell VMs first, by class.
+    The count and option of the selection mean nothing.
+    """
     units: dict[tuple[int, int], tuple[OptionUse, list[CellChange]]] = {}
     for option_use in selections:
-        key = id(option_use.cells), option_use.machines  # the options of a unit share one tuple of cells
-        _, options = units.setdefault(key, (option_use, []))
+        unit_key = id(option_use.cells), option_use.machines  # the selections of a unit share one tuple of cells
+        _, options = units.setdefault(unit_key, (option_use, []))
         options.extend([option_use.option] * option_use.count)
     for first_use, options in units.values():
         options.sort(key=lambda option: (option.arrival is None, option.arrival or 0, option.spanning))
@@ -99,17 +101,16 @@ class _ChoiceBuilder(Struct):
         for cell in range(len(host.cells)):
             capacity = program.find_cleared_capacity(host, cell)
             if capacity is not None:
-                self._cells_by_capacity.setdefault(capacity, []).append(
-                    CellPosition(host, cell, host.movable_vms_by_cell[cell])
-                )
+                position = CellPosition(host, cell, host.movable_vms_by_cell[cell])
+                self._cells_by_capacity.setdefault(capacity, []).append(position)
 
     def assign_options(self, unit: OptionUse, options: Sequence[CellChange], cleared: set[str]) -> None:
-        """Assign a cell of the unit to each option. Linked cells are used in the order of their machines (types
-        below -1: of cleared ones) to keep all shares of a multi-cell VM on one machine; others by cost.
+        """Apply each option to a separate cell of the unit. Cells linked by machine are used in the order of their
+        machines, to keep all shares of a multi-cell VM on one machine. Of other cells, the cheapest is used.
         """
         cells = list(unit.cells)
-        if unit.machines != -1:  # linked by machine
-            if unit.machines < -1:
+        if unit.machines != -1:  # a machine type: its cells are linked
+            if unit.machines < -1:  # with unknown cells: only cleared machines can change
                 cells = [cell for cell in cells if cell.host.machine.name in cleared]
             for cell, option in zip(cells, options, strict=False):  # the other cells stay as they are
                 self._apply_option(cell, option)
@@ -147,14 +148,14 @@ class _ChoiceBuilder(Struct):
             self.wide_slots.append((self._size_of[option.arrival], cell.host))
 
     def build_slots(self, pattern_counts: Iterable[PatternCount]) -> list[tuple[int, RepackMachine]]:
-        """Build the slots for one re-created VM each: number of its size, and machine."""
+        """Build the slots for one re-created VM each: number of its size, and machine. A cell gets one pattern."""
         slots = list(self.wide_slots)
         for pattern_count in pattern_counts:
             cells = self._cells_by_capacity.get(pattern_count.capacity, [])
             for cell in cells[: pattern_count.count]:
                 for size, count in pattern_count.pattern:
                     slots += [(size, cell.host)] * count
-            del cells[: pattern_count.count]
+            del cells[: pattern_count.count]  # used up
         return slots
 
 
@@ -251,14 +252,14 @@ def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackM
 
 
 def _compute_machine_gain(context: RepackContext, request: RepackRequest, host: RepackMachine) -> list[_Gain]:
-    """Compute the gain of a machine without its movable VMs, [] for no gain; a cell counts for one share at most."""
+    """Compute the gain of a machine if all its movable VMs leave, [] for none; a cell counts for at most one share."""
     if host.has_unknown_cells and not host.unknown_cell_vms:  # a VM in unknown cells is not movable
         return []
-    cells = list(host.cells)
-    movable = {source.handle: source for source in host.unknown_cell_vms}
-    for number, sources in enumerate(host.movable_vms_by_cell):
+    cells = list(host.cells)  # their free capacity, without VMs in unknown cells
+    leaving = {source.handle: source for source in host.unknown_cell_vms}  # a multi-cell VM once
+    for cell, sources in enumerate(host.movable_vms_by_cell):
         for source in sources:
-            cells[number] = cells[number].subtract(context.kinds[source.vm_class].sku, -1)
-            movable[source.handle] = source
+            cells[cell] = cells[cell].subtract(context.kinds[source.vm_class].sku, count=-1)  # adds its share
+            leaving[source.handle] = source
     gains = sum(cell.has_capacity(request.sku) for cell in cells) // request.sku.numa_cells
-    return [_Gain(host, tuple(movable.values()), gains)] if gains else []
+    return [_Gain(host, tuple(leaving.values()), gains)] if gains else []

@@ -235,22 +235,21 @@ class RepackProgram:
         units: dict[CellKey, list[CellPosition]] = {}
         for host in hosts:
             for cell in range(len(host.cells)):
-                units.setdefault(self._build_cell_key(host, cell), []).append(
-                    CellPosition(host, cell, host.movable_vms_by_cell[cell])
-                )
+                position = CellPosition(host, cell, host.movable_vms_by_cell[cell])
+                units.setdefault(self._build_cell_key(host, cell), []).append(position)
         for key, cells in units.items():
             self._add_cell_unit(_CellGroup(key, tuple(cells)))
 
     def _add_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
-        """Add equal machines as type `number`. A multi-cell VM has one column to leave all of its cells at once, with
-        one re-creation; rows bind it to the change of each cell.
+        """Add equal machines as type `number`. A multi-cell VM has one column to leave, with one re-creation. A row
+        "leaves" for each of its cells requires as many changes of this cell without the VM.
         """
         first = hosts[0]
         for cell in range(len(first.cells)):
             cells = tuple(CellPosition(host, cell, host.movable_vms_by_cell[cell]) for host in hosts)
             self._add_cell_unit(_CellGroup(self._build_cell_key(first, cell), cells, machines=number, cell_number=cell))
         self._add_multi_cell_arrivals(number, first, len(hosts))
-        for index, source in enumerate(self._list_multi_cell_vms(first)):
+        for index, source in enumerate(self._list_multi_cell_vms(first)):  # the same index on equal machines
             equal_vms = tuple(self._list_multi_cell_vms(host)[index] for host in hosts)
             entries = [
                 (self._program.add_row(("leaves", number, cell, index), lower=0.0, upper=0.0), -1.0)
@@ -261,22 +260,25 @@ class RepackProgram:
             self._program.add_column(cost=1.0, upper=len(hosts), entries=entries, subject=equal_vms)
 
     def _add_multi_cell_arrivals(self, number: int, first: RepackMachine, size: int) -> None:
-        """Add a column per multi-cell class, and for a multi-cell demand, if feasible on `size` equal machines."""
+        """Add a column per multi-cell class, and for a multi-cell demand, if feasible on `size` equal machines of type
+        `number`: the number of such VMs to arrive (a class: of slots for them). `first` is any of the machines.
+        """
         program = self._program
-        for kind, sku in self._arrivals:
-            if not (first.admits_demand if kind == _DEMAND else kind in first.admitted):
+        for vm_class, sku in self._arrivals:
+            if not (first.admits_demand if vm_class == _DEMAND else vm_class in first.admitted):
                 continue  # such a VM is not feasible there
-            # One arrival takes a share in `numa_cells` cells, at most one share in each.
-            entries = [(program.add_row(("wide", number, kind), lower=0.0, upper=0.0), -float(sku.numa_cells))]
-            entries += [(program.add_row(("wide cell", number, kind, cell)), -1.0) for cell in range(len(first.cells))]
-            if kind == _DEMAND:
+            # All changes of cells together take `numa_cells` shares for one arrival, those of one cell at most one.
+            entries = [(program.add_row(("wide", number, vm_class), lower=0.0, upper=0.0), -float(sku.numa_cells))]
+            cells = range(len(first.cells))
+            entries += [(program.add_row(("wide cell", number, vm_class, cell)), -1.0) for cell in cells]
+            if vm_class == _DEMAND:
                 entries.append((program.add_row(_DEMAND_ROW), 1.0))
             else:
                 rack = first.machine.rack if self._tracked_pools else ""
-                size_number = self._catalogue.size_numbers_by_class[kind]
+                size_number = self._catalogue.size_numbers_by_class[vm_class]
                 entries.append((self._get_slot_row(rack, first.admitted, size_number), -1.0))
-            upper = size * len(first.cells)
-            program.add_column(cost=0.0, upper=upper, entries=entries, subject=("arrival", number, kind))
+            subject = ("arrival", number, vm_class)
+            program.add_column(cost=0.0, upper=size * len(cells), entries=entries, subject=subject)
 
     def _add_cell_unit(self, unit: _CellGroup) -> None:
         """Add the row of a unit (equal cells) and a column per option: the number of cells with this change. Others
@@ -321,7 +323,7 @@ class RepackProgram:
         program = self._program
         capacity = None  # beside the VMs in place: None if no more VMs fit in every layout
         if first.splits:
-            key = self._build_cell_key(first, 0)  # of any cell: only the properties of the machine count
+            key = self._build_cell_key(first, cell=0)  # any cell: its free capacity is not used
             capacity = self._catalogue.find_cell_capacity(first.splits, key, first.disk)
             if capacity is not None:
                 self._cell_counts[capacity] += size
@@ -330,23 +332,17 @@ class RepackProgram:
                 self.cells_by_capacity.setdefault(capacity, []).extend(whole_machines)
         if not first.unknown_cell_vms:  # one of them is not movable
             return
-        cells = list(first.cells)
+        # Build a column for each emptied machine: VMs leave, its capacity goes, its cells (a unit each) become usable.
         entries = self._build_capacity_change(capacity, after=None)
         for source in first.unknown_cell_vms:
             entries += self._build_departure_entries(self._groups[source.handle], 1, first)
-        for cell in range(len(cells)):
+        for cell in range(len(first.cells)):
             key = self._build_cell_key(first, cell)
-            unit = _CellGroup(
-                key,
-                tuple(CellPosition(host, cell, host.movable_vms_by_cell[cell]) for host in hosts),
-                number,
-                cell,
-                is_cleared=True,
-            )
-            self._add_cell_unit(unit)
-            row = program.add_row(("unit", number, cell, key, True))  # added by _add_cell_unit with bound 0
-            entries.append((row, -1.0))
-            entries += self._build_capacity_change(None, self._catalogue.find_cell_capacity(((key.free,),), key))
+            positions = tuple(CellPosition(host, cell, host.movable_vms_by_cell[cell]) for host in hosts)
+            self._add_cell_unit(_CellGroup(key, positions, machines=number, cell_number=cell, is_cleared=True))
+            unit_row = program.add_row(("unit", number, cell, key, True))  # added by _add_cell_unit with bound 0
+            entries.append((unit_row, -1.0))
+            entries += self._build_capacity_change(before=None, after=self.find_cleared_capacity(first, cell))
         self._add_multi_cell_arrivals(number, first, size)
         if first.machine.name in self._single_machines:
             released_disk = sum(self._get_sku(source).disk_gib for source in first.unknown_cell_vms)
@@ -399,12 +395,14 @@ class RepackProgram:
         return self._program.add_row(("slots", rack, admitted, size))
 
     def _add_cell_capacity(self, capacity: CellPatterns) -> None:
-        """Add a column for each pattern of a capacity (slots of each size in one cell), in total at most its cells."""
+        """Add a column for each pattern of a capacity (slots of each size in one cell): the number of its cells with
+        this pattern. A pattern adds slots (entries below 0) and uses disk.
+        """
         program = self._program
-        row = self._get_cell_capacity_row(capacity)
-        program.upper[row] = float(self._cell_counts[capacity])
+        capacity_row = self._get_cell_capacity_row(capacity)
+        program.upper[capacity_row] = float(self._cell_counts[capacity])  # patterns in total: one per cell
         for pattern in capacity.patterns:
-            entries = [(row, 1.0)]
+            entries = [(capacity_row, 1.0)]
             entries += [
                 (self._get_slot_row(capacity.rack, capacity.admitted, size), -float(count)) for size, count in pattern
             ]
@@ -417,14 +415,14 @@ class RepackProgram:
         """Add a column per group of leaving VMs (by class or tracked pool) and kind of slot: its arrivals there."""
         program = self._program
         class_by_group = {self._groups[source.handle]: source.vm_class for source in self._context.all_movable_vms}
-        slots = [name for name in program.names if name[0] == "slots"]  # ("slots", rack, classes, size)
-        for group, kind in sorted(class_by_group.items()):
-            arrival_row = program.add_row(("comes", group), lower=0.0, upper=_INFINITE)  # arrivals less departures
-            for name in slots:
-                _, rack, admitted, size = name
-                if kind not in admitted or self._catalogue.size_numbers_by_class[kind] != size:
+        slot_rows = [(name, row) for name, row in program.names.items() if name[0] == "slots"]
+        for group, vm_class in sorted(class_by_group.items()):
+            # Arrivals less departures: none may be missing.
+            arrival_row = program.add_row(("comes", group), lower=0.0, upper=_INFINITE)
+            for (_, rack, admitted, size), slot_row in slot_rows:
+                if vm_class not in admitted or self._catalogue.size_numbers_by_class[vm_class] != size:
                     continue  # such VMs do not fit in this slot
-                entries = [(arrival_row, 1.0), (program.add_row(name), 1.0)]
+                entries = [(arrival_row, 1.0), (slot_row, 1.0)]
                 group_type, pool = group
                 if group_type == "pool":
                     entries.append((self._get_spread_row(pool, rack), 1.0))

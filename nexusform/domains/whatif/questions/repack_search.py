@@ -130,7 +130,7 @@ class _ProgramRefinement:
         """Search windows (None: none found). `searches_orders`: on a small site, try orders with fewer re-creations."""
         if self._time_budget.seconds_left is not None:  # with a limit: have an answer if time runs out
             self._greedy = self._find_windows_greedily(self._time_budget.split(_GREEDY_SHARE))
-        sequence, is_impossible = self._search_program()
+        sequence, is_impossible = self._search_program()  # sets self._bound, the lower bound of re-creations
         if is_impossible:
             return RepackAttempt(self._context, bound=None), None
         is_proved = sequence is not None and count_recreations(sequence.windows) <= self._bound
@@ -139,7 +139,7 @@ class _ProgramRefinement:
         attempt = RepackAttempt(self._context, self._bound, undecided=not is_proved)
         if is_proved or not searches_orders or not is_searchable(self._context):
             return attempt, sequence
-        maximum = MAX_RECREATIONS if sequence is None else count_recreations(sequence.windows) - 1
+        maximum = MAX_RECREATIONS if sequence is None else count_recreations(sequence.windows) - 1  # fewer than now
         if self._request.moves is not None:
             maximum = min(maximum, self._request.moves)
         orders = search_orders(self._context, self._request, self._bound, maximum, self._time_budget)
@@ -147,13 +147,15 @@ class _ProgramRefinement:
         return attempt, orders.sequence or sequence
 
     def _search_program(self) -> tuple[RepackWindowSequence | None, bool]:
-        """Solve and refine the program until its choice has an order. Return it, or None, and True if none exists."""
+        """Solve and refine the program until the chosen VMs have an order; return it (None: none found), and whether the
+        program proves the request impossible.
+        """
         for _ in range(_MAX_ROUNDS):
-            found = self._solve_program(self._request)
-            if isinstance(found, NoRepackSolution):
-                self._bound = max(self._bound, found.bound)
-                return None, found.is_proved
-            choice, bound = found
+            solution = self._solve_program(self._request)
+            if isinstance(solution, NoRepackSolution):
+                self._bound = max(self._bound, solution.bound)
+                return None, solution.is_proved
+            choice, bound = solution
             self._bound = max(self._bound, bound)
             sequence = find_window_sequence(self._context, self._request, choice, self._time_budget)
             sequence = sequence or self._search_orders_of_chosen_vms(choice)

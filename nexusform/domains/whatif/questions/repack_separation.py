@@ -71,9 +71,11 @@ class SeparationRule(Struct, frozen=True):
         return any(group.selector is not None for group in self.groups)
 
     def find_forbidden_locations(self, vm: VmKey, vms: Iterable[ScheduledVm]) -> frozenset[str]:
-        """Find the machines or racks forbidden for a VM: with VMs of the other groups; none if it is in no group."""
+        """Find the machines or racks forbidden for a VM: those with VMs of groups other than its own. A VM without a
+        group has none.
+        """
         other_groups = [group for group in self.groups if not group.has_vm(vm)]
-        if len(other_groups) == len(self.groups):
+        if len(other_groups) == len(self.groups):  # the VM is in no group
             return frozenset()
         locations = (
             other_vm.placement
@@ -96,15 +98,15 @@ class SeparationRule(Struct, frozen=True):
 
 
 def build_separation_rules(
-    site: SiteSnapshot, things: Iterable[SiteObject], pods: Mapping[str, ClusterPods] = NO_PODS
+    site: SiteSnapshot, objects: Iterable[SiteObject], pods: Mapping[str, ClusterPods] = NO_PODS
 ) -> tuple[SeparationRule, ...]:
-    """Build the denying rules over clusters, pools and workloads of a site."""
+    """Build the rules to obey in a repacking: those of racks and machines, not only for warnings."""
     resolver = _GroupResolver(site, pods)
     rules: list[SeparationRule] = []
-    for thing in things:
-        attributes = thing.attributes
-        if thing.address.type != _RULE or attributes.get("enforcement") == _WARN or attributes.get("scope") == "site":
-            continue  # only a warning; or about sites, and a repacking keeps VMs on their site
+    for site_object in objects:
+        attributes, is_rule = site_object.attributes, site_object.address.type == _RULE
+        if not is_rule or attributes.get("enforcement") == _WARN or attributes.get("scope") == "site":
+            continue  # a repacking keeps VMs on their site
         groups = tuple(map(resolver.resolve_group, list_mappings(attributes, "group")))
         rules.append(SeparationRule(str(attributes.get("scope")), groups))
     return tuple(rules)
