@@ -153,7 +153,8 @@ def _select_waves(
     finished_names = set(names).difference(unfinished_names)
     pending_names = [name for name in unfinished_names if plan.has_pending_sites(name)]  # only these block later waves
     started_wave = progress.find_unfinished_wave()  # "": no wave is in progress
-    if not unfinished_names or (progress.lines and not pending_names and not started_wave):  # the rest is unchanged
+    # After the start of an apply, waves without changes need no run.
+    if not unfinished_names or (progress.lines and not pending_names and not started_wave):
         detail = "The whole plan was applied already. Plan again."
         return (), [build_error("saved-plan-already-applied", detail)]
     if arguments.wave in finished_names:

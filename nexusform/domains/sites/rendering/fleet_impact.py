@@ -41,8 +41,10 @@ def compute_site_impact(result: SiteResult) -> PlacementImpact:
 
 
 def compute_site_level(result: SiteResult) -> Level:
-    """Compute the level of a site's plan: the level of its worst finding."""
-    levels = [Level(item.level) for item in result.diagnostics if not item.is_preexisting]
+    """Compute the level of a site's plan: of its worst new diagnostic, at least error without a plan, and warning if
+    the plan loses workload or redundancy.
+    """
+    levels = [Level(problem.level) for problem in result.diagnostics if not problem.is_preexisting]
     if result.status in _UNPLANNED_STATUSES:
         levels.append(Level.ERROR)
     if compute_site_impact(result) is PlacementImpact.LOSES:

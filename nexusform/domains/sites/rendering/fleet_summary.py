@@ -90,7 +90,7 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
             sum(result.removed for result in results),
         ]
         rows.append(Row((wave.name, *(f"{count:,}" for count in counts))))
-    table = Table(heads, tuple(rows), frozenset(range(1, len(heads))))
+    table = Table(heads, tuple(rows), figures=frozenset(range(1, len(heads))))
     sections = [
         *_build_blocked_section(plan),
         *_build_rejected_section(rejected, max_rows),

@@ -99,17 +99,17 @@ def _count_constant_vms(findings: Iterable[SiteQuestionFinding], figure_name: st
 
 
 def _summarize_certainty(results: Sequence[SiteResult]) -> str:
-    """Summarize the VMs with the same machine or rack in all samples, and the least certain VM."""
+    """Summarize the VMs with one machine or rack in all samples, and the least certain VM. A finding is one VM."""
     findings = _list_findings(results)
     if not findings:
         return "No VM to place. Certainty is computed for VMs to place, not for existing ones."
-    runs = f"{round(findings[0].figures['runs']):,}"
+    sample_count = round(findings[0].figures["runs"])  # equal for all VMs
     machine_count = _count_constant_vms(findings, "machine")
     site_findings = ((result.site, finding) for result in results for finding in result.findings)
     site, least_certain = min(site_findings, key=lambda site_and_finding: _compute_share(site_and_finding[1]))
     constant_text = (
         f"{machine_count:,} of {format_count(len(findings), 'VM')} {select_word_form(machine_count, 'is', 'are')} "
-        f"on one machine in all {runs} samples, {_count_constant_vms(findings, 'rack'):,} in one rack."
+        f"on one machine in all {sample_count:,} samples, {_count_constant_vms(findings, 'rack'):,} in one rack."
     )
     target_machine = least_certain.texts[0]
     vm_text = f"{least_certain.name} of {site} on {target_machine}"

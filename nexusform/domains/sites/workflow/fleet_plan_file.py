@@ -129,7 +129,7 @@ def sign_fleet_plan(
     try:
         digests = _read_plan_file(path, location).digests.items()
         # A new signature covers all parts but an older signature.
-        signed_digests = {name: d for name, d in digests if name == _MANIFEST or name.startswith(_FOLDER)}
+        signed_digests = {part: digest for part, digest in digests if part == _MANIFEST or part.startswith(_FOLDER)}
         signature = plan_file.build_signature_member(signed_digests, signer.sign_digest)
         with open_limited_file(path, location) as file:
             parts = (_compress_part(name, content) for name, content in _read_parts(file) if name in signed_digests)

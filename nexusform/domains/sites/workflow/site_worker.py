@@ -244,21 +244,20 @@ def _build_options(task: Task, site: SiteEntry) -> PlanOptions:
 
 def _make_paths_relative_to_fleet(result: SiteResult, source: str, root: str) -> SiteResult:
     """Convert file names in a result to paths relative to the fleet's directory."""
-    site_diagnostics = tuple(
+    diagnostics = tuple(
         replace(
-            site_diagnostic,
-            file=_make_path_relative_to_fleet(site_diagnostic.file, source),
-            detail=_make_paths_in_text_relative(site_diagnostic.detail, source),
+            problem,
+            file=_make_path_relative_to_fleet(problem.file, source),
+            detail=_make_paths_in_text_relative(problem.detail, source),
         )
-        for site_diagnostic in result.diagnostics
+        for problem in result.diagnostics
     )
-    located_errors = [problem for problem in site_diagnostics if problem.severity == Severity.ERROR and problem.file]
+    located_errors = [problem for problem in diagnostics if problem.severity == Severity.ERROR and problem.file]
     reason = _make_paths_in_text_relative(result.reason, source)
     if located_errors and result.reason.startswith(located_errors[0].summary):
-        # The reason is the text of the first error, without its location.
+        # The reason is the text of the first error, without its location: add this.
         reason = f"{located_errors[0].file}:{located_errors[0].line}: {reason}"
-    short_reason = reason.replace(f"{root}/", "")  # with absolute paths shortened
-    return replace(result, diagnostics=site_diagnostics, reason=short_reason)
+    return replace(result, diagnostics=diagnostics, reason=reason.replace(f"{root}/", ""))  # absolute paths, too
 
 
 def _make_path_relative_to_fleet(name: str, source: str) -> str:
@@ -284,8 +283,9 @@ def _make_paths_in_text_relative(text: str, source: str) -> str:
 def _compare_with_approval(
     task: Task, site: SiteEntry, prepared: _LockedSite, problems: Sequence[Diagnostic]
 ) -> SiteResult:
-    """Compare the current plan with the approved one. If they are equal, keep it (or its remaining steps after an
-    interruption) in `prepared` and return a locked result. Results without a lock are unchanged, applied or rejected.
+    """Compare the current plan with the approved one. If they are equal (by digest) and change anything, keep the plan
+    in `prepared` and return a locked result; the same for the remaining steps of the approved plan file. Other results
+    are applied (by an earlier run), unchanged or rejected.
     """
     run, name = prepared.run, task.site
     result = SiteResult(
@@ -300,9 +300,9 @@ def _compare_with_approval(
     if has_errors(read_problems):
         return build_rejected_result(name, read_problems)
     if remaining is not None and task.plan_digest and remaining.plan_digest == task.plan_digest:
-        prepared.remaining = remaining  # this plan was interrupted
+        prepared.remaining = remaining  # an apply of this plan file was interrupted
         return result
-    if task.plan_digest and task.plan_digest in run.stored.state.applied_plans:  # by an earlier run
+    if task.plan_digest and task.plan_digest in run.stored.state.applied_plans:
         return replace(result, status=SiteStatus.APPLIED, is_locked=False, serial=run.stored.state.serial)
     if remaining is not None and remaining.was_interrupted:
         cause = f"An earlier apply of this site was interrupted. {remaining.summary}. Continue that apply with -resume."

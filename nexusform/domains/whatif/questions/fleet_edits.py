@@ -123,7 +123,9 @@ def _parse_join_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
 
 
 def _parse_setting_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
-    """Parse `MEMBER:KEY=VALUE` (set) or `MEMBER:KEY-` (remove); None if invalid. A taint may lack effect and value."""
+    """Parse `MEMBER:KEY=VALUE` (set) or `MEMBER:KEY-` (remove); None if invalid. A taint may have no value, and its
+    setting may end with its only possible effect: `MEMBER:KEY=VALUE:NoSchedule`.
+    """
     is_taint = verb is MemberEditKind.TAINT
     effect = f":{NO_SCHEDULE}" if is_taint else ""
     member, colon, setting = text.partition(":")
@@ -133,7 +135,7 @@ def _parse_setting_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
         return MemberEdit(verb, member, setting[:-1].removesuffix(effect)) if setting != "-" else None  # no key
     setting = setting.removesuffix(effect)
     key, equals, value = setting.partition("=")
-    is_valid = ":" not in setting if is_taint else bool(equals)  # no other effect of a taint; a value otherwise
+    is_valid = ":" not in setting if is_taint else bool(equals)  # a taint without another effect; others with "="
     return MemberEdit(verb, member, key, value) if key and is_valid else None
 
 
@@ -197,7 +199,9 @@ def _apply_edit(
 
 
 def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> SimulatedMember | Diagnostic:
-    """Return a new member, or an existing unhealthy one made healthy; an error if neither is possible."""
+    """Return a new member, or an existing unhealthy one made healthy; an error if neither is possible. A new member
+    is like a template (`edit.value`: a member, or its nodes are those of a cluster), or without nodes.
+    """
     existing = simulated_fleet.members.get(edit.member)
     if existing is not None:
         is_healthy = existing.record.health is Health.HEALTHY
@@ -214,7 +218,7 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
         record = replace(template.record, name=edit.member, labels=labels, health=Health.HEALTHY)
         template_cluster = template.cluster
         if template_cluster is not None:
-            # Its nodes on a site of their own, without pods.
+            # The new member has equal nodes, on a site of its own and without pods.
             site_id = f"simulated/{edit.member}"
             identity = {"id": site_id, "name": edit.member, "site_id": site_id}
             template_cluster = replace(template_cluster, **identity)
@@ -247,16 +251,14 @@ def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember
         # The rest of the key is such as `total-cpu`: a field of `record.resources`, and a key in its mapping.
         amount_kind, _, resource = edit.key.removeprefix(RESOURCE_PREFIX).partition("-")
         if member.cluster is not None:
-            return build_error(
-                "invalid-simulation",
-                f"{edit.text}: the value is computed from the nodes of {member.cluster.name} and their pods.",
-            )
+            detail = f"{edit.text}: the value is computed from the nodes of {member.cluster.name} and their pods."
+            return build_error("invalid-simulation", detail)
         if amount_kind not in ("total", "allocatable", "available") or not resource:
-            return build_error(
-                "invalid-simulation",
+            detail = (
                 f"{edit.text}: unknown property. Resource properties are {RESOURCE_PREFIX}available-cpu and "
-                "so on, with total, allocatable or available.",
+                "so on, with total, allocatable or available."
             )
+            return build_error("invalid-simulation", detail)
         existing = getattr(record.resources, amount_kind)
         amounts = {name: amount for name, amount in existing.items() if name != resource}
         if edit.value is not None:

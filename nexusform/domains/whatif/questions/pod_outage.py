@@ -156,7 +156,9 @@ class PodsSimulation(Struct):
 def simulate_nodes_down(
     pods: ClusterPods, existing: Sequence[ExistingPod], nodes_down: Collection[str], *, is_drained: bool
 ) -> tuple[tuple[WorkloadImpact, ...], tuple[ExistingPod, ...]]:
-    """Return the impacts on workloads with lost pods, and all pods, while nodes are down: drained or lost at once."""
+    """Return the impacts on workloads with lost pods, and all pods afterwards. The nodes are drained, or lost at once.
+    `existing`: the pods before.
+    """
     nodes = tuple(node for node in pods.cluster.nodes if node.name not in nodes_down)
     prediction = predict(replace(pods.cluster, nodes=nodes), existing, _select_controlled_workloads(pods))
     preempted = {  # by workload key and pod number
@@ -187,6 +189,7 @@ def simulate_nodes_down(
         if is_drained and workload.kind != _DAEMONS:  # a drain evicts no pods of DaemonSets
             violations, lost_at_once = _compute_eviction_limits(pods.cluster.budgets, existing, on_lost_nodes, moves)
         before = running_before[workload.key]
+        preempted_count = len(moves) - len(on_lost_nodes)  # on other nodes
         # A bare Pod is unchanged in the prediction, and nothing re-creates it.
         bare_count = len(on_lost_nodes) if workload.kind == _BARE else 0
         impact = WorkloadImpact(
@@ -194,8 +197,7 @@ def simulate_nodes_down(
             workload=workload.key,
             replicas=before if workload.kind == _DAEMONS else workload.replicas,
             before=before,
-            # Pods moved from other nodes are preempted: they are lost at once, too.
-            at_once=before - (len(moves) - len(on_lost_nodes)) - lost_at_once,
+            at_once=before - preempted_count - lost_at_once,
             running=running[workload.key] - bare_count,
             moves=tuple(moves),
             pending=bare_count or sum(outcome.is_pending for outcome in outcomes),

@@ -167,39 +167,38 @@ def assign_machines(
     """
     slot_counts = Counter((size, host.machine.name) for size, host in slots)
     hosts = {host.machine.name: host for _, host in slots}  # by name
-    existing = Counter(context.existing)  # VMs in place by pool and rack
+    staying = Counter(context.existing)  # VMs not re-created by pool and rack
     for source in sources:
-        existing[source.pool, source.vm.placement.rack] -= 1
+        staying[source.pool, source.vm.placement.rack] -= 1
     program = LinearProgram()
     for source in sources:
-        row = program.add_row(("vm", source.handle), lower=1.0, upper=1.0)
-        program.add_column(cost=_UNASSIGNED_COST, upper=1.0, entries=[(row, 1.0)], subject=None)  # left over
-        for (size, name), count in slot_counts.items():
-            host = hosts[name]
+        vm_row = program.add_row(("vm", source.handle), lower=1.0, upper=1.0)
+        program.add_column(cost=_UNASSIGNED_COST, upper=1.0, entries=[(vm_row, 1.0)], subject=None)  # left over
+        for (size, machine_name), count in slot_counts.items():
+            host = hosts[machine_name]
             if size != size_of[source.vm_class] or source.vm_class not in host.admitted:
                 continue
             pool_rack = source.pool, host.machine.rack
-            capacity = max(context.limits[source.pool], context.existing.get(pool_rack, 0)) - existing[pool_rack]
+            # A rack above its limit may keep its present number.
+            capacity = max(context.limits[source.pool], context.existing.get(pool_rack, 0)) - staying[pool_rack]
             entries = [
-                (row, 1.0),
-                (program.add_row(("slot", size, name), upper=float(count)), 1.0),
+                (vm_row, 1.0),
+                (program.add_row(("slot", size, machine_name), upper=float(count)), 1.0),
                 (program.add_row(("rack", *pool_rack), upper=float(max(capacity, 0))), 1.0),
             ]
-            cost = _OWN_MACHINE_COST if name == source.vm.placement.machine else 0.0
-            program.add_column(cost, upper=1.0, entries=entries, subject=(source, name))
-    for key, row in program.names.items():
-        row_type, *details = key
-        if row_type == "rack":
-            pool, _ = details
+            cost = _OWN_MACHINE_COST if machine_name == source.vm.placement.machine else 0.0
+            program.add_column(cost, upper=1.0, entries=entries, subject=(source, machine_name))
+    for name, row in program.names.items():
+        if name[0] == "rack":  # ("rack", pool, rack): a column of VMs above the limit
             upper = float(len(sources))
-            program.add_column(cost=_CROWDING_COST, upper=upper, entries=[(row, -1.0)], subject=pool)
+            program.add_column(cost=_CROWDING_COST, upper=upper, entries=[(row, -1.0)], subject=name[1])
     values = run_solver(program.columns, program.lower, program.upper).values
     targets: dict[int, str] = {}
     crowded: set[int] = set()
     for column, value in zip(program.columns, values or (), strict=False):
         match column.subject:
-            case (MovableVm() as source, str() as name) if value:
-                targets[source.handle] = name
+            case (MovableVm() as source, str() as machine_name) if value:
+                targets[source.handle] = machine_name
             case int() as pool if value:
                 crowded.add(pool)
     return targets, frozenset(crowded)

@@ -205,21 +205,21 @@ class RepackProgram:
     def _build_cell_key(self, host: RepackMachine, cell: int) -> CellKey:
         """Build the key of a cell, equal for cells with equal contents; numbers of pods are 0 unless in fine mode."""
         sources = host.movable_vms_by_cell[cell]
-        pods: dict[Group, list[int]] = {}
+        pod_counts: dict[Group, list[int]] = {}  # of single-cell VMs by group
         for source in sources:
             if self._get_sku(source).numa_cells == 1:
-                pods.setdefault(self._groups[source.handle], []).append(source.pods if self._is_fine else 0)
+                pod_counts.setdefault(self._groups[source.handle], []).append(source.pods if self._is_fine else 0)
         machine = host.machine
         multi_cell = self._list_multi_cell_vms(host)
-        spanning = tuple((multi_cell.index(source), source.vm_class) for source in sources if source in multi_cell)
         return CellKey(
             free=host.cells[cell],
-            leaving=tuple(sorted((group, tuple(sorted(counts))) for group, counts in pods.items())),
+            leaving=tuple(sorted((group, tuple(sorted(counts))) for group, counts in pod_counts.items())),
             admitted=host.admitted,
             admits_demand=host.admits_demand,
-            rack=machine.rack if self._tracked_pools else "",
+            rack=machine.rack if self._tracked_pools else "",  # matters for the spread of tracked pools only
             single_machine=machine.name if machine.name in self._single_machines else "",
-            spanning=spanning,
+            # Multi-cell VMs: index on the machine, and class.
+            spanning=tuple((multi_cell.index(source), source.vm_class) for source in sources if source in multi_cell),
         )
 
     def _list_multi_cell_vms(self, host: RepackMachine) -> list[MovableVm]:
@@ -281,23 +281,23 @@ class RepackProgram:
             program.add_column(cost=0.0, upper=size * len(cells), entries=entries, subject=subject)
 
     def _add_cell_unit(self, unit: _CellGroup) -> None:
-        """Add the row of a unit (equal cells) and a column per option: the number of cells with this change. Others
-        stay as they are. A cleared unit has no cells until its machines are emptied, so its bound is 0.
+        """Add the row of a unit (equal cells) and a column per option (change of a cell): the number of cells with it.
+        A cell without a change stays as it is. A cleared unit has no cells until its machines are emptied: its upper
+        bound is 0, and the column of emptied machines raises it.
         """
         program, size = self._program, len(unit.cells)
         first = unit.cells[0].host
-        row = program.add_row(
-            ("unit", unit.machines, unit.cell_number, unit.key, unit.is_cleared), upper=0.0 if unit.is_cleared else size
-        )
+        unit_name = ("unit", unit.machines, unit.cell_number, unit.key, unit.is_cleared)
+        unit_row = program.add_row(unit_name, upper=0.0 if unit.is_cleared else size)
         capacity_now = self._catalogue.find_cell_capacity(((unit.key.free,),), unit.key)
         if capacity_now is not None and not unit.is_cleared:
             self._cell_counts[capacity_now] += size
             self._get_cell_capacity_row(capacity_now)
             self.cells_by_capacity.setdefault(capacity_now, []).extend(unit.cells)
         skus = {self._groups[source.handle]: self._get_sku(source) for cell in unit.cells for source in cell.sources}
-        spanning = {index: self._context.kinds[kind].sku for index, kind in unit.key.spanning}
+        spanning = {index: self._context.kinds[kind].sku for index, kind in unit.key.spanning}  # multi-cell VMs
         for option in self._catalogue.list_cell_changes(unit.key, skus, self._arrivals, spanning):
-            entries: list[tuple[int, float]] = [(row, 1.0)]
+            entries: list[tuple[int, float]] = [(unit_row, 1.0)]
             entries += self._build_capacity_change(capacity_now, option.capacity)
             for group, count in option.leaving:
                 entries += self._build_departure_entries(group, count, first)
@@ -436,18 +436,17 @@ class RepackProgram:
         bound = 0 if self.is_capped else answer.bound
         if answer.values is None:
             return NoRepackSolution(is_proved=answer.is_finished and not self.is_capped, bound=bound)
-        values = answer.values
+        values, recreations = answer.values, round(answer.objective)
         if self._is_fine and answer.bound >= answer.objective:  # the minimum is proved
-            values = self._reduce_pods(round(answer.objective), values, seconds)
-        recreations = round(answer.objective)
+            values = self._reduce_pods(recreations, values, seconds)  # with additional columns at the end
         options: list[OptionUse] = []
         cleared: list[ClearedMachineCount] = []
         patterns: list[PatternCount] = []
         spanning: list[MovableVm] = []
-        for column, value in zip(self._program.columns, values, strict=False):  # _reduce_pods appends values
+        for column, value in zip(self._program.columns, values, strict=False):
             if not value:  # not used by the solution
                 continue
-            match column.subject:
+            match column.subject:  # other subjects only count in the program
                 case (_CellGroup() as unit, CellChange() as option):
                     options.append(OptionUse(unit.machines, unit.cells, option, value))
                 case (CellPatterns() as capacity, tuple() as pattern):
@@ -459,16 +458,16 @@ class RepackProgram:
         return RepackSolution(recreations, bound, tuple(options), tuple(cleared), tuple(patterns), tuple(spanning))
 
     def _reduce_pods(self, recreations: int, values: Sequence[int], seconds: float | None) -> Sequence[int]:
-        """Reduce pods, then pools, among solutions with at most this number of re-creations. Return the values by
-        column, those of new columns last; the given ones if the solver finds none.
+        """Find the solution with the fewest restarted pods, then affected pools, and with at most these re-creations.
+        Return the values by column, those of new columns last; the given values if the solver finds none.
         """
         groups = sorted(set(self._groups.values()))  # pools, since the fine mode tracks each of them
         program = self._program
-        rows_lower, rows_upper = [*program.lower, -_INFINITE], [*program.upper, float(recreations)]
-        limit_row = len(rows_lower) - 1  # of all re-creations
+        # Additional rows: all re-creations, and per group: leaving VMs - its size * its column "affected" <= 0.
+        rows_lower = [*program.lower, *[-_INFINITE] * (1 + len(groups))]
+        rows_upper = [*program.upper, float(recreations), *[0.0] * len(groups)]
+        limit_row = len(program.lower)
         group_rows = {group: limit_row + 1 + number for number, group in enumerate(groups)}
-        rows_lower += [-_INFINITE] * len(groups)
-        rows_upper += [0.0] * len(groups)
         columns = []
         weight = len(groups) + 1  # one pod outweighs all pools
         for column in program.columns:
@@ -481,14 +480,14 @@ class RepackProgram:
             columns.append(ProgramColumn(float(pod_count) * weight, column.upper, entries, column.subject))
         sizes = Counter(self._groups.values())
         for group, row in group_rows.items():
-            # This column is 1 if any VM of the group leaves.
+            # The column "affected" is 1 if any VM of the group leaves.
             columns.append(ProgramColumn(cost=1.0, upper=1.0, entries={row: -float(sizes[group])}))
         answer = run_solver(columns, rows_lower, rows_upper, seconds)
         return values if answer.values is None else answer.values
 
 
 def _count_leaving(subject: object, groups: Mapping[int, Group]) -> tuple[Counter[Group], int]:
-    """Count the VMs of each group moved by a column, and the pods restarted by it; none for columns without VMs."""
+    """Count the VMs of each group moved by one use of a column, and the pods restarted by it; 0 without VMs."""
     sources: tuple[MovableVm, ...] = ()
     match subject:
         case (_CellGroup(), CellChange() as option):

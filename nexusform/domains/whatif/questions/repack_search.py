@@ -123,7 +123,7 @@ class _ProgramRefinement:
         pools = frozenset(source.pool for source in context.all_movable_vms)
         self._tracked_pools = pools if self._is_fine else frozenset()
         self._single_machines: frozenset[str] = frozenset()
-        self._bound = 1  # it does not fit now
+        self._bound = 1  # lower bound of re-creations: the request does not fit without any
         self._greedy: RepackWindowSequence | None = None  # the answer if time runs out before the program has one
 
     def search(self, *, searches_orders: bool) -> tuple[RepackAttempt, RepackWindowSequence | None]:
@@ -147,8 +147,8 @@ class _ProgramRefinement:
         return attempt, orders.sequence or sequence
 
     def _search_program(self) -> tuple[RepackWindowSequence | None, bool]:
-        """Solve and refine the program until the chosen VMs have an order; return it (None: none found), and whether the
-        program proves the request impossible.
+        """Solve and refine the program until the chosen VMs have an order. Return it (None: none found), and whether
+        the program proves the request impossible.
         """
         for _ in range(_MAX_ROUNDS):
             solution = self._solve_program(self._request)
@@ -199,12 +199,12 @@ class _ProgramRefinement:
         return True
 
     def _find_with_extra_capacity(self) -> RepackWindowSequence | None:
-        """Find windows by freeing more capacity than requested, at last by a greedy choice; without a proof."""
-        for more in _MORE:
+        """Find windows by freeing capacity for more VMs than requested, at last by a greedy choice; without a proof."""
+        for more in _MORE:  # additional VMs
             if self._time_budget.is_exhausted:
                 break
             solution = self._solve_program(replace(self._request, want=self._request.want + more))
-            if isinstance(solution, NoRepackSolution):  # still more capacity is impossible, too
+            if isinstance(solution, NoRepackSolution):  # for even more VMs, there is none either
                 break
             choice, _ = solution  # the bound is that of the larger request
             sequence = find_window_sequence(self._context, self._request, choice, self._time_budget)

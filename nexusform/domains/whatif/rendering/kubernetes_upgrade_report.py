@@ -208,10 +208,10 @@ def _build_cluster_section(cluster: ClusterHops) -> Section:
         drain_text = f"up to {hop.course.drain_hours:.1f}"
         end_of_support = hop.end_of_support or "not known"
         cells = (hop.start, str(hop.end), surge_text, f"{hop.batch_count:,}", drain_text, end_of_support)
-        rows.append(Row(cells, hop.has_findings))
+        rows.append(Row(cells, is_finding=hop.has_findings))
         lines += _describe_hop_losses_and_blockers(hop)
     heads = ("from", "to", "surge", "batches", "drains, hours", "end of support")
-    table = Table(heads, tuple(rows), frozenset({3, 4}))
+    table = Table(heads, tuple(rows), figures=frozenset({3, 4}))
     return Section(cluster.cluster, tuple(lines), table=table, is_finding=cluster.has_findings)
 
 
