@@ -109,9 +109,7 @@ def apply(arguments: ApplyArguments) -> int:
 
 
 def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """Open the plan, the definition and the progress, and select the waves. Return the job (None with errors), the
-    diagnostics, and the files of their positions.
-    """
+    """Open plan, definition and progress, and select the waves. Return the job, None with errors; problems; sources."""
     if arguments.planfile is None:
         detail = "No plan given. Write one with nexusform sites plan -out=FILE, then run nexusform sites apply FILE."
         return None, [build_error("approval-required", detail)], {}
@@ -191,9 +189,7 @@ def _select_waves(
 
 
 def _apply_job(job: _ApplyJob, arguments: ApplyArguments, screen: Screen) -> tuple[FleetApply, WaveStop | None]:
-    """Apply the waves with progress messages. A lost engine stops them. End the command with diagnostics if the engine
-    cannot be opened, or a file cannot be written.
-    """
+    """Apply the waves; a lost engine stops them. End the command if no engine opens, or a file cannot be written."""
     assert job.opened.fleet is not None, "a fleet that was read"
     with arguments.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
         observer = _build_observer(job, arguments, screen, interrupts.is_stopping)

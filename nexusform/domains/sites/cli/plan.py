@@ -166,9 +166,7 @@ def _plan_sites_on_engine(
     signer: Signer | None,
     screen: Screen,
 ) -> FleetPlanningResult:
-    """Plan on the requested engine, with a progress line on a terminal; print the plan unless stdout is for data.
-    Record the locations of the states read.
-    """
+    """Plan on the requested engine, with a progress line on a terminal; print the plan unless stdout is for data."""
     has_progress = screen.is_live and not arguments.as_json
     has_text_output = not arguments.as_json and not has_stdout_report(parse_reports(arguments.report, FORMATS.keys()))
     planned_count = 0

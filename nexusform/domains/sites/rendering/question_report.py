@@ -90,9 +90,6 @@ def _list_findings(results: Iterable[SiteResult]) -> list[SiteQuestionFinding]:
     return [finding for result in results for finding in result.findings]
 
 
-# --- certainty ---------------------------------------------------------------------------------
-
-
 def _count_constant_vms(findings: Iterable[SiteQuestionFinding], figure_name: str) -> int:
     """Count the VMs with the same rack, machine or count in every run."""
     return sum(finding.figures[figure_name] == finding.figures["runs"] for finding in findings)
@@ -126,18 +123,13 @@ def _format_percent(share: float) -> str:
 
 
 def _build_certainty_rows(result: SiteResult) -> Iterable[TableLine]:
-    """Build one row: the number of VMs, and of those with one machine, rack and rack count in all runs. A finding is
-    one VM.
-    """
+    """Build one row: the number of VMs (findings), and of those with one machine, rack and rack count in all runs."""
     if not result.findings:
         yield (("0 to place", "", "", ""), False)
         return
     vms = len(result.findings)
     counts = (_count_constant_vms(result.findings, figure_name) for figure_name in ("machine", "rack", "rack_count"))
     yield ((f"{vms:,}", *(f"{count:,} of {vms:,}" for count in counts)), False)
-
-
-# --- rack failures ----------------------------------------------------------------------------
 
 
 def _summarize_failures(results: Sequence[SiteResult]) -> str:
@@ -163,9 +155,6 @@ def _build_failure_rows(result: SiteResult) -> Iterable[TableLine]:
         yield ((finding.name.rpartition("/")[2], finding.texts[0]), True)  # the name is `<site>/<rack>`
 
 
-# --- replay ------------------------------------------------------------------------------------
-
-
 def _summarize_replay(results: Sequence[SiteResult]) -> str:
     """Summarize the VMs observed on the machine chosen by the placement rule; per site by its best rack_spread."""
     best_findings = [
@@ -175,11 +164,10 @@ def _summarize_replay(results: Sequence[SiteResult]) -> str:
     hits = round(sum(finding.figures["hits"] for finding in best_findings))
     if not checked:
         return "Nothing could be checked."
-    chance = sum(finding.figures["by_chance"] for finding in best_findings) / checked
-    share, chance_share = _format_percent(hits / checked), _format_percent(chance)
+    chance_hits = sum(finding.figures["by_chance"] for finding in best_findings)
     return (
-        f"{hits:,} of {format_count(checked, 'checked VM')} ({share}) are where the rule places them "
-        f"(best rack_spread per site); expected by chance: {chance_share}."
+        f"{hits:,} of {format_count(checked, 'checked VM')} ({_format_percent(hits / checked)}) are where the rule "
+        f"places them (best rack_spread per site); expected by chance: {_format_percent(chance_hits / checked)}."
     )
 
 

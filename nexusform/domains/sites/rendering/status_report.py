@@ -48,17 +48,16 @@ def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[Site
         if lock is not None:
             age, progress = format_age(lock.created, now), _PROGRESS_TEXTS[lock.has_started]
             rows.append(Row((site.name, lock.id, lock.host, lock.who, age, progress)))
-    table = Table(("site", "lock ID", "host", "who", "age", "apply"), tuple(rows))
     if rows:
-        sections.append(Section("Locks", table=table))
-    counts = _format_status_counts(plan, _STATUS_TEXTS)
-    failed_questions = select_failed_results(certainty)
+        heads = ("site", "lock ID", "host", "who", "age", "apply")
+        sections.append(Section("Locks", table=Table(heads, tuple(rows))))
     if certainty:
         certainty_report = build_question_report(QuestionKind.CERTAINTY, certainty)
         sections += (Section(certainty_report.title, (certainty_report.verdict,)), *certainty_report.sections)
     title = f"States of {format_count(len(plan.sites), 'site')}"
-    is_finding = bool(failed or failed_questions)
-    return Report(title, f"{', '.join(counts)}.", is_finding, sections=tuple(sections))
+    verdict = f"{', '.join(_format_status_counts(plan, _STATUS_TEXTS))}."
+    is_finding = bool(failed or select_failed_results(certainty))
+    return Report(title, verdict, is_finding=is_finding, sections=tuple(sections))
 
 
 def build_apply_report(plan: FleetPlan, *, is_stopped: bool) -> Report:

@@ -144,8 +144,8 @@ def sign_fleet_plan(
 
 
 def write_fleet_statement(plan: FleetPlan, path: str, location: CommandContext, signer: Signer) -> list[Diagnostic]:
-    """Write the provenance statement of the signed plan in a file: digests of the file, the plan and each site's plan,
-    and the inputs of these plans. Raises FileProblem, DiagnosticsError.
+    """Write the provenance statement of a signed plan: digests of the file, the plan and the plans of sites, and the
+    inputs of these. Raises FileProblem, DiagnosticsError.
     """
     inputs: list[PlanInputs] = []
     site_digests: dict[str, str] = {}

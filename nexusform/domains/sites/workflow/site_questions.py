@@ -34,7 +34,7 @@ NO_STATE = "Nothing was applied yet."
 
 
 def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
-    """Run the part of a question in a task."""
+    """Run a task: one part of a question, with its own samples or racks; a site without a state is skipped."""
     question = task.question
     assert question is not None, "a task that asks"
     opened = open_site_project(task.fleet, site, os.environ)
@@ -45,18 +45,16 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
         if not run.is_ready:
             return build_rejected_result(site.name, [*opened.diagnostics, *run.diagnostics])
         if question.kind is QuestionKind.CERTAINTY:
-            # Count the runs with the planned location for each placed VM.
             options = PlanOptions(now=task.fleet.now, samples=question.runs, first_sample=question.part * question.runs)
             plan = run.plan(options).plan
             result = build_plan_result(run, plan, site, run.diagnostics)
             if result.status is SiteStatus.REJECTED:  # with its errors
                 return result
             findings = tuple(_build_certainty_findings(plan, question.runs))
-            # The digest has to be equal for all parts, and each has samples of its own.
+            # The digest has to be equal for all parts: certainty is of the samples of one part.
             rows = tuple(replace(row, certainty=None) for row in plan.placements)
-            return SiteResult(
-                site.name, result.status, digest=compute_plan_digest(replace(plan, placements=rows)), findings=findings
-            )
+            digest = compute_plan_digest(replace(plan, placements=rows))
+            return SiteResult(site.name, result.status, digest=digest, findings=findings)
         if not run.stored.state.lineage:
             return SiteResult(site.name, SiteStatus.SKIPPED, NO_STATE)
         if question.kind is QuestionKind.FAILURE:
@@ -65,20 +63,14 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
         return _run_replay(question, site, run)
 
 
-# --- certainty ---------------------------------------------------------------------------------
-
-
 def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[SiteQuestionFinding]:
-    """Build a finding for each VM with a sampled location: runs with the same location."""
+    """Build a finding for each VM with a sampled location: the runs with its planned machine, rack and rack count."""
     for row in plan.placements:
         certainty = row.certainty
         if certainty is not None and isinstance(row.target, Placement):
             shares = {"machine": certainty.machine, "rack": certainty.rack, "rack_count": certainty.rack_count}
-            figures: dict[str, int | float] = {name: round(share * runs) for name, share in shares.items()}  # runs
-            yield SiteQuestionFinding(f"{row.address}:{row.object}", {"runs": runs, **figures}, (row.target.machine,))
-
-
-# --- rack failures ----------------------------------------------------------------------------
+            counts: dict[str, int | float] = {name: round(share * runs) for name, share in shares.items()}
+            yield SiteQuestionFinding(f"{row.address}:{row.object}", {"runs": runs, **counts}, (row.target.machine,))
 
 
 def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> Iterable[SiteQuestionFinding]:
@@ -98,13 +90,8 @@ def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> I
         yield SiteQuestionFinding(loss.lost, figures, texts, is_problem=loss.has_findings)
 
 
-# --- replay ------------------------------------------------------------------------------------
-
-
 def _run_replay(question: SiteQuestion, site: SiteEntry, run: Run) -> SiteResult:
-    """Compare the observed machines of VMs, in an export or Azure, with those chosen by the placement rule. Count the
-    VMs with equal machines (hits) under each `rack_spread`.
-    """
+    """Count the VMs observed (by an export or Azure) on the machine chosen by the placement rule, per `rack_spread`."""
     source = question.source.replace("SITE", site.name)  # of -from=DIR
     reconciliation = run_site_replays(run, source)
     problems: list[Diagnostic] = list(reconciliation.diagnostics)

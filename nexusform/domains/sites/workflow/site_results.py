@@ -55,7 +55,7 @@ def build_plan_result(run: Run, plan: Plan, site: SiteEntry, problems: Iterable[
         machines=sum(len(planned_site.machines) for planned_site in plan.sites),
         vms=sum(len(pool.unchanged) + len(pool.added) for planned_site in plan.sites for pool in planned_site.pools),
     )
-    return replace(result, **count_placements(plan))  # sets `placed`, `moved`, `removed` and `lost`
+    return replace(result, **count_placements(plan))  # placed, moved, removed, lost, forgotten
 
 
 def describe_state_location(run: Run, site: SiteEntry) -> str:

@@ -114,18 +114,18 @@ class FleetTaskWorker:
 
     def _load_definition(self, fleet: FleetContext) -> tuple[FleetDefinition | None, Sequence[Diagnostic]]:
         """Load the definition, once for each digest; None with diagnostics if it is invalid."""
-        key = (fleet.root, fleet.definition_digest)
-        if key not in self._definitions:
+        root_and_digest = (fleet.root, fleet.definition_digest)
+        if root_and_digest not in self._definitions:
             location = build_fleet_context(fleet, os.environ)
             definition, problems, _ = read_definition(".", location.confinement, fleet.now, fleet.allowed_sources)
             if definition is None:
                 return None, problems
-            self._definitions = {key: definition}  # only the last one is kept
+            self._definitions = {root_and_digest: definition}  # only the last one is kept
             self._entries = definition.sites_by_name
             if definition.requests_per_minute:  # a limit over all workers, counted in a common directory
                 budget_directory = Path(fleet.root, location.data_directory, "requests")
                 os.environ[BUDGET_VARIABLE] = f"{definition.requests_per_minute}:{budget_directory}"
-        return self._definitions[key], ()
+        return self._definitions[root_and_digest], ()
 
     def _run_task_by_kind(self, task: Task, site: SiteEntry) -> SiteResult:
         """Run a task by the function for its kind, with a new record of accessed files."""
@@ -347,9 +347,10 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteR
     result = replace(result, **count_placements(plan))
     if outcome.is_complete:
         return result
-    failed = next((step_end for step_end in applied.end_events if step_end.error), None)
-    reason = f"{failed.address}: {failed.error}" if failed is not None else build_rejected_result("", problems).reason
-    return replace(result, reason=reason)
+    failed_step = next((event for event in applied.end_events if event.error), None)
+    if failed_step is not None:
+        return replace(result, reason=f"{failed_step.address}: {failed_step.error}")
+    return replace(result, reason=build_rejected_result(task.site, problems).reason)  # of the first error
 
 
 # --- status -----------------------------------------------------------------------------------------

@@ -221,11 +221,11 @@ def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
 def _apply_until_stop(
     fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _WaveCounts, *, is_first: bool
 ) -> str:
-    """Prepare sites, and apply them if no result stops the wave. Return the reason of a stop, "" for none.
-    `is_first`: nothing of the wave was applied by this run yet.
+    """Prepare sites, and apply them if no result stops the wave; return the reason of a stop, "" for none. `is_first`:
+    no site of the wave was applied in this run yet.
     """
     prepared = _prepare_sites(fleet_apply, sites, tally)
-    if tally.stop_reason:  # before any write: also report the locks of others
+    if tally.stop_reason:  # none of `sites` is applied
         _release_site_locks(fleet_apply, prepared)
         no_changes_note = _describe_no_changes(fleet_apply, tally.wave) if is_first else ""
         return f"{tally.stop_reason}{no_changes_note}{_describe_blocking_locks(fleet_apply, tally)}"
@@ -253,9 +253,7 @@ def _apply_until_stop(
 
 
 def _prepare_sites(fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _WaveCounts) -> list[PlannedSite]:
-    """Lock and plan all sites again; return the sites to apply now. `tally.stop_reason` is set to stop the wave: by too
-    many failures, else by a final rejection or an interruption.
-    """
+    """Lock and plan all sites again; return the sites to apply now. `tally.stop_reason` is set to stop the wave."""
     site_by_name = {site.name: site for site in sites}
     prepared: list[PlannedSite] = []
     rejected: list[SiteResult] = []

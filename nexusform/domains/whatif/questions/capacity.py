@@ -166,10 +166,10 @@ def _compute_sku_capacity(
     constraints = _find_common_constraints(site, sku)
     demand = build_standalone_demand(sku, replace(constraints, zones=zones))
     free_by_rack = site.scheduler.count_free_slots_by_rack(demand)
-    planned_by_rack: dict[str, int] = {}
+    planned_by_rack: dict[str, int] = {}  # number of VMs
     zone_by_rack: dict[str, str] = {}
     for rack in planned:
-        # Planned racks are empty, so their capacity is known. They are in the requested zones already.
+        # Planned racks are in the requested zones already. They are empty: minimum and maximum are equal.
         slots = RackScheduler(rack.machines).count_free_slots(build_standalone_demand(sku, constraints))
         planned_by_rack[rack.name] = slots.minimum
         zone_by_rack[rack.name] = rack.availability_zone
@@ -177,8 +177,9 @@ def _compute_sku_capacity(
         if machine.rack in free_by_rack:
             zone_by_rack[machine.rack] = machine.availability_zone
     total_free = sum_count_intervals(free_by_rack.values())
-    without_rack: dict[str, Interval] = {}
-    for rack_name, free in sorted(free_by_rack.items(), key=lambda rack_and_count: rack_and_count[0].encode()):
+    without_rack: dict[str, Interval] = {}  # capacity of the other racks, in byte order of the lost rack
+    for rack_name in sorted(free_by_rack, key=str.encode):
+        free = free_by_rack[rack_name]
         without_rack[rack_name] = Interval(total_free.minimum - free.minimum, total_free.maximum - free.maximum)
     return SkuCapacity(
         sku=sku,

@@ -217,8 +217,8 @@ def _find_lost_pools(
 
 
 def _sample_shortage(site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]) -> SampledShortage | None:
-    """Count the lost VMs without capacity over samples of unknown NUMA cells, for a single pool exactly (for every use
-    of the cells); None if nothing is sampled.
+    """Count the lost VMs without capacity over samples of unknown NUMA cells, exactly for a single pool. None without
+    unknown cells or lost VMs of NKS clusters.
     """
     lost_pools = list(_find_lost_pools(site, lost))  # cluster, pool and its lost VMs
 

@@ -123,8 +123,8 @@ def _parse_join_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
 
 
 def _parse_setting_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
-    """Parse `MEMBER:KEY=VALUE` (set) or `MEMBER:KEY-` (remove); None if invalid. A taint may have no value, and its
-    setting may end with its only possible effect: `MEMBER:KEY=VALUE:NoSchedule`.
+    """Parse `MEMBER:KEY=VALUE` (set) or `MEMBER:KEY-` (remove); None if invalid. A taint may have no value, and end
+    with its only effect: `MEMBER:KEY=VALUE:NoSchedule`.
     """
     is_taint = verb is MemberEditKind.TAINT
     effect = f":{NO_SCHEDULE}" if is_taint else ""
@@ -199,8 +199,8 @@ def _apply_edit(
 
 
 def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> SimulatedMember | Diagnostic:
-    """Return a new member, or an existing unhealthy one made healthy; an error if neither is possible. A new member
-    is like a template (`edit.value`: a member, or its nodes are those of a cluster), or without nodes.
+    """Return an unhealthy member made healthy, or a new one: like the member named by `edit.value`, with the nodes of
+    the cluster named by it, or without nodes; an error if none is possible.
     """
     existing = simulated_fleet.members.get(edit.member)
     if existing is not None:

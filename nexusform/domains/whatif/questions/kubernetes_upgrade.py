@@ -158,8 +158,8 @@ def simulate_kubernetes_upgrade(
 
 
 def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
-    """Upgrade one pool. If it is blocked, find the largest smaller surge with capacity, and try one node at a time
-    without surge; not for a control plane: its surge is fixed.
+    """Upgrade one pool; if it is blocked, find the largest smaller surge with capacity, and try to replace one node at
+    a time without surge.
     """
     count = len(pool.vms)
     max_surge, max_unavailable = _read_surge_settings(pool)
@@ -172,7 +172,7 @@ def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
 
     batches, shortage = _upgrade_batches(scheduler, pool, surge, unavailable)
     fitting_surge, fits_in_place = 0, False
-    if shortage is not None and not pool.is_control_plane:
+    if shortage is not None and not pool.is_control_plane:  # the surge of a control plane is fixed
         smaller_surges = range(min(surge, count) - 1, 0, -1)  # largest first; 0 is tried in place
         fitting_surge = next((smaller for smaller in smaller_surges if is_feasible(smaller, other_unavailable=0)), 0)
         fits_in_place = is_feasible(other_surge=0, other_unavailable=1)

@@ -156,9 +156,7 @@ class PodsSimulation(Struct):
 def simulate_nodes_down(
     pods: ClusterPods, existing: Sequence[ExistingPod], nodes_down: Collection[str], *, is_drained: bool
 ) -> tuple[tuple[WorkloadImpact, ...], tuple[ExistingPod, ...]]:
-    """Return the impacts on workloads with lost pods, and all pods afterwards. The nodes are drained, or lost at once.
-    `existing`: the pods before.
-    """
+    """Return the impacts on workloads with lost pods, and all pods afterwards. Nodes are drained, or lost at once."""
     nodes = tuple(node for node in pods.cluster.nodes if node.name not in nodes_down)
     prediction = predict(replace(pods.cluster, nodes=nodes), existing, _select_controlled_workloads(pods))
     preempted = {  # by workload key and pod number
@@ -228,7 +226,7 @@ def _build_move(pod: ExistingPod, outcome: PodOutcome | None, preemption: PodOut
     if kind == _BARE:
         reason = "is evicted and not re-created" if preemption is not None else "waits for its node"
         return PodMove(pod.name, pod.node, node="", reason=f"a bare Pod {reason}")
-    # A preempted pod of a DaemonSet may run again, as its node is up.
+    # No outcome: the node of a DaemonSet's pod is gone. A preempted one may run again, as its node is up.
     if outcome is None or (kind == _DAEMONS and preemption is None):
         return PodMove(pod.name, pod.node, node="", reason="a DaemonSet's pod is deleted with its node")
     return PodMove(pod.name, pod.node, outcome.node, outcome.reason, outcome.is_certain)

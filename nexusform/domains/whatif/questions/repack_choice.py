@@ -47,7 +47,7 @@ def choose_vms_to_recreate(
     groups = assign_groups(context, tracked_pools)
     cells_by_capacity = {capacity: list(cells) for capacity, cells in program.cells_by_capacity.items()}
     choice = _ChoiceBuilder(groups, cells_by_capacity, program.size_numbers_by_class)
-    for source in solution.spanning:
+    for source in solution.spanning:  # multi-cell VMs
         choice.add_vm_to_recreate(source)
     cleared: set[str] = set()
     for machines in solution.cleared:
@@ -63,8 +63,8 @@ def choose_vms_to_recreate(
 
 
 def _group_options_by_unit(selections: Iterable[OptionUse]) -> Iterable[tuple[OptionUse, list[CellChange]]]:
-    """Yield one selection of each unit and the options of its changed cells: shares of multi-cell VMs first, by class.
-    The count and option of the selection mean nothing.
+    """Yield any selection of each unit, and the options of its changed cells, ordered: first arrivals of multi-cell
+    VMs, by class.
     """
     units: dict[tuple[int, int], tuple[OptionUse, list[CellChange]]] = {}
     for option_use in selections:
@@ -144,7 +144,8 @@ class _ChoiceBuilder(Struct):
             cells[:] = [candidate for candidate in cells if (candidate.host, candidate.cell) != (cell.host, cell.cell)]
         if option.capacity is not None:
             self._cells_by_capacity.setdefault(option.capacity, []).append(cell)
-        if option.arrival is not None and option.arrival >= 0 and cell.cell == 0:  # a multi-cell VM counts once
+        # A re-created multi-cell VM has a share in several cells of the machine, but one slot.
+        if option.arrival is not None and option.arrival >= 0 and cell.cell == 0:
             self.wide_slots.append((self._size_of[option.arrival], cell.host))
 
     def build_slots(self, pattern_counts: Iterable[PatternCount]) -> list[tuple[int, RepackMachine]]:
@@ -231,21 +232,21 @@ def choose_vms_greedily(context: RepackContext, request: RepackRequest) -> Repac
 
 
 def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackMachine) -> Iterator[_Gain]:
-    """Yield the gains of a machine: by cell, or of the whole machine for multi-cell VMs or unknown cells."""
+    """Yield the gains of a machine: one VM per cell; of the whole machine for a multi-cell demand or unknown cells."""
     if host.has_unknown_cells or request.sku.numa_cells > 1:
         yield from _compute_machine_gain(context, request, host)
         return
     for free, movable_vms in zip(host.cells, host.movable_vms_by_cell, strict=True):
-        # Remove the largest VMs until one VM of the demand fits.
-        leaving: list[MovableVm] = []
-        skus = {source.handle: context.kinds[source.vm_class].sku for source in movable_vms}
-        single_cell_vms = [source for source in movable_vms if skus[source.handle].numa_cells == 1]
+        # Remove the largest single-cell VMs until one VM of the demand fits.
         remaining = free
-        for source in sorted(single_cell_vms, key=lambda candidate: -context.kinds[candidate.vm_class].sku.memory_gib):
+        leaving: list[MovableVm] = []
+        for source in sorted(movable_vms, key=lambda candidate: -context.kinds[candidate.vm_class].sku.memory_gib):
             if remaining.has_capacity(request.sku):  # enough have left
                 break
-            remaining = remaining.subtract(skus[source.handle], -1)
-            leaving.append(source)
+            sku = context.kinds[source.vm_class].sku
+            if sku.numa_cells == 1:
+                remaining = remaining.subtract(sku, count=-1)  # adds its share
+                leaving.append(source)
         if remaining.has_capacity(request.sku):
             yield _Gain(host, tuple(leaving), gains=1)
 

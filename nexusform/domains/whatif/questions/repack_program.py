@@ -142,14 +142,14 @@ class RepackProgram:
         self._single_machines = single_machines
         self._is_fine = is_fine
         self._catalogue = CellCatalogue(context.kinds, request.sku)
-        self._groups = assign_groups(context, tracked_pools)
+        self._groups = assign_groups(context, tracked_pools)  # of movable VMs by handle
         self._program = LinearProgram()
-        self._cell_counts: Counter[CellPatterns] = Counter()  # cells by current capacity
+        self._cell_counts: Counter[CellPatterns] = Counter()  # number of cells by current capacity
         self._capacity_rows: dict[CellPatterns, int] = {}  # row number by capacity
         # Cells (or whole machines) by their current capacity.
         self.cells_by_capacity: dict[CellPatterns, list[CellPosition]] = {}
         self._arrivals: list[tuple[int, VmSku]] = [  # multi-cell VMs: class number (or _DEMAND) and SKU
-            (kind, vm_class.sku) for kind, vm_class in enumerate(context.kinds) if vm_class.sku.numa_cells > 1
+            (number, vm_class.sku) for number, vm_class in enumerate(context.kinds) if vm_class.sku.numa_cells > 1
         ]
         if request.sku.numa_cells > 1:
             self._arrivals.append((_DEMAND, request.sku))
@@ -183,10 +183,11 @@ class RepackProgram:
             groups = unknown_groups if host.has_unknown_cells else known_groups  # of equal machines
             # Equal machines share a key. Their disk only counts with unknown cells: for patterns of whole machines.
             cells = tuple(self._build_cell_key(host, cell) for cell in range(len(host.cells)))
-            loose_groups = tuple(sorted(self._groups[source.handle] for source in host.unknown_cell_vms))
+            unknown_cell_groups = tuple(sorted(self._groups[source.handle] for source in host.unknown_cell_vms))
             pods = tuple(sorted(source.pods for source in host.unknown_cell_vms)) if self._is_fine else ()
-            multi_cell = tuple(self._groups[source.handle] for source in self._list_multi_cell_vms(host))
-            machine_key = cells, loose_groups, pods, multi_cell, host.splits, host.disk if host.has_unknown_cells else 0
+            multi_cell_groups = tuple(self._groups[source.handle] for source in self._list_multi_cell_vms(host))
+            disk = host.disk if host.has_unknown_cells else 0
+            machine_key = cells, unknown_cell_groups, pods, multi_cell_groups, host.splits, disk
             groups.setdefault(machine_key, []).append(host)
         if self._arrivals:  # a multi-cell VM links cells of one machine
             for number, hosts in enumerate(known_groups.values()):
@@ -511,11 +512,11 @@ class SolverResult(Struct, frozen=True):
 def run_solver(
     columns: Sequence[ProgramColumn], lower: Sequence[float], upper: Sequence[float], seconds: float | None = None
 ) -> SolverResult:
-    """Run HiGHS with one thread and a fixed seed, at most this many seconds (None: node limit only).
-    `is_finished` without values is a proof of no solution; so is a program without columns.
+    """Run HiGHS with one thread and a fixed seed, at most this many seconds (None: node limit only). `lower` and
+    `upper` are of rows. `is_finished` without values is a proof of no solution; so is a program without columns.
     """
     if not columns:
-        return SolverResult(None, 0.0, 0, is_finished=True)  # no values, an objective and a bound of 0
+        return SolverResult(values=None, objective=0.0, bound=0, is_finished=True)
     import highspy
     import numpy as np
 
@@ -526,13 +527,14 @@ def run_solver(
     lp.col_upper_ = np.array([column.upper for column in columns], dtype=np.double)
     lp.row_lower_ = np.array(lower, dtype=np.double)
     lp.row_upper_ = np.array(upper, dtype=np.double)
-    starts = np.zeros(len(columns) + 1, dtype=np.int32)
-    rows = [column.entries for column in columns]
-    starts[1:] = np.cumsum(list(map(len, rows)))
+    column_entries = [column.entries for column in columns]  # value by row
+    starts = np.zeros(len(columns) + 1, dtype=np.int32)  # of each column in the entries of all columns
+    starts[1:] = np.cumsum(list(map(len, column_entries)))
+    values_in_order = chain.from_iterable(entries.values() for entries in column_entries)
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     lp.a_matrix_.start_ = starts
-    lp.a_matrix_.index_ = np.array(list(chain.from_iterable(rows)), dtype=np.int32)
-    lp.a_matrix_.value_ = np.array(list(chain.from_iterable(row.values() for row in rows)), dtype=np.double)
+    lp.a_matrix_.index_ = np.array(list(chain.from_iterable(column_entries)), dtype=np.int32)
+    lp.a_matrix_.value_ = np.array(list(values_in_order), dtype=np.double)
     lp.integrality_ = [highspy.HighsVarType.kInteger] * len(columns)
     with discard_native_output():
         highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]

@@ -94,21 +94,21 @@ class RepackSearch(Struct, frozen=True):
             if sequence is None:
                 return attempt
             checked_windows, violating = simulate_window_pods(context, sequence.windows, request.separation_rules)
-            if not violating or lifted & _OF_PODS:  # no pod is violated, or pods may be
+            if not violating or lifted & _OF_PODS:  # no VM violates constraints of pods, or they are ignored
                 break
             # The bound stays that of all VMs: a kept VM might move in another order, so a failure proves nothing.
             attempt = replace(attempt, undecided=True)
             kept_vms = [source for source in context.all_movable_vms if source.handle in violating]
             kept_names = {f"{context.pools[source.pool].address}:{source.vm.name}" for source in kept_vms}
             request = replace(request, excluded=request.excluded | kept_names)
-            kept = build_repack_context(site, request, self.pods, lifted)
-            refinement = _ProgramRefinement(kept, request, budget.split(_SEARCH_SHARE))
+            context_without_kept = build_repack_context(site, request, self.pods, lifted)
+            refinement = _ProgramRefinement(context_without_kept, request, budget.split(_SEARCH_SHARE))
             _, sequence = refinement.search(searches_orders=is_verified)
         else:
-            return attempt  # every order violates pods
+            return attempt  # every sequence found violates them
         windows = verify_sequence(context, sequence, budget) if is_verified else sequence.windows
-        with_pods = zip(windows, checked_windows, strict=True)
-        windows = tuple(replace(window, pods=checked.pods) for window, checked in with_pods)
+        pairs = zip(windows, checked_windows, strict=True)  # the moved pods are known in `checked_windows` only
+        windows = tuple(replace(window, pods=checked.pods) for window, checked in pairs)
         return replace(attempt, windows=windows, found=True, undecided=False)
 
 
@@ -147,8 +147,8 @@ class _ProgramRefinement:
         return attempt, orders.sequence or sequence
 
     def _search_program(self) -> tuple[RepackWindowSequence | None, bool]:
-        """Solve and refine the program until the chosen VMs have an order. Return it (None: none found), and whether
-        the program proves the request impossible.
+        """Solve and refine the program until the chosen VMs have an order; return it (None: none found), and whether
+        no choice of VMs exists (proved).
         """
         for _ in range(_MAX_ROUNDS):
             solution = self._solve_program(self._request)

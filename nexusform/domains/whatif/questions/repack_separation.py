@@ -71,9 +71,7 @@ class SeparationRule(Struct, frozen=True):
         return any(group.selector is not None for group in self.groups)
 
     def find_forbidden_locations(self, vm: VmKey, vms: Iterable[ScheduledVm]) -> frozenset[str]:
-        """Find the machines or racks forbidden for a VM: those with VMs of groups other than its own. A VM without a
-        group has none.
-        """
+        """Find the machines or racks forbidden for a VM: with VMs of groups other than its own, if it has a group."""
         other_groups = [group for group in self.groups if not group.has_vm(vm)]
         if len(other_groups) == len(self.groups):  # the VM is in no group
             return frozenset()
@@ -100,7 +98,7 @@ class SeparationRule(Struct, frozen=True):
 def build_separation_rules(
     site: SiteSnapshot, objects: Iterable[SiteObject], pods: Mapping[str, ClusterPods] = NO_PODS
 ) -> tuple[SeparationRule, ...]:
-    """Build the rules to obey in a repacking: those of racks and machines, not only for warnings."""
+    """Build the rules to obey in a repacking: rules about racks or machines, unless they only warn."""
     resolver = _GroupResolver(site, pods)
     rules: list[SeparationRule] = []
     for site_object in objects:
@@ -117,12 +115,13 @@ class _GroupResolver:
 
     def __init__(self, site: SiteSnapshot, pods: Mapping[str, ClusterPods]) -> None:
         self._pools: dict[str, PoolKey] = {}
-        self._clusters: dict[str, set[PoolKey]] = {}
+        self._clusters: dict[str, set[PoolKey]] = {}  # pools by cluster id
         self._pods: list[tuple[VmKey, PodSpec]] = []
         for cluster in site.clusters:
-            nodes: dict[str, VmKey] = {}
+            nodes: dict[str, VmKey] = {}  # by node name
             for pool in cluster.pools:
-                pool_key = pool.owner.owner, pool.demand.rule_pool or pool.name  # rule_pool: the block of plain VMs
+                # Rules count all VMs of one block of plain VMs as one pool, `rule_pool`.
+                pool_key = pool.owner.owner, pool.demand.rule_pool or pool.name
                 self._pools[f"{cluster.id}/{pool.name}"] = pool_key
                 self._clusters.setdefault(cluster.id, set()).add(pool_key)
                 nodes |= {vm.name: (*pool_key, vm.number) for vm in pool.vms}

@@ -135,9 +135,7 @@ def list_unusable_manifests(manifests: Iterable[Manifest]) -> list[str]:
 
 
 def build_trial_configuration(trial: SimulatedPlacement) -> SourceFile:
-    """Build the configuration: a hub manifest with all objects, and a placement to select them. Namespaces missing in
-    the manifests are added.
-    """
+    """Build the configuration: a hub manifest with all objects and missing namespaces, and a placement of them."""
     declared = {manifest.name for manifest in trial.manifests if manifest.kind == _NAMESPACE and not manifest.group}
     namespaces = sorted(declared | {manifest.namespace for manifest in trial.manifests if manifest.namespace})
     namespace_manifests = [

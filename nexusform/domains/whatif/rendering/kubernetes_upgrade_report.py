@@ -17,7 +17,7 @@ from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
 
 
 def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> Report:
-    """Build the report: summary, pools, fixes for blocked ones, and every batch."""
+    """Build the report: summary, pools, blocked batches with fixes, and every batch."""
     version = enclose(", now ", upgrade.version)
     rows = tuple(_build_pool_row(pool) for pool in upgrade.pools if pool.count)  # without empty pools
     heads = ("pool", "SKU", "VMs", "at once", "min up", "verdict")
@@ -229,7 +229,7 @@ def _describe_hop_losses_and_blockers(hop: ClusterUpgradeHop) -> Iterable[str]:
         names = format_list(course.single_replicas, 5)
         yield f"{prefix}down while their node is drained, with one replica: {names}."
     if hop.available_versions:
-        yield f"{prefix}the site has {format_list(hop.available_versions, 4)}."  # patch versions of the target
+        yield f"{prefix}the site has {format_list(hop.available_versions, 4)}."  # versions matching the target
     if hop.needs_intermediate_bundle:
         yield f"{prefix}etcd 3.5 to 3.6 is likely to fail: upgrade to a version bundle of 4.4 or 4.5 first."
 

@@ -62,8 +62,8 @@ class PlacementFeasibility(Struct, frozen=True):
 
 
 def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibility:
-    """Select the rows of the simulated placement, and compare its clusters with the requested ones. Of other
-    placements, select the bindings unable to run.
+    """Select the rows of the simulated placement, and the bindings of other placements unable to run. Compare the
+    selected clusters with the requested ones.
     """
     new_bindings = _select_bindings(plan, PlacementAction.PLACE)
     selected = {row.object for row in new_bindings if row.address.name == NAME}  # cluster names
