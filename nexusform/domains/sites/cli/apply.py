@@ -208,7 +208,7 @@ def _apply_job(job: _ApplyJob, arguments: ApplyArguments, screen: Screen) -> tup
 def _build_observer(
     job: _ApplyJob, arguments: ApplyArguments, screen: Screen, is_stopping: Callable[[], bool]
 ) -> ApplyObserver:
-    """Build the observer on the screen."""
+    """Build the observer of an apply: it prints messages and results, and requests approvals."""
     lists_every_site = len(job.plan.sites) <= _MAX_LISTED_SITES
     print_message = screen.print_error if arguments.as_json else screen.print_text
 

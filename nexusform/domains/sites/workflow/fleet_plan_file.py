@@ -69,7 +69,7 @@ class _PlanFileManifest(Struct, frozen=True):
 def save_fleet_plan(
     plan: FleetPlan, spool: Path, path: str, max_bytes: int, signer: Signer | None = None
 ) -> list[Diagnostic]:
-    """Write the plans of workers to one file, signed if a signer is given; return the error, or []."""
+    """Write the plan and the site plans in `spool` to one file, signed if there is a signer; return errors, or []."""
     try:
         write_output(path, plan_file.stream_archive(_build_members(plan, spool, max_bytes, signer)), private=True)
     except (OSError, FileProblem) as problem:

@@ -83,7 +83,7 @@ def summarize_problem(problem: Diagnostic | None) -> str:
     if problem is None:  # no error states a reason
         return "It cannot be planned."
     detail = problem.detail.split("\n\n", 1)[0].strip()  # its first paragraph
-    if problem.id == LOCKED:
+    if problem.id == LOCKED:  # name the holder only
         holder = _LOCK_HOLDER.search(problem.detail)
         detail = f"{holder[1].strip()} holds it." if holder else detail
     return problem.summary + (f": {detail}" if detail else ".")

@@ -144,12 +144,12 @@ class FleetTaskWorker:
     # --- apply ---------------------------------------------------------------------------------
 
     def _prepare_site(self, task: Task, site: SiteEntry) -> SiteResult:
-        """Lock and plan again; keep both if the plan is the approved one."""
+        """Lock the site and plan it again; keep lock and plan if the plan is the approved one and changes anything."""
         self._release_lock(task)  # of an earlier attempt
         opened = open_site_project(task.fleet, site, os.environ)
         if opened.project is None:
             return build_rejected_result(site.name, opened.diagnostics)
-        exit_stack = ExitStack()
+        exit_stack = ExitStack()  # its end releases the lock
         locking = LockOptions(timeout=task.fleet.lock_timeout, info=describe_session(task.fleet.session))
         if check_unsaved_state(opened.project.context):  # left by an earlier apply: save it first
             with begin_run(opened.project, "OperationTypeApply", locking) as run:

@@ -129,7 +129,9 @@ def compute_site_capacity(
     machines = [machine for machine in site.machines.values() if is_requested(machine.availability_zone)]
     names = frozenset(machine.name for machine in machines)
     planned = [rack for rack in site.racks if rack.is_planned and is_requested(rack.availability_zone)]
-    fragmentation = compute_cell_fragmentation(site, machines, skus[0] if len(skus) == 1 else None)  # None: the largest
+    fragmentation = compute_cell_fragmentation(
+        site, machines, skus[0] if len(skus) == 1 else None
+    )  # None: of the largest
     open_machines = [machine for machine in machines if not machine.unschedulable_reason]
     totals = Totals(
         machines=len(open_machines),
@@ -139,7 +141,7 @@ def compute_site_capacity(
         free_memory_gib=fragmentation.free_memory_gib,
     )
     counted_skus = tuple(skus) or _select_default_skus(site, machines)
-    mix_constraints = {item.sku.name: replace(_find_common_constraints(site, item.sku), zones=zones) for item in mix}
+    mix_constraints = {part.sku.name: replace(_find_common_constraints(site, part.sku), zones=zones) for part in mix}
     return CapacityAnswer(
         site_id=site.id,
         zones=None if zones is None else tuple(sorted(zones, key=str.encode)),
@@ -321,7 +323,7 @@ def _count_fitting(scheduler: RackScheduler, sku: VmSku, constraints: Mapping[st
 def _try_to_place_sets(
     scheduler: RackScheduler, parts: Sequence[SkuCount], sets: int, constraints: Mapping[str, PlacementConstraints]
 ) -> tuple[VmSku | None, int]:
-    """Place this many sets; return the first SKU without capacity and the number of its missing VMs, or (None, 0)."""
+    """Place this many sets in `scheduler`; return the first SKU without capacity and its missing VMs, or (None, 0)."""
     for index, part in enumerate(parts):
         count = sets * part.count
         for number in range(count):
@@ -333,7 +335,7 @@ def _try_to_place_sets(
 def _count_sequential_sets(
     scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> Interval:
-    """Place complete sets one after another until a VM does not fit; return the number of sets."""
+    """Place complete sets in `scheduler` one after another until a VM does not fit; return the number of sets."""
     sets = 0
     while True:
         for index, part in enumerate(parts):

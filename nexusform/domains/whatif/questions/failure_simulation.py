@@ -186,7 +186,7 @@ def simulate_site_loss(site: SiteSnapshot, pods: Mapping[str, ClusterPods] = NO_
 def _find_affected_workloads(
     pools: Sequence[PoolAvailability], pods: Mapping[str, ClusterPods]
 ) -> Iterable[WorkloadImpact]:
-    """Find the workloads with lost pods, by cluster; nodes are not drained."""
+    """Find the workloads with lost pods, by cluster; lost nodes are not drained."""
     for cluster_id, vms in group_vms_down_by_cluster(pools).items():
         if cluster_id in pods:
             cluster_pods = pods[cluster_id]
@@ -206,7 +206,7 @@ def _recreate_pools(site: SiteSnapshot, scheduler: RackScheduler, lost: frozense
 def _find_lost_pools(
     site: SiteSnapshot, lost: frozenset[str]
 ) -> Iterable[tuple[VmOwnerSnapshot, PoolSnapshot, Sequence[PlacedVm]]]:
-    """Find the pools of NKS clusters with lost VMs, and these VMs."""
+    """Yield cluster, pool and lost VMs for each pool of an NKS cluster with lost VMs."""
     for cluster in site.clusters:
         if cluster.kind is not VmOwnerKind.NKS:  # other VMs are not re-created
             continue

@@ -194,7 +194,7 @@ def _apply_edit(
         member = _change_member(members[edit.member], edit)
     if isinstance(member, Diagnostic):
         return member
-    problems = check_member(build_member(member.record, member.cluster, (0, 0)))  # no unmanaged usage
+    problems = check_member(build_member(member.record, member.cluster, requests=(0, 0)))  # requests: not checked
     return build_error("invalid-simulation", f"{edit.text}: {problems[0].detail}.") if problems else member
 
 

@@ -136,7 +136,7 @@ class PodsSimulation(Struct):
         """Build the verdict of one workload over all waves."""
         waves = self._impacts.get(workload.key, [])  # (number of the wave, impact), without unaffected waves
         impacts = [impact for _, impact in waves]
-        running = _count_running(self.pods.existing)[workload.key]
+        running = _count_running(self.pods.existing)[workload.key]  # before the first wave
         outcomes = [impact.determine_outcome(is_drained=self.is_drained) for impact in impacts]
         budgets = chain.from_iterable(impact.blocking_budgets for impact in impacts)
         return WorkloadVerdict(

@@ -126,7 +126,7 @@ class _ChoiceBuilder(Struct):
         return sum(source.pods for source in leaving), len({source.pool for source in leaving} - self._affected_pools)
 
     def _select_leaving_vms(self, cell: CellPosition, option: CellChange) -> list[MovableVm]:
-        """Select the VMs leaving this cell: of each group those with the fewest pods, then of affected pools."""
+        """Select the VMs leaving a cell: of each group those with the fewest pods; among equals, of affected pools."""
         leaving: list[MovableVm] = []
         for group, count in option.leaving:
             candidates = [source for source in cell.sources if self._groups[source.handle] == group]

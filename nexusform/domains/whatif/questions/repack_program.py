@@ -459,8 +459,8 @@ class RepackProgram:
         return RepackSolution(recreations, bound, tuple(options), tuple(cleared), tuple(patterns), tuple(spanning))
 
     def _reduce_pods(self, recreations: int, values: Sequence[int], seconds: float | None) -> Sequence[int]:
-        """Find the solution with the fewest restarted pods, then affected pools, and with at most these re-creations.
-        Return the values by column, those of new columns last; the given values if the solver finds none.
+        """Find the solution with the fewest restarted pods, then affected pools, and `recreations` at most.
+        Return its values by column, those of additional columns last; the given values if the solver finds none.
         """
         groups = sorted(set(self._groups.values()))  # pools, since the fine mode tracks each of them
         program = self._program

@@ -139,7 +139,7 @@ class _ProgramRefinement:
         attempt = RepackAttempt(self._context, self._bound, undecided=not is_proved)
         if is_proved or not searches_orders or not is_searchable(self._context):
             return attempt, sequence
-        maximum = MAX_RECREATIONS if sequence is None else count_recreations(sequence.windows) - 1  # fewer than now
+        maximum = MAX_RECREATIONS if sequence is None else count_recreations(sequence.windows) - 1  # fewer than found
         if self._request.moves is not None:
             maximum = min(maximum, self._request.moves)
         orders = search_orders(self._context, self._request, self._bound, maximum, self._time_budget)
