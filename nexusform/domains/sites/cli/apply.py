@@ -87,19 +87,19 @@ def apply(arguments: ApplyArguments) -> int:
     reports = parse_reports(arguments.report, FORMATS.keys())
     if parse_verification(arguments.verify).replan:
         raise click.UsageError("-verify=replan: every wave plans its sites again.")
-    is_on_stderr = arguments.as_json or has_stdout_report(reports)  # of diagnostics: stdout has only the report
+    is_stdout_for_data = arguments.as_json or has_stdout_report(reports)  # diagnostics go to stderr
     arguments.engine.check_usable(screen)
     job, problems, sources = _open_apply_job(arguments)
-    screen.print_diagnostics(problems, sources, is_aside=is_on_stderr)
+    screen.print_diagnostics(problems, sources, is_aside=is_stdout_for_data)
     if job is None:
         return 1
     fleet_apply, stop = _apply_job(job, arguments, screen)
     record_state_locations(job.opened, create_context(), fleet_apply.results.values())
     outcome = _build_plan_with_results(job, fleet_apply)
     write_plan_reports(outcome, reports, as_json=arguments.as_json)
-    if not is_on_stderr:
-        report_sections = build_apply_report(outcome, is_stopped=stop is not None)
-        screen.print_text(render_report_text(report_sections, colour=screen.colour, width=screen.width), end="")
+    if not is_stdout_for_data:
+        report = build_apply_report(outcome, is_stopped=stop is not None)
+        screen.print_text(render_report_text(report, colour=screen.colour, width=screen.width), end="")
     if stop is not None:
         separator = "\n\n" if "\n" in stop.reason else " "
         hint = f"{separator}`nexusform sites apply -resume {arguments.planfile}` continues once that is fixed."

@@ -288,22 +288,22 @@ class NodeDrainEffects(Struct, frozen=True):
 
 def find_observed_node(clusters: Mapping[str, ClusterPods], text: str) -> tuple[ClusterPods, str] | Diagnostic:
     """Find the only node with this name or `CLUSTER/NAME`, with its cluster; return an error for none or several."""
-    ids = {
+    nodes_by_id = {
         f"{cluster_id}/{node.name}": (pods, node.name)
         for cluster_id, pods in clusters.items()
         for node in pods.cluster.nodes
     }
-    matches = {node_id: (pods, name) for node_id, (pods, name) in ids.items() if text in (node_id, name)}
+    matches = {node_id: (pods, name) for node_id, (pods, name) in nodes_by_id.items() if text in (node_id, name)}
     if len(matches) == 1:
         return next(iter(matches.values()))
     if matches:
         detail = f'Several clusters have a node "{text}"; use an id: {format_list(matches, _MAX_NAMES)}.'
         return build_error("ambiguous-name", detail, headline="Ambiguous node")
-    if not ids:
+    if not nodes_by_id:
         detail = "No data kubernetes_nodes lists a cluster. Add one with the output of kubectl."
         return build_error("nothing-to-simulate", detail)
-    names = [node for _, node in ids.values()]
-    detail = f'There is no node "{text}".{suggest_name(text, names)} Known: {format_list(sorted(ids), _MAX_NAMES)}.'
+    suggestion = suggest_name(text, [name for _, name in nodes_by_id.values()])
+    detail = f'There is no node "{text}".{suggestion} Known: {format_list(sorted(nodes_by_id), _MAX_NAMES)}.'
     return build_error("unknown-node", detail)
 
 

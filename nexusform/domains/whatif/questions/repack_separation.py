@@ -83,8 +83,8 @@ class SeparationRule(Struct, frozen=True):
         return frozenset(map(self._get_scope_location, locations))
 
     def find_shared_locations(self, vm_locations: Iterable[VmLocation]) -> frozenset[str]:
-        """Find the machines or racks with members of two groups."""
-        groups_at: dict[str, set[int]] = {}
+        """Find the machines or racks with members of several groups."""
+        groups_at: dict[str, set[int]] = {}  # numbers of groups by machine or rack
         for vm_location in vm_locations:
             group_numbers = {number for number, group in enumerate(self.groups) if group.is_member(vm_location)}
             if group_numbers:
