@@ -87,19 +87,19 @@ def apply(arguments: ApplyArguments) -> int:
     reports = parse_reports(arguments.report, FORMATS.keys())
     if parse_verification(arguments.verify).replan:
         raise click.UsageError("-verify=replan: every wave plans its sites again.")
-    is_on_stderr = arguments.as_json or has_stdout_report(reports)  # of diagnostics: stdout has only the report
+    is_stdout_for_data = arguments.as_json or has_stdout_report(reports)  # diagnostics go to stderr
     arguments.engine.check_usable(screen)
     job, problems, sources = _open_apply_job(arguments)
-    screen.print_diagnostics(problems, sources, is_aside=is_on_stderr)
+    screen.print_diagnostics(problems, sources, is_aside=is_stdout_for_data)
     if job is None:
         return 1
     fleet_apply, stop = _apply_job(job, arguments, screen)
     record_state_locations(job.opened, create_context(), fleet_apply.results.values())
     outcome = _build_plan_with_results(job, fleet_apply)
     write_plan_reports(outcome, reports, as_json=arguments.as_json)
-    if not is_on_stderr:
-        report_sections = build_apply_report(outcome, is_stopped=stop is not None)
-        screen.print_text(render_report_text(report_sections, colour=screen.colour, width=screen.width), end="")
+    if not is_stdout_for_data:
+        report = build_apply_report(outcome, is_stopped=stop is not None)
+        screen.print_text(render_report_text(report, colour=screen.colour, width=screen.width), end="")
     if stop is not None:
         separator = "\n\n" if "\n" in stop.reason else " "
         hint = f"{separator}`nexusform sites apply -resume {arguments.planfile}` continues once that is fixed."
@@ -109,7 +109,7 @@ def apply(arguments: ApplyArguments) -> int:
 
 
 def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """Open the plan, the current definition and the progress so far, and select the waves; None with errors."""
+    """Open plan, definition and progress, and select the waves. Return the job, None with errors; problems; sources."""
     if arguments.planfile is None:
         detail = "No plan given. Write one with nexusform sites plan -out=FILE, then run nexusform sites apply FILE."
         return None, [build_error("approval-required", detail)], {}
@@ -118,8 +118,7 @@ def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[D
     if plan is None:
         return None, problems, {}
     if plan.is_confined and not location.confinement.root:
-        # Apply trusts it no further than the plan did.
-        confinement = parse_confinement("true", location.environment)
+        confinement = parse_confinement("true", location.environment)  # to the work tree, as for the plan
         location = replace(location, confinement=confinement, allow_remote=plan.allow_remote)
     options = FleetOptions(lock_timeout=parse_duration(arguments.lock_timeout), allowed_sources=plan.allowed_sources)
     opened = open_fleet(location, options, plan.now)
@@ -152,7 +151,8 @@ def _select_waves(
     finished_names = set(names).difference(unfinished_names)
     pending_names = [name for name in unfinished_names if plan.has_pending_sites(name)]  # only these block later waves
     started_wave = progress.find_unfinished_wave()  # "": no wave is in progress
-    if not unfinished_names or (progress.lines and not pending_names and not started_wave):  # the rest is unchanged
+    # After the start of an apply, waves without changes need no run.
+    if not unfinished_names or (progress.lines and not pending_names and not started_wave):
         detail = "The whole plan was applied already. Plan again."
         return (), [build_error("saved-plan-already-applied", detail)]
     if arguments.wave in finished_names:
@@ -189,7 +189,7 @@ def _select_waves(
 
 
 def _apply_job(job: _ApplyJob, arguments: ApplyArguments, screen: Screen) -> tuple[FleetApply, WaveStop | None]:
-    """Apply the waves with progress messages; end the command with diagnostics if an engine or file is unusable."""
+    """Apply the waves; a lost engine stops them. End the command if no engine opens, or a file cannot be written."""
     assert job.opened.fleet is not None, "a fleet that was read"
     with arguments.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
         observer = _build_observer(job, arguments, screen, interrupts.is_stopping)
@@ -197,9 +197,9 @@ def _apply_job(job: _ApplyJob, arguments: ApplyArguments, screen: Screen) -> tup
         try:
             try:
                 return fleet_apply, apply_waves(fleet_apply, job.waves)
-            except TaskEngineError as lost:
-                with closing(make_engine(PROCESSES)) as local_engine:  # the lost one cannot release locks
-                    return fleet_apply, stop_after_lost_engine(fleet_apply, local_engine, lost)
+            except TaskEngineError as problem:
+                with closing(make_engine(PROCESSES)) as local_engine:  # a lost engine cannot release locks
+                    return fleet_apply, stop_after_lost_engine(fleet_apply, local_engine, problem)
         except FileProblem as problem:
             screen.print_diagnostics([build_error("stopped-wave", str(problem))], sources={})
             raise click.exceptions.Exit(1) from None
@@ -208,7 +208,7 @@ def _apply_job(job: _ApplyJob, arguments: ApplyArguments, screen: Screen) -> tup
 def _build_observer(
     job: _ApplyJob, arguments: ApplyArguments, screen: Screen, is_stopping: Callable[[], bool]
 ) -> ApplyObserver:
-    """Build the observer on the screen."""
+    """Build the observer of an apply: it prints messages and results, and requests approvals."""
     lists_every_site = len(job.plan.sites) <= _MAX_LISTED_SITES
     print_message = screen.print_error if arguments.as_json else screen.print_text
 

@@ -89,9 +89,9 @@ def plan(arguments: PlanArguments) -> int:
     screen = arguments.view.create_screen()
     reports = parse_reports(arguments.report, FORMATS.keys())
     arguments.engine.check_usable(screen)
-    is_on_stderr = arguments.as_json or has_stdout_report(reports)  # of diagnostics: stdout has only the report
+    is_stdout_for_data = arguments.as_json or has_stdout_report(reports)  # diagnostics go to stderr
     if problems := _replace_older_plan_file(arguments):
-        screen.print_diagnostics(problems, sources={}, is_aside=is_on_stderr)
+        screen.print_diagnostics(problems, sources={}, is_aside=is_stdout_for_data)
         return 1
     locking = arguments.lock.build_options()
     options = FleetOptions(locking.enabled, locking.timeout, arguments.sources.allow_source)
@@ -109,14 +109,14 @@ def plan(arguments: PlanArguments) -> int:
     if is_rejected:
         problems += save_failed_plan(problems, arguments.out) if arguments.out else []
         write_plan_reports(build_failed_plan(problems), reports, as_json=arguments.as_json)
-    screen.print_diagnostics(problems, opened.sources, is_aside=is_on_stderr)
+    screen.print_diagnostics(problems, opened.sources, is_aside=is_stdout_for_data)
     if is_rejected:
         return 1
     result = _plan_sites_on_engine(opened, names, undeclared, arguments, signer, screen)
     write_plan_reports(result.plan, reports, as_json=arguments.as_json)
-    if not is_on_stderr:
+    if not is_stdout_for_data:
         _print_next_steps(result, screen, arguments.out)
-    screen.print_diagnostics(result.diagnostics, opened.sources, is_aside=is_on_stderr)
+    screen.print_diagnostics(result.diagnostics, opened.sources, is_aside=is_stdout_for_data)
     rejected = result.plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus.SKIPPED)
     if rejected or has_errors(result.diagnostics):
         return 1
@@ -125,8 +125,8 @@ def plan(arguments: PlanArguments) -> int:
 
 
 def _replace_older_plan_file(arguments: PlanArguments) -> list[Diagnostic]:
-    """Check the path of the plan, and make an older plan there unusable until the new one; return the problems, or [].
-    Raises UsageError.
+    """Check the path of the plan. Replace an older plan there by a failed one (not usable) until the new one is
+    written. Return the problems, or []. Raises UsageError.
     """
     if arguments.sign and not arguments.out:
         raise click.UsageError("-sign needs a saved plan: add -out=FILE.")
@@ -180,7 +180,7 @@ def _plan_sites_on_engine(
     def print_plan(plan: FleetPlan) -> None:
         """Print the plan before it is written."""
         if has_progress:
-            screen.print_error()
+            screen.print_error()  # ends the progress line
         if has_text_output:
             screen.print_text(render_report_text(build_fleet_summary(plan), colour=screen.colour, width=screen.width))
 

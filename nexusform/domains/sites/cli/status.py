@@ -89,22 +89,22 @@ def unlock(arguments: UnlockArguments) -> int:
     if not arguments.host:
         raise click.UsageError("-host=HOST is required. `nexusform sites status` lists the locks and their hosts.")
     screen = arguments.view.create_screen()
-    sites = arguments.targets.select(screen)
-    fleet = sites.opened.fleet
+    targets = arguments.targets.select(screen)
+    fleet = targets.opened.fleet
     assert fleet is not None, "a fleet that was read"
     with arguments.targets.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error):
-        locks = read_site_locks(engine, fleet, sites.names)
+        locks = read_site_locks(engine, fleet, targets.names)
         unreadable = select_results(locks, SiteStatus.REJECTED)
         _print_unreadable_locks(unreadable, screen)
-        selected = [result.site for result in locks if result.lock and result.lock.host == arguments.host]
-        if not selected:
+        locked_names = [result.site for result in locks if result.lock and result.lock.host == arguments.host]
+        if not locked_names:
             hosts = list_lock_hosts(locks)
-            others = f" Hosts with locks: {format_list(hosts)}." if hosts else ""
-            screen.print_error(f'No site is locked by the host "{arguments.host}".{others}')
+            hosts_text = f" Hosts with locks: {format_list(hosts)}." if hosts else ""
+            screen.print_error(f'No site is locked by the host "{arguments.host}".{hosts_text}')
             return 1
-        if not arguments.force and not _confirm_unlock(arguments.host, len(selected), screen):  # the reason was printed
-            return 1
-        results = release_locks(engine, fleet, selected, arguments.host)
+        if not arguments.force and not _confirm_unlock(arguments.host, len(locked_names), screen):
+            return 1  # the reason was printed
+        results = release_locks(engine, fleet, locked_names, arguments.host)
         return max(_print_released_locks(results, arguments.host, screen), int(bool(unreadable)))
 
 

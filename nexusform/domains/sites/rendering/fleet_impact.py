@@ -41,8 +41,8 @@ def compute_site_impact(result: SiteResult) -> PlacementImpact:
 
 
 def compute_site_level(result: SiteResult) -> Level:
-    """Compute the level of a site's plan: the level of its worst finding."""
-    levels = [Level(item.level) for item in result.diagnostics if not item.is_preexisting]
+    """Compute the level of a site: of its worst new diagnostic, at least error without a plan, warning with losses."""
+    levels = [Level(problem.level) for problem in result.diagnostics if not problem.is_preexisting]
     if result.status in _UNPLANNED_STATUSES:
         levels.append(Level.ERROR)
     if compute_site_impact(result) is PlacementImpact.LOSES:
@@ -92,22 +92,23 @@ def build_workload_loss_sections(sites: Sequence[PlannedSite], max_rows: int) ->
 
 
 def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
-    """Build the section of warnings and advice caused by plans, and one line for existing findings."""
-    by_text: dict[tuple[int, str], dict[str, None]] = {}  # (order of the level, text) -> sites
+    """Build the section of warnings and advice caused by plans, worst first, and one line for existing findings."""
+    sites_by_finding: dict[tuple[int, str], dict[str, None]] = {}  # finding: order of its level, and text
     sites_with_existing: set[str] = set()
     for site in sites:
         if site.result.status in _UNPLANNED_STATUSES:
-            continue  # it has a reason
-        for site_diagnostic in site.result.diagnostics:
-            mark = _LEVEL_MARKS.get(Level(site_diagnostic.level))
-            if site_diagnostic.is_preexisting:
+            continue  # listed with its reason among the rejected sites
+        for problem in site.result.diagnostics:
+            level = Level(problem.level)
+            if problem.is_preexisting:
                 sites_with_existing.add(site.name)
-            elif mark is not None:  # other levels are not listed
-                summary = site_diagnostic.summary.removeprefix(f"{site_diagnostic.id}: ")
-                text = replace_site_name(f"{summary} ({site_diagnostic.id})", site.name)
-                key = (Level(site_diagnostic.level).order, f"{mark} {text}")
-                by_text.setdefault(key, {})[site.name] = None
-    finding_lines = [f"{text}: {format_names(list(by_text[order, text]))}" for order, text in sorted(by_text)]
+            elif level in _LEVEL_MARKS:  # other levels are not listed
+                summary = problem.summary.removeprefix(f"{problem.id}: ")
+                text = replace_site_name(f"{summary} ({problem.id})", site.name)
+                finding = level.order, f"{_LEVEL_MARKS[level]} {text}"
+                sites_by_finding.setdefault(finding, {})[site.name] = None
+    findings = sorted(sites_by_finding.items())
+    finding_lines = [f"{text}: {format_names(list(names))}" for (_, text), names in findings]
     lines = _limit_lines(finding_lines, max_rows, "more finding")
     if sites_with_existing:
         lines = (*lines, f"{format_count(len(sites_with_existing), 'site')}: existing issues.")

@@ -50,16 +50,16 @@ def render_fleet_plan_page(plan: FleetPlan) -> str:
             )
             maps += [build_element("h3", f"{wave.name}: {site_count}"), status_map]
     # Render the legend with counts.
-    parts = []
+    legend = []
     for status in _STATUS_COLORS:
         count = len(plan.select_by_status(status))
         if count:
-            parts += [_render_swatch(_STATUS_COLORS[status]), f" {count:,} {status.value}  "]
+            legend += [_render_swatch(_STATUS_COLORS[status]), f" {count:,} {status.value}  "]
     losing = sum(_has_losses(site) for site in plan.sites)
     if losing:
         verb = select_word_form(losing, "loses", "lose")
-        parts += [_render_swatch(_LOSS_COLOR), f" {losing:,} of them {verb} what runs, or rack redundancy"]
-    return render_report_page(report, build_section("fleet-map", "Sites by wave", [build_element("p", parts), *maps]))
+        legend += [_render_swatch(_LOSS_COLOR), f" {losing:,} of them {verb} what runs, or rack redundancy"]
+    return render_report_page(report, build_section("fleet-map", "Sites by wave", [build_element("p", legend), *maps]))
 
 
 def _has_losses(site: PlannedSite) -> bool:

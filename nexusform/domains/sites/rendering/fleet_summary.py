@@ -57,13 +57,15 @@ def group_sites(results: Iterable[SiteResult]) -> list[SitesWithEqualChanges]:
 
 
 def group_by_reason(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]:
-    """Group sites by reason, most frequent first; shared reasons are without site names and data locations."""
+    """Group sites by reason, most sites first; return reasons and site names. Only the reason of a single site has its
+    name and a line number.
+    """
     grouped = group_by(sites, lambda site: _DATA_LOCATION.sub(r"\1.", replace_site_name(site.result.reason, site.name)))
     reasons = [
         (reason if len(same_reason) > 1 else same_reason[0].result.reason, [site.name for site in same_reason])
         for reason, same_reason in grouped.items()
     ]
-    return sorted(reasons, key=lambda reason_and_names: -len(reason_and_names[1]))  # most sites first
+    return sorted(reasons, key=lambda reason_and_names: -len(reason_and_names[1]))
 
 
 def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Report:
@@ -90,7 +92,7 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
             sum(result.removed for result in results),
         ]
         rows.append(Row((wave.name, *(f"{count:,}" for count in counts))))
-    table = Table(heads, tuple(rows), frozenset(range(1, len(heads))))
+    table = Table(heads, tuple(rows), figures=frozenset(range(1, len(heads))))
     sections = [
         *_build_blocked_section(plan),
         *_build_rejected_section(rejected, max_rows),
@@ -119,7 +121,7 @@ def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> s
     if rejected:
         reason, sites = group_by_reason(rejected)[0]  # the most frequent reason
         suffix = "" if len(sites) == len(rejected) else ", and others"
-        # Only the summary of the reason, without its location `FILE:LINE`.
+        # A reason is `SUMMARY: DETAIL` or `FILE:LINE: SUMMARY: DETAIL`.
         parts = reason.split(": ", 2)
         summary = parts[1] if len(parts) > 1 and re.search(r":\d+$", parts[0]) else parts[0]
         clauses.append(f"{len(rejected):,} rejected: {summary.rstrip('.')}{suffix}")
@@ -136,19 +138,21 @@ def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> s
 
 def _build_blocked_section(plan: FleetPlan) -> Iterable[Section]:
     """Build the section about the first wave unable to start, and the waves applied before it by `sites apply`."""
-    wave = plan.find_blocked_wave()
-    if wave is None:
+    blocked = plan.find_blocked_wave()
+    if blocked is None:
         return
-    count = plan.count_rejected(wave.name)
+    count = plan.count_rejected(blocked.name)
     verb = select_word_form(count, "is", "are")
     title = (
-        f'The wave "{wave.name}" cannot start: {format_count(count, "site")} {verb} rejected, '
-        f"max_failures is {wave.max_failures}"
+        f'The wave "{blocked.name}" cannot start: {format_count(count, "site")} {verb} rejected, '
+        f"max_failures is {blocked.max_failures}"
     )
-    position = plan.waves.index(wave)
-    before = [item.name for item in plan.waves[:position] if plan.has_pending_sites(item.name)]
-    later = [item.name for item in plan.waves[position + 1 :] if plan.has_pending_sites(item.name)]
-    lines = [f"Before it, `sites apply` would apply: {format_list(before)}." if before else "No site would be applied."]
+    position = plan.waves.index(blocked)
+    earlier = [wave.name for wave in plan.waves[:position] if plan.has_pending_sites(wave.name)]
+    later = [wave.name for wave in plan.waves[position + 1 :] if plan.has_pending_sites(wave.name)]
+    lines = [
+        f"Before it, `sites apply` would apply: {format_list(earlier)}." if earlier else "No site would be applied."
+    ]
     if later:
         lines.append(f"Later waves would not start: {format_list(later)}.")
     yield Section(title, tuple(lines), is_finding=True)
@@ -226,23 +230,24 @@ def build_waiting_sections(plan: FleetPlan) -> Iterator[Section]:
 
 
 def _render_site_tree(sites: Sequence[PlannedSite], dependencies: dict[str, frozenset[str]]) -> list[str]:
-    """Draw the sites below their dependencies. Sites with the same neighbours share a node."""
+    """Draw the sites below their dependencies. Sites with equal dependencies and dependents share a node."""
     import networkx as nx  # few plans have dependencies between sites
 
     dependents: dict[str, set[str]] = {}
-    for name, others in dependencies.items():
-        for other in others:
-            dependents.setdefault(other, set()).add(name)
+    for name, dependency_names in dependencies.items():
+        for dependency in dependency_names:
+            dependents.setdefault(dependency, set()).add(name)
     groups: dict[tuple[frozenset[str], frozenset[str]], list[str]] = {}  # by dependencies, dependents
     for site in sites:
         neighbours = dependencies[site.name], frozenset(dependents.get(site.name, ()))
-        if any(neighbours):
+        if any(neighbours):  # sites without any are not drawn
             groups.setdefault(neighbours, []).append(site.name)
     labels = {name: format_names(names) for names in groups.values() for name in names}
     graph: Any = nx.DiGraph()
-    for (others, _), names in groups.items():
-        graph.add_node(labels[names[0]])  # all of its sites have one label
-        graph.add_edges_from((labels[other], labels[names[0]]) for other in sorted(others))
+    for (dependency_names, _), names in groups.items():
+        label = labels[names[0]]  # of all sites in the group
+        graph.add_node(label)
+        graph.add_edges_from((labels[dependency], label) for dependency in sorted(dependency_names))
     ordered: Any = nx.DiGraph()
     ordered.add_nodes_from(graph)
     ordered.add_edges_from(sorted(nx.transitive_reduction(graph).edges))  # without edges implied by others

@@ -37,7 +37,7 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
     has_problems = bool(failed) or any(result.problem_findings for result in successful)
     sections: list[Section] = []
     if failed:
-        # Build the section of failed sites by reason.
+        # A reason is shared if it differs only in the site name. The reason of a single site keeps its name.
         by_reason = group_by(failed, lambda result: replace_site_name(result.reason, result.site))
         failed_lines = [
             f"{format_names([result.site for result in same_reason])}: "
@@ -46,7 +46,7 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
         ]
         sections.append(Section("Failed sites", tuple(failed_lines), is_finding=True))
     if successful:
-        # Build the section with one row per distinct result: its cells without site names, and if it is a problem.
+        # A line is the cells of a result without site names, and whether it is a problem.
         heads, build_rows = _TABLES[question_kind]
         sites_by_line: dict[TableLine, list[str]] = {}
         for result in successful:
@@ -54,9 +54,10 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
                 line = (tuple(replace_site_name(cell, result.site) for cell in cells), is_problem)
                 sites_by_line.setdefault(line, []).append(result.site)
         rows = [
-            Row((format_names(sites, 4), *cells), is_problem) for (cells, is_problem), sites in sites_by_line.items()
+            Row((format_names(sites, max_names=4), *cells), is_finding=is_problem)
+            for (cells, is_problem), sites in sites_by_line.items()
         ]
-        rows.sort(key=lambda row: not row.is_finding)
+        rows.sort(key=lambda row: not row.is_finding)  # problems first
         hidden_count = len(rows) - _MAX_ROWS
         lines = (f"{format_count(hidden_count, 'more row')}: -format=json has all.",) if hidden_count > 0 else ()
         table = Table(("sites", *heads), tuple(rows[:_MAX_ROWS]))
@@ -89,26 +90,23 @@ def _list_findings(results: Iterable[SiteResult]) -> list[SiteQuestionFinding]:
     return [finding for result in results for finding in result.findings]
 
 
-# --- certainty ---------------------------------------------------------------------------------
-
-
 def _count_constant_vms(findings: Iterable[SiteQuestionFinding], figure_name: str) -> int:
     """Count the VMs with the same rack, machine or count in every run."""
     return sum(finding.figures[figure_name] == finding.figures["runs"] for finding in findings)
 
 
 def _summarize_certainty(results: Sequence[SiteResult]) -> str:
-    """Summarize the VMs with the same machine or rack in all samples, and the least certain VM."""
+    """Summarize the VMs with one machine or rack in all samples, and the least certain VM. A finding is one VM."""
     findings = _list_findings(results)
     if not findings:
         return "No VM to place. Certainty is computed for VMs to place, not for existing ones."
-    runs = f"{round(findings[0].figures['runs']):,}"
+    sample_count = round(findings[0].figures["runs"])  # equal for all VMs
     machine_count = _count_constant_vms(findings, "machine")
     site_findings = ((result.site, finding) for result in results for finding in result.findings)
     site, least_certain = min(site_findings, key=lambda site_and_finding: _compute_share(site_and_finding[1]))
     constant_text = (
         f"{machine_count:,} of {format_count(len(findings), 'VM')} {select_word_form(machine_count, 'is', 'are')} "
-        f"on one machine in all {runs} samples, {_count_constant_vms(findings, 'rack'):,} in one rack."
+        f"on one machine in all {sample_count:,} samples, {_count_constant_vms(findings, 'rack'):,} in one rack."
     )
     target_machine = least_certain.texts[0]
     vm_text = f"{least_certain.name} of {site} on {target_machine}"
@@ -125,21 +123,17 @@ def _format_percent(share: float) -> str:
 
 
 def _build_certainty_rows(result: SiteResult) -> Iterable[TableLine]:
-    """Build one row: the number of VMs, and those with the same machine, rack and rack count in every run."""
+    """Build one row: the number of VMs (findings), and of those with one machine, rack and rack count in all runs."""
     if not result.findings:
         yield (("0 to place", "", "", ""), False)
         return
     vms = len(result.findings)
-    shares = (_count_constant_vms(result.findings, figure_name) for figure_name in ("machine", "rack", "rack_count"))
-    machine, rack, count = (f"{share:,} of {vms:,}" for share in shares)
-    yield ((f"{vms:,}", machine, rack, count), False)
-
-
-# --- rack failures ----------------------------------------------------------------------------
+    counts = (_count_constant_vms(result.findings, figure_name) for figure_name in ("machine", "rack", "rack_count"))
+    yield ((f"{vms:,}", *(f"{count:,} of {vms:,}" for count in counts)), False)
 
 
 def _summarize_failures(results: Sequence[SiteResult]) -> str:
-    """Summarize the racks with a problem if lost, and the number of their sites."""
+    """Summarize the racks with a problem if lost, and the number of their sites. A finding is one rack."""
     rack_count = format_count(len(_list_findings(results)), "rack")
     problem_counts = [len(result.problem_findings) for result in results]
     problem_count, unharmed_count = sum(problem_counts), problem_counts.count(0)
@@ -161,9 +155,6 @@ def _build_failure_rows(result: SiteResult) -> Iterable[TableLine]:
         yield ((finding.name.rpartition("/")[2], finding.texts[0]), True)  # the name is `<site>/<rack>`
 
 
-# --- replay ------------------------------------------------------------------------------------
-
-
 def _summarize_replay(results: Sequence[SiteResult]) -> str:
     """Summarize the VMs observed on the machine chosen by the placement rule; per site by its best rack_spread."""
     best_findings = [
@@ -173,11 +164,10 @@ def _summarize_replay(results: Sequence[SiteResult]) -> str:
     hits = round(sum(finding.figures["hits"] for finding in best_findings))
     if not checked:
         return "Nothing could be checked."
-    chance = sum(finding.figures["by_chance"] for finding in best_findings) / checked
-    share, chance_share = _format_percent(hits / checked), _format_percent(chance)
+    chance_hits = sum(finding.figures["by_chance"] for finding in best_findings)
     return (
-        f"{hits:,} of {format_count(checked, 'checked VM')} ({share}) are where the rule places them "
-        f"(best rack_spread per site); expected by chance: {chance_share}."
+        f"{hits:,} of {format_count(checked, 'checked VM')} ({_format_percent(hits / checked)}) are where the rule "
+        f"places them (best rack_spread per site); expected by chance: {_format_percent(chance_hits / checked)}."
     )
 
 

@@ -48,17 +48,16 @@ def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[Site
         if lock is not None:
             age, progress = format_age(lock.created, now), _PROGRESS_TEXTS[lock.has_started]
             rows.append(Row((site.name, lock.id, lock.host, lock.who, age, progress)))
-    table = Table(("site", "lock ID", "host", "who", "age", "apply"), tuple(rows))
     if rows:
-        sections.append(Section("Locks", table=table))
-    counts = _format_status_counts(plan, _STATUS_TEXTS)
-    failed_questions = select_failed_results(certainty)
+        heads = ("site", "lock ID", "host", "who", "age", "apply")
+        sections.append(Section("Locks", table=Table(heads, tuple(rows))))
     if certainty:
         certainty_report = build_question_report(QuestionKind.CERTAINTY, certainty)
         sections += (Section(certainty_report.title, (certainty_report.verdict,)), *certainty_report.sections)
     title = f"States of {format_count(len(plan.sites), 'site')}"
-    is_finding = bool(failed or failed_questions)
-    return Report(title, f"{', '.join(counts)}.", is_finding, sections=tuple(sections))
+    verdict = f"{', '.join(_format_status_counts(plan, _STATUS_TEXTS))}."
+    is_finding = bool(failed or select_failed_results(certainty))
+    return Report(title, verdict, is_finding=is_finding, sections=tuple(sections))
 
 
 def build_apply_report(plan: FleetPlan, *, is_stopped: bool) -> Report:
@@ -81,14 +80,14 @@ def _build_failed_section(title: str, failed: Sequence[PlannedSite]) -> list[Sec
 
 
 def _build_wave_section(plan: FleetPlan, waves: Iterable[Wave], status_texts: Mapping[SiteStatus, str]) -> Section:
-    """Build the section with one row per wave."""
+    """Build the section with one row per wave: its number of sites, and of sites with each status."""
     heads = ("wave", "sites", *status_texts.values())
     rows = []
     for wave in waves:
         statuses = [site.result.status for site in plan.select_wave(wave.name)]
         counts = [len(statuses), *(statuses.count(status) for status in status_texts)]
         rows.append(Row((wave.name, *(f"{count:,}" for count in counts))))
-    return Section("Waves", table=Table(heads, tuple(rows), frozenset(range(1, len(heads)))))
+    return Section("Waves", table=Table(heads, tuple(rows), figures=frozenset(range(1, len(heads)))))
 
 
 def _format_status_counts(plan: FleetPlan, status_texts: Mapping[SiteStatus, str]) -> list[str]:

@@ -69,7 +69,7 @@ class _PlanFileManifest(Struct, frozen=True):
 def save_fleet_plan(
     plan: FleetPlan, spool: Path, path: str, max_bytes: int, signer: Signer | None = None
 ) -> list[Diagnostic]:
-    """Write the plans of workers to one file, signed if a signer is given; return the error, or []."""
+    """Write the plan and the site plans in `spool` to one file, signed if there is a signer; return errors, or []."""
     try:
         write_output(path, plan_file.stream_archive(_build_members(plan, spool, max_bytes, signer)), private=True)
     except (OSError, FileProblem) as problem:
@@ -129,7 +129,7 @@ def sign_fleet_plan(
     try:
         digests = _read_plan_file(path, location).digests.items()
         # A new signature covers all parts but an older signature.
-        signed_digests = {name: d for name, d in digests if name == _MANIFEST or name.startswith(_FOLDER)}
+        signed_digests = {part: digest for part, digest in digests if part == _MANIFEST or part.startswith(_FOLDER)}
         signature = plan_file.build_signature_member(signed_digests, signer.sign_digest)
         with open_limited_file(path, location) as file:
             parts = (_compress_part(name, content) for name, content in _read_parts(file) if name in signed_digests)
@@ -144,9 +144,11 @@ def sign_fleet_plan(
 
 
 def write_fleet_statement(plan: FleetPlan, path: str, location: CommandContext, signer: Signer) -> list[Diagnostic]:
-    """Write the provenance statement of the signed plan in a file. Raises FileProblem, DiagnosticsError."""
-    bases: list[PlanInputs] = []
-    digests: dict[str, str] = {}
+    """Write the provenance statement of a signed plan: digests of the file, the plan and the plans of sites, and the
+    inputs of these. Raises FileProblem, DiagnosticsError.
+    """
+    inputs: list[PlanInputs] = []
+    site_digests: dict[str, str] = {}
     with open_limited_file(path, location) as file:
         file_digest = hashlib.sha256()
         while chunk := file.read(1 << 20):
@@ -155,10 +157,10 @@ def write_fleet_statement(plan: FleetPlan, path: str, location: CommandContext, 
         for name, content in _read_parts(file):
             saved, _ = plan_file.read_plan_file(content) if name.startswith(_FOLDER) else (None, [])
             if saved is not None:
-                bases.append(saved.plan.basis)
-                digests[name] = saved.digest
-    digests = {Path(path).name: file_digest.hexdigest(), "plan": plan.identity, **digests}
-    return write_statement(StatementContent(digests, bases, nexusform.__version__, plan.now), path, signer)
+                inputs.append(saved.plan.basis)
+                site_digests[name] = saved.digest
+    digests = {Path(path).name: file_digest.hexdigest(), "plan": plan.identity, **site_digests}
+    return write_statement(StatementContent(digests, inputs, nexusform.__version__, plan.now), path, signer)
 
 
 def read_fleet_plan(
@@ -189,7 +191,7 @@ def _read_plan_file(path: str, location: CommandContext) -> _PlanFileContent:
     """Read a file part by part, keeping only the digests of site plans. Raises FileProblem, DiagnosticsError,
     plan_file.CorruptArchiveError.
     """
-    digests: dict[str, str] = {}
+    digests: dict[str, str] = {}  # by part name
     last_part = ("", b"")
     plan: FleetPlan | None = None
     with open_limited_file(path, location) as file:
@@ -197,11 +199,11 @@ def _read_plan_file(path: str, location: CommandContext) -> _PlanFileContent:
             if plan is None:
                 plan = _parse_manifest(path, name, content)
             digests[name] = plan_file.compute_digest(content)
-            last_part = name, content  # the signature, if there is one
+            last_part = name, content  # in the end, the signature or any other part
     if plan is None:
         raise _build_not_a_plan_error(path)
-    signature, digest = plan_file.read_signature(digests, last_part, path)
-    return _PlanFileContent(plan, digests, signature, digest)
+    signature, signed_digest = plan_file.read_signature(digests, last_part, path)
+    return _PlanFileContent(plan, digests, signature, signed_digest)
 
 
 def _compress_part(name: str, content: bytes) -> tuple[str, bytes]:

@@ -37,7 +37,7 @@ def read_site_lock(backend: StateBackend, site: SiteEntry, fleet: FleetContext) 
         host=holder.host,
         who=holder.who,
         created=holder.created,
-        has_started=bool(backend.read_journal()),
+        has_started=bool(backend.read_journal()),  # an apply in progress has a journal
         unlock_command=shlex.join([*words, holder.id]),
         info=holder.info,
         is_running=_is_lock_process_running(holder),

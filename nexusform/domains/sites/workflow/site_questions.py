@@ -34,7 +34,7 @@ NO_STATE = "Nothing was applied yet."
 
 
 def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
-    """Run the part of a question in a task."""
+    """Run a task: one part of a question, with its own samples or racks; a site without a state is skipped."""
     question = task.question
     assert question is not None, "a task that asks"
     opened = open_site_project(task.fleet, site, os.environ)
@@ -45,18 +45,16 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
         if not run.is_ready:
             return build_rejected_result(site.name, [*opened.diagnostics, *run.diagnostics])
         if question.kind is QuestionKind.CERTAINTY:
-            # Count the runs with the planned location for each placed VM.
             options = PlanOptions(now=task.fleet.now, samples=question.runs, first_sample=question.part * question.runs)
             plan = run.plan(options).plan
             result = build_plan_result(run, plan, site, run.diagnostics)
             if result.status is SiteStatus.REJECTED:  # with its errors
                 return result
             findings = tuple(_build_certainty_findings(plan, question.runs))
-            # The digest has to be equal for all parts, and each has samples of its own.
+            # The digest has to be equal for all parts: certainty is of the samples of one part.
             rows = tuple(replace(row, certainty=None) for row in plan.placements)
-            return SiteResult(
-                site.name, result.status, digest=compute_plan_digest(replace(plan, placements=rows)), findings=findings
-            )
+            digest = compute_plan_digest(replace(plan, placements=rows))
+            return SiteResult(site.name, result.status, digest=digest, findings=findings)
         if not run.stored.state.lineage:
             return SiteResult(site.name, SiteStatus.SKIPPED, NO_STATE)
         if question.kind is QuestionKind.FAILURE:
@@ -65,28 +63,22 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
         return _run_replay(question, site, run)
 
 
-# --- certainty ---------------------------------------------------------------------------------
-
-
 def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[SiteQuestionFinding]:
-    """Build a finding for each VM with a sampled location: runs with the same location."""
+    """Build a finding for each VM with a sampled location: the runs with its planned machine, rack and rack count."""
     for row in plan.placements:
         certainty = row.certainty
         if certainty is not None and isinstance(row.target, Placement):
             shares = {"machine": certainty.machine, "rack": certainty.rack, "rack_count": certainty.rack_count}
-            figures: dict[str, int | float] = {name: round(share * runs) for name, share in shares.items()}  # runs
-            yield SiteQuestionFinding(f"{row.address}:{row.object}", {"runs": runs, **figures}, (row.target.machine,))
-
-
-# --- rack failures ----------------------------------------------------------------------------
+            counts: dict[str, int | float] = {name: round(share * runs) for name, share in shares.items()}
+            yield SiteQuestionFinding(f"{row.address}:{row.object}", {"runs": runs, **counts}, (row.target.machine,))
 
 
 def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> Iterable[SiteQuestionFinding]:
     """Simulate the failure of each rack of the question's part: of every `parts`-th one, from number `part`."""
     registries = run.project.registries
-    things = list_state_objects(state)
-    snapshot = build_snapshot(things, registries, state.catalogue)
-    pods = build_pods(things, snapshot, registries, NO_OBSERVATIONS)
+    state_objects = list_state_objects(state)
+    snapshot = build_snapshot(state_objects, registries, state.catalogue)
+    pods = build_pods(state_objects, snapshot, registries, NO_OBSERVATIONS)
     racks = [(site, rack.name) for site in snapshot.sites.values() for rack in site.racks if not rack.is_planned]
     for site, rack in racks[question.part :: question.parts]:
         machines = [machine.name for machine in site.machines_by_rack[rack]]
@@ -98,11 +90,8 @@ def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> I
         yield SiteQuestionFinding(loss.lost, figures, texts, is_problem=loss.has_findings)
 
 
-# --- replay ------------------------------------------------------------------------------------
-
-
 def _run_replay(question: SiteQuestion, site: SiteEntry, run: Run) -> SiteResult:
-    """Compare the observed machines of VMs, in an export or Azure, with those chosen by the placement rule."""
+    """Count the VMs observed (by an export or Azure) on the machine chosen by the placement rule, per `rack_spread`."""
     source = question.source.replace("SITE", site.name)  # of -from=DIR
     reconciliation = run_site_replays(run, source)
     problems: list[Diagnostic] = list(reconciliation.diagnostics)
@@ -113,15 +102,15 @@ def _run_replay(question: SiteQuestion, site: SiteEntry, run: Run) -> SiteResult
         return build_rejected_result(site.name, problems)
     findings = tuple(
         SiteQuestionFinding(
-            f"{replay_result.site}, rack_spread {replay_result.spread.value}",
+            f"{replay.site}, rack_spread {replay.spread.value}",
             {
-                "hits": replay_result.hits,
-                "certain_hits": replay_result.sure,
-                "verified": replay_result.judged,
-                "unverified": sum(replay_result.unjudged.values()),
-                "by_chance": round(replay_result.chance, 3),
+                "hits": replay.hits,
+                "certain_hits": replay.sure,
+                "verified": replay.judged,  # hits and misses
+                "unverified": sum(replay.unjudged.values()),
+                "by_chance": round(replay.chance, 3),
             },
         )
-        for replay_result in reconciliation.replays
+        for replay in reconciliation.replays
     )
     return SiteResult(site.name, SiteStatus.UNCHANGED, findings=findings)

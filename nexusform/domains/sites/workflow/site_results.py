@@ -39,14 +39,13 @@ def build_plan_result(run: Run, plan: Plan, site: SiteEntry, problems: Iterable[
             state_location=describe_state_location(run, site),
             read_states=_list_read_states(run),
         )
-    counts = count_effects(plan.placements)
     result = SiteResult(
         site=site.name,
         status=SiteStatus.PLANNED if plan.has_changes else SiteStatus.UNCHANGED,
         digest=compute_plan_digest(plan),
         rows=build_site_rows(plan, site.name, run.project.registries),
         impact=compute_impact(plan),
-        disruptions=tuple(effect_count for effect_count in counts if effect_count.effect in LOSS_EFFECTS),
+        disruptions=tuple(count for count in count_effects(plan.placements) if count.effect in LOSS_EFFECTS),
         availability_losses=(*describe_weakened_rules(plan), *find_availability_losses(plan)),
         redundancy_lost=find_lost_redundancy(plan),
         diagnostics=(*build_site_diagnostics(problems), *map(_convert_finding, collect_findings(plan))),
@@ -56,7 +55,7 @@ def build_plan_result(run: Run, plan: Plan, site: SiteEntry, problems: Iterable[
         machines=sum(len(planned_site.machines) for planned_site in plan.sites),
         vms=sum(len(pool.unchanged) + len(pool.added) for planned_site in plan.sites for pool in planned_site.pools),
     )
-    return replace(result, **count_placements(plan))
+    return replace(result, **count_placements(plan))  # placed, moved, removed, lost, forgotten
 
 
 def describe_state_location(run: Run, site: SiteEntry) -> str:
@@ -84,7 +83,7 @@ def summarize_problem(problem: Diagnostic | None) -> str:
     if problem is None:  # no error states a reason
         return "It cannot be planned."
     detail = problem.detail.split("\n\n", 1)[0].strip()  # its first paragraph
-    if problem.id == LOCKED:
+    if problem.id == LOCKED:  # name the holder only
         holder = _LOCK_HOLDER.search(problem.detail)
         detail = f"{holder[1].strip()} holds it." if holder else detail
     return problem.summary + (f": {detail}" if detail else ".")

@@ -114,18 +114,18 @@ class FleetTaskWorker:
 
     def _load_definition(self, fleet: FleetContext) -> tuple[FleetDefinition | None, Sequence[Diagnostic]]:
         """Load the definition, once for each digest; None with diagnostics if it is invalid."""
-        key = (fleet.root, fleet.definition_digest)
-        if key not in self._definitions:
+        root_and_digest = (fleet.root, fleet.definition_digest)
+        if root_and_digest not in self._definitions:
             location = build_fleet_context(fleet, os.environ)
             definition, problems, _ = read_definition(".", location.confinement, fleet.now, fleet.allowed_sources)
             if definition is None:
                 return None, problems
-            self._definitions = {key: definition}  # only the last one is kept
+            self._definitions = {root_and_digest: definition}  # only the last one is kept
             self._entries = definition.sites_by_name
             if definition.requests_per_minute:  # a limit over all workers, counted in a common directory
                 budget_directory = Path(fleet.root, location.data_directory, "requests")
                 os.environ[BUDGET_VARIABLE] = f"{definition.requests_per_minute}:{budget_directory}"
-        return self._definitions[key], ()
+        return self._definitions[root_and_digest], ()
 
     def _run_task_by_kind(self, task: Task, site: SiteEntry) -> SiteResult:
         """Run a task by the function for its kind, with a new record of accessed files."""
@@ -144,12 +144,12 @@ class FleetTaskWorker:
     # --- apply ---------------------------------------------------------------------------------
 
     def _prepare_site(self, task: Task, site: SiteEntry) -> SiteResult:
-        """Lock and plan again; keep both if the plan is the approved one."""
+        """Lock the site and plan it again; keep lock and plan if the plan is the approved one and changes anything."""
         self._release_lock(task)  # of an earlier attempt
         opened = open_site_project(task.fleet, site, os.environ)
         if opened.project is None:
             return build_rejected_result(site.name, opened.diagnostics)
-        exit_stack = ExitStack()
+        exit_stack = ExitStack()  # its end releases the lock
         locking = LockOptions(timeout=task.fleet.lock_timeout, info=describe_session(task.fleet.session))
         if check_unsaved_state(opened.project.context):  # left by an earlier apply: save it first
             with begin_run(opened.project, "OperationTypeApply", locking) as run:
@@ -179,9 +179,9 @@ class FleetTaskWorker:
     def _apply_site(self, task: Task, site: SiteEntry) -> SiteResult:
         """Apply a prepared site; prepare it here if the preparing worker is lost."""
         if (task.fleet.session, site.name) not in self._prepared_sites:
-            unlock_site(task, site)  # the next attempt to take it reports a remaining lock
+            unlock_site(task, site)  # if this fails, _prepare_site reports the lock
             result = self._prepare_site(task, site)
-            if not result.is_locked:  # rejected
+            if not result.is_locked:  # nothing to apply (any more), or rejected
                 return result
         prepared = self._prepared_sites.pop((task.fleet.session, site.name))
         with prepared.exit_stack:
@@ -223,7 +223,7 @@ def _plan_site(task: Task, site: SiteEntry) -> SiteResult:
     if unsaved := check_unsaved_state(opened.project.context):
         return build_rejected_result(site.name, unsaved)
     locking = LockOptions(enabled=fleet.has_lock, timeout=fleet.lock_timeout, is_exclusive=not fleet.has_lock)
-    with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
+    with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:  # writes no state
         if not run.is_ready:
             return build_rejected_result(site.name, [*opened.diagnostics, *run.diagnostics])
         plan = run.plan(_build_options(task, site)).plan
@@ -231,7 +231,7 @@ def _plan_site(task: Task, site: SiteEntry) -> SiteResult:
         problems: list[Diagnostic] = []
         if fleet.spool and not plan.is_rejected and plan.has_changes:
             path = Path(fleet.spool, f"{site.name}{PLAN_SUFFIX}")
-            problems = save_plan(plan, run, str(path), durable=False)
+            problems = save_plan(plan, run, str(path), durable=False)  # a temporary file
             file_digest = "" if has_errors(problems) else plan_file.compute_digest(path.read_bytes())
         result = build_plan_result(run, plan, site, [*opened.diagnostics, *run.diagnostics, *problems])
     return replace(result, plan_digest=file_digest)
@@ -244,21 +244,20 @@ def _build_options(task: Task, site: SiteEntry) -> PlanOptions:
 
 def _make_paths_relative_to_fleet(result: SiteResult, source: str, root: str) -> SiteResult:
     """Convert file names in a result to paths relative to the fleet's directory."""
-    site_diagnostics = tuple(
+    diagnostics = tuple(
         replace(
-            site_diagnostic,
-            file=_make_path_relative_to_fleet(site_diagnostic.file, source),
-            detail=_make_paths_in_text_relative(site_diagnostic.detail, source),
+            problem,
+            file=_make_path_relative_to_fleet(problem.file, source),
+            detail=_make_paths_in_text_relative(problem.detail, source),
         )
-        for site_diagnostic in result.diagnostics
+        for problem in result.diagnostics
     )
-    located_errors = [problem for problem in site_diagnostics if problem.severity == Severity.ERROR and problem.file]
+    located_errors = [problem for problem in diagnostics if problem.severity == Severity.ERROR and problem.file]
     reason = _make_paths_in_text_relative(result.reason, source)
     if located_errors and result.reason.startswith(located_errors[0].summary):
-        # The reason is the text of the first error, without its location.
+        # The reason is the text of the first error, without its location: add this.
         reason = f"{located_errors[0].file}:{located_errors[0].line}: {reason}"
-    short_reason = reason.replace(f"{root}/", "")  # with absolute paths shortened
-    return replace(result, diagnostics=site_diagnostics, reason=short_reason)
+    return replace(result, diagnostics=diagnostics, reason=reason.replace(f"{root}/", ""))  # absolute paths, too
 
 
 def _make_path_relative_to_fleet(name: str, source: str) -> str:
@@ -284,8 +283,9 @@ def _make_paths_in_text_relative(text: str, source: str) -> str:
 def _compare_with_approval(
     task: Task, site: SiteEntry, prepared: _LockedSite, problems: Sequence[Diagnostic]
 ) -> SiteResult:
-    """Compare the current plan with the approved one. If they are equal, keep it (or its remaining steps after an
-    interruption) in `prepared` and return a locked result. Results without a lock are unchanged, applied or rejected.
+    """Compare the current plan with the approved one. If they are equal (by digest) and change anything, keep the plan
+    in `prepared` and return a locked result; the same for the remaining steps of the approved plan file. Other results
+    are applied (by an earlier run), unchanged or rejected.
     """
     run, name = prepared.run, task.site
     result = SiteResult(
@@ -300,9 +300,9 @@ def _compare_with_approval(
     if has_errors(read_problems):
         return build_rejected_result(name, read_problems)
     if remaining is not None and task.plan_digest and remaining.plan_digest == task.plan_digest:
-        prepared.remaining = remaining  # this plan was interrupted
+        prepared.remaining = remaining  # an apply of this plan file was interrupted
         return result
-    if task.plan_digest and task.plan_digest in run.stored.state.applied_plans:  # by an earlier run
+    if task.plan_digest and task.plan_digest in run.stored.state.applied_plans:
         return replace(result, status=SiteStatus.APPLIED, is_locked=False, serial=run.stored.state.serial)
     if remaining is not None and remaining.was_interrupted:
         cause = f"An earlier apply of this site was interrupted. {remaining.summary}. Continue that apply with -resume."
@@ -347,9 +347,10 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteR
     result = replace(result, **count_placements(plan))
     if outcome.is_complete:
         return result
-    failed = next((step_end for step_end in applied.end_events if step_end.error), None)
-    reason = f"{failed.address}: {failed.error}" if failed is not None else build_rejected_result("", problems).reason
-    return replace(result, reason=reason)
+    failed_step = next((event for event in applied.end_events if event.error), None)
+    if failed_step is not None:
+        return replace(result, reason=f"{failed_step.address}: {failed_step.error}")
+    return replace(result, reason=build_rejected_result(task.site, problems).reason)  # of the first error
 
 
 # --- status -----------------------------------------------------------------------------------------

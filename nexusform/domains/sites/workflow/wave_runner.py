@@ -118,7 +118,7 @@ def _record_unplanned_as_failed(fleet_apply: FleetApply, wave: Wave, tally: _Wav
 
 
 def _wait_for_soak(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
-    """Wait for the soak time (delay) after earlier waves with changes; return a stop if interrupted, else None."""
+    """Wait until the soak time of earlier waves with changes is over; return a stop if interrupted, else None."""
     plan = fleet_apply.plan
     if not plan.has_pending_sites(wave.name):  # nothing will be applied
         return None
@@ -128,7 +128,7 @@ def _wait_for_soak(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
         if finished is not None and earlier.soak and plan.has_pending_sites(earlier.name):
             start_time = max(start_time, finished + earlier.soak)
     delay = start_time - fleet_apply.clock.read_time().timestamp()
-    if delay > 0:
+    if delay > 0:  # seconds, printed as at least one
         message = f'Waiting {format_duration(max(delay, 1))} before the wave "{wave.name}" (soak).'
         fleet_apply.observer.print_message(message)
     while (delay := start_time - fleet_apply.clock.read_time().timestamp()) > 0:
@@ -205,7 +205,7 @@ def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     tally = _WaveCounts(wave)
     _record_unplanned_as_failed(fleet_apply, wave, tally)
     fleet_apply.record_event(ProgressEventKind.STARTED, wave.name)
-    names = [name for name in sites if name not in fleet_apply.results]  # without those not planned
+    names = [name for name in sites if name not in fleet_apply.results]  # without those not planned: failed already
     fleet_apply.observer.print_message(f'Wave "{wave.name}": {format_count(len(names), "site")}.')
     dependencies = {name: site.dependencies for name, site in sites.items()}
     for round_number, round_names in enumerate(split_wave_by_dependencies(names, dependencies)):
@@ -221,9 +221,11 @@ def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
 def _apply_until_stop(
     fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _WaveCounts, *, is_first: bool
 ) -> str:
-    """Prepare sites, and apply them if all are as approved; return the reason of a stop, "" if there is none."""
+    """Prepare sites, and apply them if no result stops the wave; return the reason of a stop, "" for none. `is_first`:
+    no site of the wave was applied in this run yet.
+    """
     prepared = _prepare_sites(fleet_apply, sites, tally)
-    if tally.stop_reason:
+    if tally.stop_reason:  # none of `sites` is applied
         _release_site_locks(fleet_apply, prepared)
         no_changes_note = _describe_no_changes(fleet_apply, tally.wave) if is_first else ""
         return f"{tally.stop_reason}{no_changes_note}{_describe_blocking_locks(fleet_apply, tally)}"
@@ -251,7 +253,7 @@ def _apply_until_stop(
 
 
 def _prepare_sites(fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _WaveCounts) -> list[PlannedSite]:
-    """Lock and plan all sites again; return the sites to apply now. A reason to stop is set in `tally`."""
+    """Lock and plan all sites again; return the sites to apply now. `tally.stop_reason` is set to stop the wave."""
     site_by_name = {site.name: site for site in sites}
     prepared: list[PlannedSite] = []
     rejected: list[SiteResult] = []
@@ -272,11 +274,11 @@ def _prepare_sites(fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally:
     remaining = fleet_apply.engine.run_tasks_until_stopped(
         tasks, record_result, max_running=lambda: fleet_apply.engine.parallelism, is_stopping=is_stopping
     )
-    final = [result for result in rejected if _is_final_rejection(result)]
-    if final:
-        names = format_list((result.site for result in final), _MAX_NAMES)
-        tally.stop_reason = f"{names}: {final[0].reason}"
-        tally.is_resumable = not any(result.digest for result in final)  # a changed plan has to be approved again
+    final_rejections = list(filter(_is_final_rejection, rejected))
+    if final_rejections:
+        names = format_list((result.site for result in final_rejections), _MAX_NAMES)
+        tally.stop_reason = f"{names}: {final_rejections[0].reason}"
+        tally.is_resumable = not any(result.digest for result in final_rejections)  # a changed plan needs an approval
     elif remaining:  # without a final rejection, only an interruption leaves tasks
         tally.stop_reason = "The run was interrupted."
     return prepared
@@ -294,7 +296,7 @@ def _describe_no_changes(fleet_apply: FleetApply, wave: Wave) -> str:
 
 
 def _describe_blocking_locks(fleet_apply: FleetApply, tally: _WaveCounts) -> str:
-    """Reject all locked sites of a wave stopped by a lock; describe their locks and release ("": no lock)."""
+    """Reject all locked sites of a wave stopped by a lock; describe their locks and commands to release them, or ""."""
     if not any(_has_lock_error(result) for result in fleet_apply.results.values()):
         return ""
     names = [site.name for site in fleet_apply.plan.select_wave(tally.wave.name)]
@@ -339,19 +341,19 @@ def stop_after_lost_engine(fleet_apply: FleetApply, engine: TaskEngine, problem:
     TaskEngineError, FileProblem.
     """
     wave = fleet_apply.progress.find_unfinished_wave()
-    sites = [site.name for site in fleet_apply.plan.select_wave(wave)]
+    wave_names = [site.name for site in fleet_apply.plan.select_wave(wave)]
     for name in problem.running:
         reason = "The engine was lost while this site was in progress; its result is not known."
         fleet_apply.results[name] = SiteResult(name, SiteStatus.FAILED, reason)
-    names = [name for name in sites if name not in fleet_apply.results]
-    released = release_locks(engine, fleet_apply.fleet, names)
-    count = len(select_results(released, SiteStatus.APPLIED))
-    for name in names:
+    not_started = [name for name in wave_names if name not in fleet_apply.results]
+    releases = release_locks(engine, fleet_apply.fleet, not_started)
+    released_count = len(select_results(releases, SiteStatus.APPLIED))
+    for name in not_started:
         fleet_apply.results[name] = SiteResult(name, SiteStatus.SKIPPED, "Its wave was stopped.")
-    locked = read_locked_sites(engine, fleet_apply.fleet, sites)
+    locked = read_locked_sites(engine, fleet_apply.fleet, wave_names)
     reason = f'The wave "{wave}" was stopped: {problem}'
-    if count:
-        reason += f" Released {format_count(count, 'lock')} of sites that were not started."
+    if released_count:
+        reason += f" Released {format_count(released_count, 'lock')} of sites that were not started."
     fleet_apply.record_event(ProgressEventKind.STOPPED, wave, reason=reason)
     return WaveStop(reason + format_locked_sites(locked, fleet_apply.clock.read_time()))
 

@@ -129,7 +129,9 @@ def compute_site_capacity(
     machines = [machine for machine in site.machines.values() if is_requested(machine.availability_zone)]
     names = frozenset(machine.name for machine in machines)
     planned = [rack for rack in site.racks if rack.is_planned and is_requested(rack.availability_zone)]
-    fragmentation = compute_cell_fragmentation(site, machines, skus[0] if len(skus) == 1 else None)  # None: the largest
+    fragmentation = compute_cell_fragmentation(
+        site, machines, skus[0] if len(skus) == 1 else None
+    )  # None: of the largest
     open_machines = [machine for machine in machines if not machine.unschedulable_reason]
     totals = Totals(
         machines=len(open_machines),
@@ -139,7 +141,7 @@ def compute_site_capacity(
         free_memory_gib=fragmentation.free_memory_gib,
     )
     counted_skus = tuple(skus) or _select_default_skus(site, machines)
-    mix_constraints = {item.sku.name: replace(_find_common_constraints(site, item.sku), zones=zones) for item in mix}
+    mix_constraints = {part.sku.name: replace(_find_common_constraints(site, part.sku), zones=zones) for part in mix}
     return CapacityAnswer(
         site_id=site.id,
         zones=None if zones is None else tuple(sorted(zones, key=str.encode)),
@@ -166,10 +168,10 @@ def _compute_sku_capacity(
     constraints = _find_common_constraints(site, sku)
     demand = build_standalone_demand(sku, replace(constraints, zones=zones))
     free_by_rack = site.scheduler.count_free_slots_by_rack(demand)
-    planned_by_rack: dict[str, int] = {}
+    planned_by_rack: dict[str, int] = {}  # number of VMs
     zone_by_rack: dict[str, str] = {}
     for rack in planned:
-        # Planned racks are empty, so their capacity is known. They are in the requested zones already.
+        # Planned racks are in the requested zones already. They are empty: minimum and maximum are equal.
         slots = RackScheduler(rack.machines).count_free_slots(build_standalone_demand(sku, constraints))
         planned_by_rack[rack.name] = slots.minimum
         zone_by_rack[rack.name] = rack.availability_zone
@@ -177,8 +179,9 @@ def _compute_sku_capacity(
         if machine.rack in free_by_rack:
             zone_by_rack[machine.rack] = machine.availability_zone
     total_free = sum_count_intervals(free_by_rack.values())
-    without_rack: dict[str, Interval] = {}
-    for rack_name, free in sorted(free_by_rack.items(), key=lambda rack_and_count: rack_and_count[0].encode()):
+    without_rack: dict[str, Interval] = {}  # capacity of the other racks, in byte order of the lost rack
+    for rack_name in sorted(free_by_rack, key=str.encode):
+        free = free_by_rack[rack_name]
         without_rack[rack_name] = Interval(total_free.minimum - free.minimum, total_free.maximum - free.maximum)
     return SkuCapacity(
         sku=sku,
@@ -258,9 +261,9 @@ def count_complete_sets(
 ) -> MixAnswer:
     """Compute the number of complete sets; `constraints` are by SKU name. The scheduler stays unchanged."""
     ordered = sorted(parts, key=lambda part: _build_size_key(part.sku))  # largest SKU first
-    if scheduler.list_machines_with_unknown_cells():  # placing sets in one sample would prove nothing
+    if scheduler.list_machines_with_unknown_cells():  # only bounds: another layout may have capacity for fewer sets
         return _compute_mix_bounds(scheduler, parts, constraints)
-    # Find the number of sets by bisection, limited by each part alone.
+    # Find the number of sets by bisection: at most as many as any part alone allows.
     sets = 0
     bound = min(_count_fitting(scheduler, part.sku, constraints).maximum // part.count for part in ordered)
     while sets < bound:
@@ -270,28 +273,28 @@ def count_complete_sets(
             sets = middle
         else:
             bound = middle - 1
-    short, missing_count = _try_to_place_sets(scheduler.copy(), ordered, sets + 1, constraints)
-    full = scheduler.copy()
-    _try_to_place_sets(full, ordered, sets, constraints)
+    short, missing_count = _try_to_place_sets(scheduler.copy(), ordered, sets + 1, constraints)  # one set too many
+    filled = scheduler.copy()
+    _try_to_place_sets(filled, ordered, sets, constraints)
     return MixAnswer(
         parts=tuple(parts),
         sets=Interval(sets, sets),
         sequential_sets=_count_sequential_sets(scheduler.copy(), ordered, constraints),
         short=short,
         missing=missing_count,
-        remaining=tuple((part.sku, _count_fitting(full, part.sku, constraints)) for part in parts),
+        remaining=tuple((part.sku, _count_fitting(filled, part.sku, constraints)) for part in parts),
     )
 
 
 def _compute_mix_bounds(
     scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> MixAnswer:
-    """Compute bounds for unknown splits over cells. Maximum: as many sets as any part alone allows. Minimum:
-    every VM blocks as many others as its size can, wherever it is placed.
+    """Compute bounds for unknown splits over cells. Maximum: as many sets as every part alone allows. Minimum: sets
+    of VMs, each in the worst place, blocking as many VMs of the other parts as its size can.
     """
     free = [_count_fitting(scheduler, part.sku, constraints) for part in parts]  # of each part alone
     maximum = min(interval.maximum // part.count for part, interval in zip(parts, free, strict=True))
-    reductions = []  # VMs of each part blocked by one set
+    reductions = []  # by part: its VMs no longer certain to fit after one set, those of the set included
     for part in parts:
         sku = part.sku
         if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):
@@ -320,7 +323,7 @@ def _count_fitting(scheduler: RackScheduler, sku: VmSku, constraints: Mapping[st
 def _try_to_place_sets(
     scheduler: RackScheduler, parts: Sequence[SkuCount], sets: int, constraints: Mapping[str, PlacementConstraints]
 ) -> tuple[VmSku | None, int]:
-    """Place this many sets; return the first SKU without capacity and the number of its missing VMs, or (None, 0)."""
+    """Place this many sets in `scheduler`; return the first SKU without capacity and its missing VMs, or (None, 0)."""
     for index, part in enumerate(parts):
         count = sets * part.count
         for number in range(count):
@@ -332,7 +335,7 @@ def _try_to_place_sets(
 def _count_sequential_sets(
     scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> Interval:
-    """Place complete sets one after another until a VM does not fit; return the number of sets."""
+    """Place complete sets in `scheduler` one after another until a VM does not fit; return the number of sets."""
     sets = 0
     while True:
         for index, part in enumerate(parts):

@@ -136,20 +136,20 @@ def simulate_machine_loss(
     pods: Mapping[str, ClusterPods] = NO_PODS,
 ) -> Failure:
     """Simulate the loss of a machine or rack: its NKS nodes are deleted and re-created by the placement rule."""
-    names = frozenset(machines)
-    pools = list_affected_pools(site, names)
-    scheduler, _ = site.build_scheduler_without(names, "lost")
-    samples = _sample_shortage(site, scheduler, names)
+    lost_machines = frozenset(machines)
+    pools = list_affected_pools(site, lost_machines)
+    scheduler, _ = site.build_scheduler_without(lost_machines, reason="lost")
+    samples = _sample_shortage(site, scheduler, lost_machines)  # before _recreate_pools places VMs in `scheduler`
     return Failure(
         site_id=site.id,
         scope=scope,
         lost=lost,
         machines=tuple(machines),
         pools=pools,
-        recreations=tuple(_recreate_pools(site, scheduler, names)),
+        recreations=tuple(_recreate_pools(site, scheduler, lost_machines)),
         deletions=tuple(_build_node_deletions(pools, machines)),
         stay_down=tuple(pool for pool in pools if pool.kind is not VmOwnerKind.NKS),  # only NKS nodes are re-created
-        unmanaged_vms=tuple(name for machine, name in site.unmanaged_vms if machine in names),
+        unmanaged_vms=tuple(name for machine, name in site.unmanaged_vms if machine in lost_machines),
         workloads=tuple(_find_affected_workloads(pools, pods)),
         samples=samples,
     )
@@ -186,7 +186,7 @@ def simulate_site_loss(site: SiteSnapshot, pods: Mapping[str, ClusterPods] = NO_
 def _find_affected_workloads(
     pools: Sequence[PoolAvailability], pods: Mapping[str, ClusterPods]
 ) -> Iterable[WorkloadImpact]:
-    """Find the workloads with lost pods, by cluster; nodes are not drained."""
+    """Find the workloads with lost pods, by cluster; lost nodes are not drained."""
     for cluster_id, vms in group_vms_down_by_cluster(pools).items():
         if cluster_id in pods:
             cluster_pods = pods[cluster_id]
@@ -206,7 +206,7 @@ def _recreate_pools(site: SiteSnapshot, scheduler: RackScheduler, lost: frozense
 def _find_lost_pools(
     site: SiteSnapshot, lost: frozenset[str]
 ) -> Iterable[tuple[VmOwnerSnapshot, PoolSnapshot, Sequence[PlacedVm]]]:
-    """Find the pools of NKS clusters with lost VMs, and these VMs."""
+    """Yield cluster, pool and lost VMs for each pool of an NKS cluster with lost VMs."""
     for cluster in site.clusters:
         if cluster.kind is not VmOwnerKind.NKS:  # other VMs are not re-created
             continue
@@ -217,19 +217,21 @@ def _find_lost_pools(
 
 
 def _sample_shortage(site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]) -> SampledShortage | None:
-    """Count missing VMs over samples of unknown NUMA cells, for a single pool exactly; None if nothing is sampled."""
-    pools = list(_find_lost_pools(site, lost))
+    """Count the lost VMs without capacity over samples of unknown NUMA cells, exactly for a single pool. None without
+    unknown cells or lost VMs of NKS clusters.
+    """
+    lost_pools = list(_find_lost_pools(site, lost))  # cluster, pool and its lost VMs
 
     def count_missing(sampled_scheduler: RackScheduler) -> list[int]:
         return [recreation.missing for recreation in _recreate_pools(site, sampled_scheduler, lost)]
 
-    samples = sample_capacity(scheduler, sum(len(down) for _, _, down in pools), count_missing)
-    if samples is None or len(pools) > 1:  # several pools compete, so their bounds are only those of samples
+    samples = sample_capacity(scheduler, sum(len(vms) for _, _, vms in lost_pools), count_missing)
+    if samples is None or len(lost_pools) > 1:  # several pools compete, so their bounds are only those of samples
         return samples
-    [(_, pool, down)] = pools
-    demand = build_demand(pool.owner, pool.demand, down[0].number)  # equal for all of its VMs
+    [(_, pool, vms)] = lost_pools
+    demand = build_demand(pool.owner, pool.demand, vms[0].number)  # of one VM: all VMs of a pool are equal
     free = scheduler.count_free_slots(demand)
-    bounds = Interval(max(0, len(down) - free.maximum), max(0, len(down) - free.minimum))
+    bounds = Interval(max(0, len(vms) - free.maximum), max(0, len(vms) - free.minimum))
     return replace(samples, missing_count=bounds, pools=(bounds,), is_exact=True)
 
 

@@ -123,7 +123,9 @@ def _parse_join_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
 
 
 def _parse_setting_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
-    """Parse `MEMBER:KEY=VALUE` (set) or `MEMBER:KEY-` (remove); None if invalid. A taint may lack effect and value."""
+    """Parse `MEMBER:KEY=VALUE` (set) or `MEMBER:KEY-` (remove); None if invalid. A taint may have no value, and end
+    with its only effect: `MEMBER:KEY=VALUE:NoSchedule`.
+    """
     is_taint = verb is MemberEditKind.TAINT
     effect = f":{NO_SCHEDULE}" if is_taint else ""
     member, colon, setting = text.partition(":")
@@ -133,7 +135,7 @@ def _parse_setting_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
         return MemberEdit(verb, member, setting[:-1].removesuffix(effect)) if setting != "-" else None  # no key
     setting = setting.removesuffix(effect)
     key, equals, value = setting.partition("=")
-    is_valid = ":" not in setting if is_taint else bool(equals)  # no other effect of a taint; a value otherwise
+    is_valid = ":" not in setting if is_taint else bool(equals)  # a taint without another effect; others with "="
     return MemberEdit(verb, member, key, value) if key and is_valid else None
 
 
@@ -192,12 +194,14 @@ def _apply_edit(
         member = _change_member(members[edit.member], edit)
     if isinstance(member, Diagnostic):
         return member
-    problems = check_member(build_member(member.record, member.cluster, (0, 0)))  # no unmanaged usage
+    problems = check_member(build_member(member.record, member.cluster, requests=(0, 0)))  # requests: not checked
     return build_error("invalid-simulation", f"{edit.text}: {problems[0].detail}.") if problems else member
 
 
 def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> SimulatedMember | Diagnostic:
-    """Return a new member, or an existing unhealthy one made healthy; an error if neither is possible."""
+    """Return an unhealthy member made healthy, or a new one: like the member named by `edit.value`, with the nodes of
+    the cluster named by it, or without nodes; an error if none is possible.
+    """
     existing = simulated_fleet.members.get(edit.member)
     if existing is not None:
         is_healthy = existing.record.health is Health.HEALTHY
@@ -214,7 +218,7 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
         record = replace(template.record, name=edit.member, labels=labels, health=Health.HEALTHY)
         template_cluster = template.cluster
         if template_cluster is not None:
-            # Its nodes on a site of their own, without pods.
+            # The new member has equal nodes, on a site of its own and without pods.
             site_id = f"simulated/{edit.member}"
             identity = {"id": site_id, "name": edit.member, "site_id": site_id}
             template_cluster = replace(template_cluster, **identity)
@@ -229,7 +233,9 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
 
 
 def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember | Diagnostic:
-    """Return the member after an edit other than join or leave; an error for a property without effect or invalid."""
+    """Return the member after an edit other than join or leave. Return an error for removing a missing taint, label or
+    property, and for a resource property computed from nodes, unknown, or with an invalid amount.
+    """
     record = member.record
     match edit.kind:
         case MemberEditKind.DRAIN:
@@ -241,28 +247,27 @@ def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember
             return _set_taint(member, edit)
         case MemberEditKind.LABEL:
             return _set_label_or_property(member, edit, "labels", record.labels)
-    if edit.key.startswith(RESOURCE_PREFIX):  # a property with an amount of CPU or memory
+    if edit.key.startswith(RESOURCE_PREFIX):
+        # The rest of the key is such as `total-cpu`: a field of `record.resources`, and a key in its mapping.
         amount_kind, _, resource = edit.key.removeprefix(RESOURCE_PREFIX).partition("-")
-        usage = member.record.resources
         if member.cluster is not None:
-            return build_error(
-                "invalid-simulation",
-                f"{edit.text}: the value is computed from the nodes of {member.cluster.name} and their pods.",
-            )
+            detail = f"{edit.text}: the value is computed from the nodes of {member.cluster.name} and their pods."
+            return build_error("invalid-simulation", detail)
         if amount_kind not in ("total", "allocatable", "available") or not resource:
-            return build_error(
-                "invalid-simulation",
+            detail = (
                 f"{edit.text}: unknown property. Resource properties are {RESOURCE_PREFIX}available-cpu and "
-                "so on, with total, allocatable or available.",
+                "so on, with total, allocatable or available."
             )
-        amounts = {name: amount for name, amount in getattr(usage, amount_kind).items() if name != resource}
+            return build_error("invalid-simulation", detail)
+        existing = getattr(record.resources, amount_kind)
+        amounts = {name: amount for name, amount in existing.items() if name != resource}
         if edit.value is not None:
             amount = parse_quantity(edit.value)
             if isinstance(amount, InvalidQuantity):
                 detail = f'{edit.text}: "{edit.value}" is not a valid quantity: {amount.message}.'
                 return build_error("invalid-simulation", detail)
             amounts[resource] = amount
-        return replace(member, record=replace(member.record, resources=replace(usage, **{amount_kind: amounts})))
+        return replace(member, record=replace(record, resources=replace(record.resources, **{amount_kind: amounts})))
     return _set_label_or_property(member, edit, "properties", record.properties)
 
 
@@ -283,8 +288,8 @@ def _set_label_or_property(
     """Return the member with a label or property set or removed; `existing` are the entries of `field_name`."""
     if edit.value is None and edit.key not in existing:  # nothing to remove
         if edit.kind is MemberEditKind.PROPERTY and member.cluster is not None:
-            derived = build_member(member.record, member.cluster, (0, 0)).properties
-            if edit.key in derived:  # computed, such as the number of nodes
+            properties = build_member(member.record, member.cluster, requests=(0, 0)).properties  # requests: not used
+            if edit.key in properties:  # computed from nodes, such as their number
                 detail = f"{edit.text}: the value comes from the nodes of {member.cluster.name}; set another value."
                 return build_error("invalid-simulation", detail)
         return _build_missing_key_error(edit, existing)

@@ -158,22 +158,24 @@ def simulate_kubernetes_upgrade(
 
 
 def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
-    """Upgrade one pool; if it is blocked, find the largest smaller surge with capacity, and try without surge."""
+    """Upgrade one pool; if it is blocked, find the largest smaller surge with capacity, and try to replace one node at
+    a time without surge.
+    """
     count = len(pool.vms)
     max_surge, max_unavailable = _read_surge_settings(pool)
     surge, unavailable = compute_amount_of_total(max_surge, count), compute_amount_of_total(max_unavailable, count)
     scheduler_before = scheduler.copy()
 
-    def is_feasible(surge: int, unavailable: int) -> bool:
-        _, shortage = _upgrade_batches(scheduler_before.copy(), pool, surge, unavailable)
-        return shortage is None
+    def is_feasible(other_surge: int, other_unavailable: int) -> bool:
+        _, other_shortage = _upgrade_batches(scheduler_before.copy(), pool, other_surge, other_unavailable)
+        return other_shortage is None
 
     batches, shortage = _upgrade_batches(scheduler, pool, surge, unavailable)
     fitting_surge, fits_in_place = 0, False
-    if shortage is not None and not pool.is_control_plane:
-        smaller_surges = range(min(surge, count) - 1, 0, -1)  # largest first
-        fitting_surge = next((smaller for smaller in smaller_surges if is_feasible(smaller, 0)), 0)
-        fits_in_place = is_feasible(0, 1)
+    if shortage is not None and not pool.is_control_plane:  # the surge of a control plane is fixed
+        smaller_surges = range(min(surge, count) - 1, 0, -1)  # largest first; 0 is tried in place
+        fitting_surge = next((smaller for smaller in smaller_surges if is_feasible(smaller, other_unavailable=0)), 0)
+        fits_in_place = is_feasible(other_surge=0, other_unavailable=1)
     return PoolUpgrade(
         pool=pool.name,
         is_control_plane=pool.is_control_plane,
@@ -201,20 +203,21 @@ def _read_surge_settings(pool: PoolSnapshot) -> tuple[str, str]:
 def _upgrade_batches(
     scheduler: RackScheduler, pool: PoolSnapshot, surge: int, unavailable: int
 ) -> tuple[tuple[NodeUpgradeBatch, ...], NoFitReason | None]:
-    """Upgrade batch by batch until one has no capacity; return the batches, and the shortage (None: all are done)."""
+    """Upgrade batch by batch until one has no capacity. Return the batches, a failed one included (its VMs stay as
+    they were), and its shortage, else None. Surging batches place new VMs first, others release the old VMs first.
+    """
     size, is_surging = surge or max(unavailable, 1), surge > 0
     batches: list[NodeUpgradeBatch] = []
     for start in range(0, len(pool.vms), size):
         vms = pool.vms[start : start + size]
-        # A surging batch keeps its old VMs until the new ones are placed. Restore all if one has no capacity.
         old_handles = [pool.handles[vm.name] for vm in vms]
         if not is_surging:
             _release_vms(scheduler, old_handles)
         placement_result = place_replacements(scheduler, pool, vms)
         if placement_result.shortage is not None:
-            _release_vms(scheduler, placement_result.handles)
+            _release_vms(scheduler, placement_result.handles)  # of the new VMs with capacity
             if not is_surging:
-                for vm in vms:
+                for vm in vms:  # put the old VMs back
                     name = build_vm_name(pool.owner, pool.demand, pool.name, vm.number)
                     scheduler.add_existing(name, pool.sku, vm.placement)
         elif is_surging:

@@ -136,7 +136,7 @@ class PodsSimulation(Struct):
         """Build the verdict of one workload over all waves."""
         waves = self._impacts.get(workload.key, [])  # (number of the wave, impact), without unaffected waves
         impacts = [impact for _, impact in waves]
-        running = _count_running(self.pods.existing)[workload.key]
+        running = _count_running(self.pods.existing)[workload.key]  # before the first wave
         outcomes = [impact.determine_outcome(is_drained=self.is_drained) for impact in impacts]
         budgets = chain.from_iterable(impact.blocking_budgets for impact in impacts)
         return WorkloadVerdict(
@@ -156,7 +156,7 @@ class PodsSimulation(Struct):
 def simulate_nodes_down(
     pods: ClusterPods, existing: Sequence[ExistingPod], nodes_down: Collection[str], *, is_drained: bool
 ) -> tuple[tuple[WorkloadImpact, ...], tuple[ExistingPod, ...]]:
-    """Return the impacts on workloads with lost pods, and all pods, while nodes are down: drained or lost at once."""
+    """Return the impacts on workloads with lost pods, and all pods afterwards. Nodes are drained, or lost at once."""
     nodes = tuple(node for node in pods.cluster.nodes if node.name not in nodes_down)
     prediction = predict(replace(pods.cluster, nodes=nodes), existing, _select_controlled_workloads(pods))
     preempted = {  # by workload key and pod number
@@ -187,6 +187,7 @@ def simulate_nodes_down(
         if is_drained and workload.kind != _DAEMONS:  # a drain evicts no pods of DaemonSets
             violations, lost_at_once = _compute_eviction_limits(pods.cluster.budgets, existing, on_lost_nodes, moves)
         before = running_before[workload.key]
+        preempted_count = len(moves) - len(on_lost_nodes)  # on other nodes
         # A bare Pod is unchanged in the prediction, and nothing re-creates it.
         bare_count = len(on_lost_nodes) if workload.kind == _BARE else 0
         impact = WorkloadImpact(
@@ -194,8 +195,7 @@ def simulate_nodes_down(
             workload=workload.key,
             replicas=before if workload.kind == _DAEMONS else workload.replicas,
             before=before,
-            # Pods moved from other nodes are preempted: they are lost at once, too.
-            at_once=before - (len(moves) - len(on_lost_nodes)) - lost_at_once,
+            at_once=before - preempted_count - lost_at_once,
             running=running[workload.key] - bare_count,
             moves=tuple(moves),
             pending=bare_count or sum(outcome.is_pending for outcome in outcomes),
@@ -226,7 +226,7 @@ def _build_move(pod: ExistingPod, outcome: PodOutcome | None, preemption: PodOut
     if kind == _BARE:
         reason = "is evicted and not re-created" if preemption is not None else "waits for its node"
         return PodMove(pod.name, pod.node, node="", reason=f"a bare Pod {reason}")
-    # A preempted pod of a DaemonSet may run again, as its node is up.
+    # No outcome: the node of a DaemonSet's pod is gone. A preempted one may run again, as its node is up.
     if outcome is None or (kind == _DAEMONS and preemption is None):
         return PodMove(pod.name, pod.node, node="", reason="a DaemonSet's pod is deleted with its node")
     return PodMove(pod.name, pod.node, outcome.node, outcome.reason, outcome.is_certain)
@@ -238,9 +238,9 @@ def _compute_eviction_limits(
     lost_pods: Sequence[ExistingPod],
     moves: Sequence[PodMove],
 ) -> tuple[Mapping[str, str], int]:
-    """Find the effect of budgets on the evictions of a drain: sentences about the violated ones by `NAMESPACE/NAME`,
-    and the number of pods evicted at once. A budget is violated if it allows none, or fewer than pods get no other
-    node; otherwise the next pods are evicted when the replacements of the ones before are ready.
+    """Find the effect of budgets on the evictions of a drain: sentences about the violated budgets by
+    `NAMESPACE/NAME`, and the number of pods evicted at once. A budget is violated if it allows no eviction, or if the
+    pods without another node are more than it allows. Other budgets only make later pods wait for ready replacements.
     """
     violations: dict[str, str] = {}
     pods_at_once = len(lost_pods)
@@ -256,7 +256,7 @@ def _compute_eviction_limits(
             )
         elif without_node > allowed:
             violations[name] = f"{_describe_budget(budget)} allows {allowed}, and {without_node} pods get no other node"
-        elif all(has_budget(budget, pod) for pod in lost_pods):  # pods without this budget do not wait for it
+        elif all(has_budget(budget, pod) for pod in lost_pods):  # else, the pods outside the budget do not wait
             pods_at_once = min(pods_at_once, allowed)
     return violations, pods_at_once
 
@@ -288,22 +288,22 @@ class NodeDrainEffects(Struct, frozen=True):
 
 def find_observed_node(clusters: Mapping[str, ClusterPods], text: str) -> tuple[ClusterPods, str] | Diagnostic:
     """Find the only node with this name or `CLUSTER/NAME`, with its cluster; return an error for none or several."""
-    ids = {
+    nodes_by_id = {
         f"{cluster_id}/{node.name}": (pods, node.name)
         for cluster_id, pods in clusters.items()
         for node in pods.cluster.nodes
     }
-    matches = {node_id: (pods, name) for node_id, (pods, name) in ids.items() if text in (node_id, name)}
+    matches = {node_id: (pods, name) for node_id, (pods, name) in nodes_by_id.items() if text in (node_id, name)}
     if len(matches) == 1:
         return next(iter(matches.values()))
     if matches:
         detail = f'Several clusters have a node "{text}"; use an id: {format_list(matches, _MAX_NAMES)}.'
         return build_error("ambiguous-name", detail, headline="Ambiguous node")
-    if not ids:
+    if not nodes_by_id:
         detail = "No data kubernetes_nodes lists a cluster. Add one with the output of kubectl."
         return build_error("nothing-to-simulate", detail)
-    names = [node for _, node in ids.values()]
-    detail = f'There is no node "{text}".{suggest_name(text, names)} Known: {format_list(sorted(ids), _MAX_NAMES)}.'
+    suggestion = suggest_name(text, [name for _, name in nodes_by_id.values()])
+    detail = f'There is no node "{text}".{suggestion} Known: {format_list(sorted(nodes_by_id), _MAX_NAMES)}.'
     return build_error("unknown-node", detail)
 
 

@@ -47,7 +47,7 @@ def choose_vms_to_recreate(
     groups = assign_groups(context, tracked_pools)
     cells_by_capacity = {capacity: list(cells) for capacity, cells in program.cells_by_capacity.items()}
     choice = _ChoiceBuilder(groups, cells_by_capacity, program.size_numbers_by_class)
-    for source in solution.spanning:
+    for source in solution.spanning:  # multi-cell VMs
         choice.add_vm_to_recreate(source)
     cleared: set[str] = set()
     for machines in solution.cleared:
@@ -63,11 +63,13 @@ def choose_vms_to_recreate(
 
 
 def _group_options_by_unit(selections: Iterable[OptionUse]) -> Iterable[tuple[OptionUse, list[CellChange]]]:
-    """Group the options by unit, one per cell; shares of multi-cell VMs first."""
+    """Yield any selection of each unit, and the options of its changed cells, ordered: first arrivals of multi-cell
+    VMs, by class.
+    """
     units: dict[tuple[int, int], tuple[OptionUse, list[CellChange]]] = {}
     for option_use in selections:
-        key = id(option_use.cells), option_use.machines  # the options of a unit share one tuple of cells
-        _, options = units.setdefault(key, (option_use, []))
+        unit_key = id(option_use.cells), option_use.machines  # the selections of a unit share one tuple of cells
+        _, options = units.setdefault(unit_key, (option_use, []))
         options.extend([option_use.option] * option_use.count)
     for first_use, options in units.values():
         options.sort(key=lambda option: (option.arrival is None, option.arrival or 0, option.spanning))
@@ -99,17 +101,16 @@ class _ChoiceBuilder(Struct):
         for cell in range(len(host.cells)):
             capacity = program.find_cleared_capacity(host, cell)
             if capacity is not None:
-                self._cells_by_capacity.setdefault(capacity, []).append(
-                    CellPosition(host, cell, host.movable_vms_by_cell[cell])
-                )
+                position = CellPosition(host, cell, host.movable_vms_by_cell[cell])
+                self._cells_by_capacity.setdefault(capacity, []).append(position)
 
     def assign_options(self, unit: OptionUse, options: Sequence[CellChange], cleared: set[str]) -> None:
-        """Assign a cell of the unit to each option. Linked cells are used in the order of their machines (types
-        below -1: of cleared ones) to keep all shares of a multi-cell VM on one machine; others by cost.
+        """Apply each option to a separate cell of the unit. Cells linked by machine are used in the order of their
+        machines, to keep all shares of a multi-cell VM on one machine. Of other cells, the cheapest is used.
         """
         cells = list(unit.cells)
-        if unit.machines != -1:  # linked by machine
-            if unit.machines < -1:
+        if unit.machines != -1:  # a machine type: its cells are linked
+            if unit.machines < -1:  # with unknown cells: only cleared machines can change
                 cells = [cell for cell in cells if cell.host.machine.name in cleared]
             for cell, option in zip(cells, options, strict=False):  # the other cells stay as they are
                 self._apply_option(cell, option)
@@ -125,7 +126,7 @@ class _ChoiceBuilder(Struct):
         return sum(source.pods for source in leaving), len({source.pool for source in leaving} - self._affected_pools)
 
     def _select_leaving_vms(self, cell: CellPosition, option: CellChange) -> list[MovableVm]:
-        """Select the VMs leaving this cell: of each group those with the fewest pods, then of affected pools."""
+        """Select the VMs leaving a cell: of each group those with the fewest pods; among equals, of affected pools."""
         leaving: list[MovableVm] = []
         for group, count in option.leaving:
             candidates = [source for source in cell.sources if self._groups[source.handle] == group]
@@ -143,18 +144,19 @@ class _ChoiceBuilder(Struct):
             cells[:] = [candidate for candidate in cells if (candidate.host, candidate.cell) != (cell.host, cell.cell)]
         if option.capacity is not None:
             self._cells_by_capacity.setdefault(option.capacity, []).append(cell)
-        if option.arrival is not None and option.arrival >= 0 and cell.cell == 0:  # a multi-cell VM counts once
+        # A re-created multi-cell VM has a share in several cells of the machine, but one slot.
+        if option.arrival is not None and option.arrival >= 0 and cell.cell == 0:
             self.wide_slots.append((self._size_of[option.arrival], cell.host))
 
     def build_slots(self, pattern_counts: Iterable[PatternCount]) -> list[tuple[int, RepackMachine]]:
-        """Build the slots for one re-created VM each: number of its size, and machine."""
+        """Build the slots for one re-created VM each: number of its size, and machine. A cell gets one pattern."""
         slots = list(self.wide_slots)
         for pattern_count in pattern_counts:
             cells = self._cells_by_capacity.get(pattern_count.capacity, [])
             for cell in cells[: pattern_count.count]:
                 for size, count in pattern_count.pattern:
                     slots += [(size, cell.host)] * count
-            del cells[: pattern_count.count]
+            del cells[: pattern_count.count]  # used up
         return slots
 
 
@@ -166,39 +168,38 @@ def assign_machines(
     """
     slot_counts = Counter((size, host.machine.name) for size, host in slots)
     hosts = {host.machine.name: host for _, host in slots}  # by name
-    existing = Counter(context.existing)  # VMs in place by pool and rack
+    staying = Counter(context.existing)  # VMs not re-created by pool and rack
     for source in sources:
-        existing[source.pool, source.vm.placement.rack] -= 1
+        staying[source.pool, source.vm.placement.rack] -= 1
     program = LinearProgram()
     for source in sources:
-        row = program.add_row(("vm", source.handle), lower=1.0, upper=1.0)
-        program.add_column(cost=_UNASSIGNED_COST, upper=1.0, entries=[(row, 1.0)], subject=None)  # left over
-        for (size, name), count in slot_counts.items():
-            host = hosts[name]
+        vm_row = program.add_row(("vm", source.handle), lower=1.0, upper=1.0)
+        program.add_column(cost=_UNASSIGNED_COST, upper=1.0, entries=[(vm_row, 1.0)], subject=None)  # left over
+        for (size, machine_name), count in slot_counts.items():
+            host = hosts[machine_name]
             if size != size_of[source.vm_class] or source.vm_class not in host.admitted:
                 continue
             pool_rack = source.pool, host.machine.rack
-            capacity = max(context.limits[source.pool], context.existing.get(pool_rack, 0)) - existing[pool_rack]
+            # A rack above its limit may keep its present number.
+            capacity = max(context.limits[source.pool], context.existing.get(pool_rack, 0)) - staying[pool_rack]
             entries = [
-                (row, 1.0),
-                (program.add_row(("slot", size, name), upper=float(count)), 1.0),
+                (vm_row, 1.0),
+                (program.add_row(("slot", size, machine_name), upper=float(count)), 1.0),
                 (program.add_row(("rack", *pool_rack), upper=float(max(capacity, 0))), 1.0),
             ]
-            cost = _OWN_MACHINE_COST if name == source.vm.placement.machine else 0.0
-            program.add_column(cost, upper=1.0, entries=entries, subject=(source, name))
-    for key, row in program.names.items():
-        row_type, *details = key
-        if row_type == "rack":
-            pool, _ = details
+            cost = _OWN_MACHINE_COST if machine_name == source.vm.placement.machine else 0.0
+            program.add_column(cost, upper=1.0, entries=entries, subject=(source, machine_name))
+    for name, row in program.names.items():
+        if name[0] == "rack":  # ("rack", pool, rack): a column of VMs above the limit
             upper = float(len(sources))
-            program.add_column(cost=_CROWDING_COST, upper=upper, entries=[(row, -1.0)], subject=pool)
+            program.add_column(cost=_CROWDING_COST, upper=upper, entries=[(row, -1.0)], subject=name[1])
     values = run_solver(program.columns, program.lower, program.upper).values
     targets: dict[int, str] = {}
     crowded: set[int] = set()
     for column, value in zip(program.columns, values or (), strict=False):
         match column.subject:
-            case (MovableVm() as source, str() as name) if value:
-                targets[source.handle] = name
+            case (MovableVm() as source, str() as machine_name) if value:
+                targets[source.handle] = machine_name
             case int() as pool if value:
                 crowded.add(pool)
     return targets, frozenset(crowded)
@@ -231,34 +232,34 @@ def choose_vms_greedily(context: RepackContext, request: RepackRequest) -> Repac
 
 
 def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackMachine) -> Iterator[_Gain]:
-    """Yield the gains of a machine: by cell, or of the whole machine for multi-cell VMs or unknown cells."""
+    """Yield the gains of a machine: one VM per cell; of the whole machine for a multi-cell demand or unknown cells."""
     if host.has_unknown_cells or request.sku.numa_cells > 1:
         yield from _compute_machine_gain(context, request, host)
         return
     for free, movable_vms in zip(host.cells, host.movable_vms_by_cell, strict=True):
-        # Remove the largest VMs until one VM of the demand fits.
-        leaving: list[MovableVm] = []
-        skus = {source.handle: context.kinds[source.vm_class].sku for source in movable_vms}
-        single_cell_vms = [source for source in movable_vms if skus[source.handle].numa_cells == 1]
+        # Remove the largest single-cell VMs until one VM of the demand fits.
         remaining = free
-        for source in sorted(single_cell_vms, key=lambda candidate: -context.kinds[candidate.vm_class].sku.memory_gib):
+        leaving: list[MovableVm] = []
+        for source in sorted(movable_vms, key=lambda candidate: -context.kinds[candidate.vm_class].sku.memory_gib):
             if remaining.has_capacity(request.sku):  # enough have left
                 break
-            remaining = remaining.subtract(skus[source.handle], -1)
-            leaving.append(source)
+            sku = context.kinds[source.vm_class].sku
+            if sku.numa_cells == 1:
+                remaining = remaining.subtract(sku, count=-1)  # adds its share
+                leaving.append(source)
         if remaining.has_capacity(request.sku):
             yield _Gain(host, tuple(leaving), gains=1)
 
 
 def _compute_machine_gain(context: RepackContext, request: RepackRequest, host: RepackMachine) -> list[_Gain]:
-    """Compute the gain of a machine without its movable VMs, [] for no gain; a cell counts for one share at most."""
+    """Compute the gain of a machine if all its movable VMs leave, [] for none; a cell counts for at most one share."""
     if host.has_unknown_cells and not host.unknown_cell_vms:  # a VM in unknown cells is not movable
         return []
-    cells = list(host.cells)
-    movable = {source.handle: source for source in host.unknown_cell_vms}
-    for number, sources in enumerate(host.movable_vms_by_cell):
+    cells = list(host.cells)  # their free capacity, without VMs in unknown cells
+    leaving = {source.handle: source for source in host.unknown_cell_vms}  # a multi-cell VM once
+    for cell, sources in enumerate(host.movable_vms_by_cell):
         for source in sources:
-            cells[number] = cells[number].subtract(context.kinds[source.vm_class].sku, -1)
-            movable[source.handle] = source
+            cells[cell] = cells[cell].subtract(context.kinds[source.vm_class].sku, count=-1)  # adds its share
+            leaving[source.handle] = source
     gains = sum(cell.has_capacity(request.sku) for cell in cells) // request.sku.numa_cells
-    return [_Gain(host, tuple(movable.values()), gains)] if gains else []
+    return [_Gain(host, tuple(leaving.values()), gains)] if gains else []

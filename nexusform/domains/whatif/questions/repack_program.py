@@ -142,14 +142,14 @@ class RepackProgram:
         self._single_machines = single_machines
         self._is_fine = is_fine
         self._catalogue = CellCatalogue(context.kinds, request.sku)
-        self._groups = assign_groups(context, tracked_pools)
+        self._groups = assign_groups(context, tracked_pools)  # of movable VMs by handle
         self._program = LinearProgram()
-        self._cell_counts: Counter[CellPatterns] = Counter()  # cells by current capacity
+        self._cell_counts: Counter[CellPatterns] = Counter()  # number of cells by current capacity
         self._capacity_rows: dict[CellPatterns, int] = {}  # row number by capacity
         # Cells (or whole machines) by their current capacity.
         self.cells_by_capacity: dict[CellPatterns, list[CellPosition]] = {}
         self._arrivals: list[tuple[int, VmSku]] = [  # multi-cell VMs: class number (or _DEMAND) and SKU
-            (kind, vm_class.sku) for kind, vm_class in enumerate(context.kinds) if vm_class.sku.numa_cells > 1
+            (number, vm_class.sku) for number, vm_class in enumerate(context.kinds) if vm_class.sku.numa_cells > 1
         ]
         if request.sku.numa_cells > 1:
             self._arrivals.append((_DEMAND, request.sku))
@@ -183,10 +183,11 @@ class RepackProgram:
             groups = unknown_groups if host.has_unknown_cells else known_groups  # of equal machines
             # Equal machines share a key. Their disk only counts with unknown cells: for patterns of whole machines.
             cells = tuple(self._build_cell_key(host, cell) for cell in range(len(host.cells)))
-            loose_groups = tuple(sorted(self._groups[source.handle] for source in host.unknown_cell_vms))
+            unknown_cell_groups = tuple(sorted(self._groups[source.handle] for source in host.unknown_cell_vms))
             pods = tuple(sorted(source.pods for source in host.unknown_cell_vms)) if self._is_fine else ()
-            multi_cell = tuple(self._groups[source.handle] for source in self._list_multi_cell_vms(host))
-            machine_key = cells, loose_groups, pods, multi_cell, host.splits, host.disk if host.has_unknown_cells else 0
+            multi_cell_groups = tuple(self._groups[source.handle] for source in self._list_multi_cell_vms(host))
+            disk = host.disk if host.has_unknown_cells else 0
+            machine_key = cells, unknown_cell_groups, pods, multi_cell_groups, host.splits, disk
             groups.setdefault(machine_key, []).append(host)
         if self._arrivals:  # a multi-cell VM links cells of one machine
             for number, hosts in enumerate(known_groups.values()):
@@ -205,21 +206,21 @@ class RepackProgram:
     def _build_cell_key(self, host: RepackMachine, cell: int) -> CellKey:
         """Build the key of a cell, equal for cells with equal contents; numbers of pods are 0 unless in fine mode."""
         sources = host.movable_vms_by_cell[cell]
-        pods: dict[Group, list[int]] = {}
+        pod_counts: dict[Group, list[int]] = {}  # of single-cell VMs by group
         for source in sources:
             if self._get_sku(source).numa_cells == 1:
-                pods.setdefault(self._groups[source.handle], []).append(source.pods if self._is_fine else 0)
+                pod_counts.setdefault(self._groups[source.handle], []).append(source.pods if self._is_fine else 0)
         machine = host.machine
         multi_cell = self._list_multi_cell_vms(host)
-        spanning = tuple((multi_cell.index(source), source.vm_class) for source in sources if source in multi_cell)
         return CellKey(
             free=host.cells[cell],
-            leaving=tuple(sorted((group, tuple(sorted(counts))) for group, counts in pods.items())),
+            leaving=tuple(sorted((group, tuple(sorted(counts))) for group, counts in pod_counts.items())),
             admitted=host.admitted,
             admits_demand=host.admits_demand,
-            rack=machine.rack if self._tracked_pools else "",
+            rack=machine.rack if self._tracked_pools else "",  # matters for the spread of tracked pools only
             single_machine=machine.name if machine.name in self._single_machines else "",
-            spanning=spanning,
+            # Multi-cell VMs: index on the machine, and class.
+            spanning=tuple((multi_cell.index(source), source.vm_class) for source in sources if source in multi_cell),
         )
 
     def _list_multi_cell_vms(self, host: RepackMachine) -> list[MovableVm]:
@@ -235,22 +236,21 @@ class RepackProgram:
         units: dict[CellKey, list[CellPosition]] = {}
         for host in hosts:
             for cell in range(len(host.cells)):
-                units.setdefault(self._build_cell_key(host, cell), []).append(
-                    CellPosition(host, cell, host.movable_vms_by_cell[cell])
-                )
+                position = CellPosition(host, cell, host.movable_vms_by_cell[cell])
+                units.setdefault(self._build_cell_key(host, cell), []).append(position)
         for key, cells in units.items():
             self._add_cell_unit(_CellGroup(key, tuple(cells)))
 
     def _add_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
-        """Add equal machines as type `number`. A multi-cell VM has one column to leave all of its cells at once, with
-        one re-creation; rows bind it to the change of each cell.
+        """Add equal machines as type `number`. A multi-cell VM has one column to leave, with one re-creation. A row
+        "leaves" for each of its cells requires as many changes of this cell without the VM.
         """
         first = hosts[0]
         for cell in range(len(first.cells)):
             cells = tuple(CellPosition(host, cell, host.movable_vms_by_cell[cell]) for host in hosts)
             self._add_cell_unit(_CellGroup(self._build_cell_key(first, cell), cells, machines=number, cell_number=cell))
         self._add_multi_cell_arrivals(number, first, len(hosts))
-        for index, source in enumerate(self._list_multi_cell_vms(first)):
+        for index, source in enumerate(self._list_multi_cell_vms(first)):  # the same index on equal machines
             equal_vms = tuple(self._list_multi_cell_vms(host)[index] for host in hosts)
             entries = [
                 (self._program.add_row(("leaves", number, cell, index), lower=0.0, upper=0.0), -1.0)
@@ -261,41 +261,44 @@ class RepackProgram:
             self._program.add_column(cost=1.0, upper=len(hosts), entries=entries, subject=equal_vms)
 
     def _add_multi_cell_arrivals(self, number: int, first: RepackMachine, size: int) -> None:
-        """Add a column per multi-cell class, and for a multi-cell demand, if feasible on `size` equal machines."""
+        """Add a column per multi-cell class, and for a multi-cell demand, if feasible on `size` equal machines of type
+        `number`: the number of such VMs to arrive (a class: of slots for them). `first` is any of the machines.
+        """
         program = self._program
-        for kind, sku in self._arrivals:
-            if not (first.admits_demand if kind == _DEMAND else kind in first.admitted):
+        for vm_class, sku in self._arrivals:
+            if not (first.admits_demand if vm_class == _DEMAND else vm_class in first.admitted):
                 continue  # such a VM is not feasible there
-            # One arrival takes a share in `numa_cells` cells, at most one share in each.
-            entries = [(program.add_row(("wide", number, kind), lower=0.0, upper=0.0), -float(sku.numa_cells))]
-            entries += [(program.add_row(("wide cell", number, kind, cell)), -1.0) for cell in range(len(first.cells))]
-            if kind == _DEMAND:
+            # All changes of cells together take `numa_cells` shares for one arrival, those of one cell at most one.
+            entries = [(program.add_row(("wide", number, vm_class), lower=0.0, upper=0.0), -float(sku.numa_cells))]
+            cells = range(len(first.cells))
+            entries += [(program.add_row(("wide cell", number, vm_class, cell)), -1.0) for cell in cells]
+            if vm_class == _DEMAND:
                 entries.append((program.add_row(_DEMAND_ROW), 1.0))
             else:
                 rack = first.machine.rack if self._tracked_pools else ""
-                size_number = self._catalogue.size_numbers_by_class[kind]
+                size_number = self._catalogue.size_numbers_by_class[vm_class]
                 entries.append((self._get_slot_row(rack, first.admitted, size_number), -1.0))
-            upper = size * len(first.cells)
-            program.add_column(cost=0.0, upper=upper, entries=entries, subject=("arrival", number, kind))
+            subject = ("arrival", number, vm_class)
+            program.add_column(cost=0.0, upper=size * len(cells), entries=entries, subject=subject)
 
     def _add_cell_unit(self, unit: _CellGroup) -> None:
-        """Add the row of a unit (equal cells) and a column per option: the number of cells with this change. Others
-        stay as they are. A cleared unit has no cells until its machines are emptied, so its bound is 0.
+        """Add the row of a unit (equal cells) and a column per option (change of a cell): the number of cells with it.
+        A cell without a change stays as it is. A cleared unit has no cells until its machines are emptied: its upper
+        bound is 0, and the column of emptied machines raises it.
         """
         program, size = self._program, len(unit.cells)
         first = unit.cells[0].host
-        row = program.add_row(
-            ("unit", unit.machines, unit.cell_number, unit.key, unit.is_cleared), upper=0.0 if unit.is_cleared else size
-        )
+        unit_name = ("unit", unit.machines, unit.cell_number, unit.key, unit.is_cleared)
+        unit_row = program.add_row(unit_name, upper=0.0 if unit.is_cleared else size)
         capacity_now = self._catalogue.find_cell_capacity(((unit.key.free,),), unit.key)
         if capacity_now is not None and not unit.is_cleared:
             self._cell_counts[capacity_now] += size
             self._get_cell_capacity_row(capacity_now)
             self.cells_by_capacity.setdefault(capacity_now, []).extend(unit.cells)
         skus = {self._groups[source.handle]: self._get_sku(source) for cell in unit.cells for source in cell.sources}
-        spanning = {index: self._context.kinds[kind].sku for index, kind in unit.key.spanning}
+        spanning = {index: self._context.kinds[kind].sku for index, kind in unit.key.spanning}  # multi-cell VMs
         for option in self._catalogue.list_cell_changes(unit.key, skus, self._arrivals, spanning):
-            entries: list[tuple[int, float]] = [(row, 1.0)]
+            entries: list[tuple[int, float]] = [(unit_row, 1.0)]
             entries += self._build_capacity_change(capacity_now, option.capacity)
             for group, count in option.leaving:
                 entries += self._build_departure_entries(group, count, first)
@@ -321,7 +324,7 @@ class RepackProgram:
         program = self._program
         capacity = None  # beside the VMs in place: None if no more VMs fit in every layout
         if first.splits:
-            key = self._build_cell_key(first, 0)  # of any cell: only the properties of the machine count
+            key = self._build_cell_key(first, cell=0)  # any cell: its free capacity is not used
             capacity = self._catalogue.find_cell_capacity(first.splits, key, first.disk)
             if capacity is not None:
                 self._cell_counts[capacity] += size
@@ -330,23 +333,17 @@ class RepackProgram:
                 self.cells_by_capacity.setdefault(capacity, []).extend(whole_machines)
         if not first.unknown_cell_vms:  # one of them is not movable
             return
-        cells = list(first.cells)
+        # Build a column for each emptied machine: VMs leave, its capacity goes, its cells (a unit each) become usable.
         entries = self._build_capacity_change(capacity, after=None)
         for source in first.unknown_cell_vms:
             entries += self._build_departure_entries(self._groups[source.handle], 1, first)
-        for cell in range(len(cells)):
+        for cell in range(len(first.cells)):
             key = self._build_cell_key(first, cell)
-            unit = _CellGroup(
-                key,
-                tuple(CellPosition(host, cell, host.movable_vms_by_cell[cell]) for host in hosts),
-                number,
-                cell,
-                is_cleared=True,
-            )
-            self._add_cell_unit(unit)
-            row = program.add_row(("unit", number, cell, key, True))  # added by _add_cell_unit with bound 0
-            entries.append((row, -1.0))
-            entries += self._build_capacity_change(None, self._catalogue.find_cell_capacity(((key.free,),), key))
+            positions = tuple(CellPosition(host, cell, host.movable_vms_by_cell[cell]) for host in hosts)
+            self._add_cell_unit(_CellGroup(key, positions, machines=number, cell_number=cell, is_cleared=True))
+            unit_row = program.add_row(("unit", number, cell, key, True))  # added by _add_cell_unit with bound 0
+            entries.append((unit_row, -1.0))
+            entries += self._build_capacity_change(before=None, after=self.find_cleared_capacity(first, cell))
         self._add_multi_cell_arrivals(number, first, size)
         if first.machine.name in self._single_machines:
             released_disk = sum(self._get_sku(source).disk_gib for source in first.unknown_cell_vms)
@@ -399,12 +396,14 @@ class RepackProgram:
         return self._program.add_row(("slots", rack, admitted, size))
 
     def _add_cell_capacity(self, capacity: CellPatterns) -> None:
-        """Add a column for each pattern of a capacity (slots of each size in one cell), in total at most its cells."""
+        """Add a column for each pattern of a capacity (slots of each size in one cell): the number of its cells with
+        this pattern. A pattern adds slots (entries below 0) and uses disk.
+        """
         program = self._program
-        row = self._get_cell_capacity_row(capacity)
-        program.upper[row] = float(self._cell_counts[capacity])
+        capacity_row = self._get_cell_capacity_row(capacity)
+        program.upper[capacity_row] = float(self._cell_counts[capacity])  # patterns in total: one per cell
         for pattern in capacity.patterns:
-            entries = [(row, 1.0)]
+            entries = [(capacity_row, 1.0)]
             entries += [
                 (self._get_slot_row(capacity.rack, capacity.admitted, size), -float(count)) for size, count in pattern
             ]
@@ -417,14 +416,14 @@ class RepackProgram:
         """Add a column per group of leaving VMs (by class or tracked pool) and kind of slot: its arrivals there."""
         program = self._program
         class_by_group = {self._groups[source.handle]: source.vm_class for source in self._context.all_movable_vms}
-        slots = [name for name in program.names if name[0] == "slots"]  # ("slots", rack, classes, size)
-        for group, kind in sorted(class_by_group.items()):
-            arrival_row = program.add_row(("comes", group), lower=0.0, upper=_INFINITE)  # arrivals less departures
-            for name in slots:
-                _, rack, admitted, size = name
-                if kind not in admitted or self._catalogue.size_numbers_by_class[kind] != size:
+        slot_rows = [(name, row) for name, row in program.names.items() if name[0] == "slots"]
+        for group, vm_class in sorted(class_by_group.items()):
+            # Arrivals less departures: none may be missing.
+            arrival_row = program.add_row(("comes", group), lower=0.0, upper=_INFINITE)
+            for (_, rack, admitted, size), slot_row in slot_rows:
+                if vm_class not in admitted or self._catalogue.size_numbers_by_class[vm_class] != size:
                     continue  # such VMs do not fit in this slot
-                entries = [(arrival_row, 1.0), (program.add_row(name), 1.0)]
+                entries = [(arrival_row, 1.0), (slot_row, 1.0)]
                 group_type, pool = group
                 if group_type == "pool":
                     entries.append((self._get_spread_row(pool, rack), 1.0))
@@ -438,18 +437,17 @@ class RepackProgram:
         bound = 0 if self.is_capped else answer.bound
         if answer.values is None:
             return NoRepackSolution(is_proved=answer.is_finished and not self.is_capped, bound=bound)
-        values = answer.values
+        values, recreations = answer.values, round(answer.objective)
         if self._is_fine and answer.bound >= answer.objective:  # the minimum is proved
-            values = self._reduce_pods(round(answer.objective), values, seconds)
-        recreations = round(answer.objective)
+            values = self._reduce_pods(recreations, values, seconds)  # with additional columns at the end
         options: list[OptionUse] = []
         cleared: list[ClearedMachineCount] = []
         patterns: list[PatternCount] = []
         spanning: list[MovableVm] = []
-        for column, value in zip(self._program.columns, values, strict=False):  # _reduce_pods appends values
+        for column, value in zip(self._program.columns, values, strict=False):
             if not value:  # not used by the solution
                 continue
-            match column.subject:
+            match column.subject:  # other subjects only count in the program
                 case (_CellGroup() as unit, CellChange() as option):
                     options.append(OptionUse(unit.machines, unit.cells, option, value))
                 case (CellPatterns() as capacity, tuple() as pattern):
@@ -461,16 +459,16 @@ class RepackProgram:
         return RepackSolution(recreations, bound, tuple(options), tuple(cleared), tuple(patterns), tuple(spanning))
 
     def _reduce_pods(self, recreations: int, values: Sequence[int], seconds: float | None) -> Sequence[int]:
-        """Reduce pods, then pools, among solutions with at most this number of re-creations. Return the values by
-        column, those of new columns last; the given ones if the solver finds none.
+        """Find the solution with the fewest restarted pods, then affected pools, and `recreations` at most.
+        Return its values by column, those of additional columns last; the given values if the solver finds none.
         """
         groups = sorted(set(self._groups.values()))  # pools, since the fine mode tracks each of them
         program = self._program
-        rows_lower, rows_upper = [*program.lower, -_INFINITE], [*program.upper, float(recreations)]
-        limit_row = len(rows_lower) - 1  # of all re-creations
+        # Additional rows: all re-creations, and per group: leaving VMs - its size * its column "affected" <= 0.
+        rows_lower = [*program.lower, *[-_INFINITE] * (1 + len(groups))]
+        rows_upper = [*program.upper, float(recreations), *[0.0] * len(groups)]
+        limit_row = len(program.lower)
         group_rows = {group: limit_row + 1 + number for number, group in enumerate(groups)}
-        rows_lower += [-_INFINITE] * len(groups)
-        rows_upper += [0.0] * len(groups)
         columns = []
         weight = len(groups) + 1  # one pod outweighs all pools
         for column in program.columns:
@@ -483,14 +481,14 @@ class RepackProgram:
             columns.append(ProgramColumn(float(pod_count) * weight, column.upper, entries, column.subject))
         sizes = Counter(self._groups.values())
         for group, row in group_rows.items():
-            # This column is 1 if any VM of the group leaves.
+            # The column "affected" is 1 if any VM of the group leaves.
             columns.append(ProgramColumn(cost=1.0, upper=1.0, entries={row: -float(sizes[group])}))
         answer = run_solver(columns, rows_lower, rows_upper, seconds)
         return values if answer.values is None else answer.values
 
 
 def _count_leaving(subject: object, groups: Mapping[int, Group]) -> tuple[Counter[Group], int]:
-    """Count the VMs of each group moved by a column, and the pods restarted by it; none for columns without VMs."""
+    """Count the VMs of each group moved by one use of a column, and the pods restarted by it; 0 without VMs."""
     sources: tuple[MovableVm, ...] = ()
     match subject:
         case (_CellGroup(), CellChange() as option):
@@ -514,11 +512,11 @@ class SolverResult(Struct, frozen=True):
 def run_solver(
     columns: Sequence[ProgramColumn], lower: Sequence[float], upper: Sequence[float], seconds: float | None = None
 ) -> SolverResult:
-    """Run HiGHS with one thread and a fixed seed, at most this many seconds (None: node limit only).
-    `is_finished` without values is a proof of no solution; so is a program without columns.
+    """Run HiGHS with one thread and a fixed seed, at most this many seconds (None: node limit only). `lower` and
+    `upper` are of rows. `is_finished` without values is a proof of no solution; so is a program without columns.
     """
     if not columns:
-        return SolverResult(None, 0.0, 0, is_finished=True)  # no values, an objective and a bound of 0
+        return SolverResult(values=None, objective=0.0, bound=0, is_finished=True)
     import highspy
     import numpy as np
 
@@ -529,13 +527,14 @@ def run_solver(
     lp.col_upper_ = np.array([column.upper for column in columns], dtype=np.double)
     lp.row_lower_ = np.array(lower, dtype=np.double)
     lp.row_upper_ = np.array(upper, dtype=np.double)
-    starts = np.zeros(len(columns) + 1, dtype=np.int32)
-    rows = [column.entries for column in columns]
-    starts[1:] = np.cumsum(list(map(len, rows)))
+    column_entries = [column.entries for column in columns]  # value by row
+    starts = np.zeros(len(columns) + 1, dtype=np.int32)  # of each column in the entries of all columns
+    starts[1:] = np.cumsum(list(map(len, column_entries)))
+    values_in_order = chain.from_iterable(entries.values() for entries in column_entries)
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     lp.a_matrix_.start_ = starts
-    lp.a_matrix_.index_ = np.array(list(chain.from_iterable(rows)), dtype=np.int32)
-    lp.a_matrix_.value_ = np.array(list(chain.from_iterable(row.values() for row in rows)), dtype=np.double)
+    lp.a_matrix_.index_ = np.array(list(chain.from_iterable(column_entries)), dtype=np.int32)
+    lp.a_matrix_.value_ = np.array(list(values_in_order), dtype=np.double)
     lp.integrality_ = [highspy.HighsVarType.kInteger] * len(columns)
     with discard_native_output():
         highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]

@@ -94,21 +94,21 @@ class RepackSearch(Struct, frozen=True):
             if sequence is None:
                 return attempt
             checked_windows, violating = simulate_window_pods(context, sequence.windows, request.separation_rules)
-            if not violating or lifted & _OF_PODS:  # no pod is violated, or pods may be
+            if not violating or lifted & _OF_PODS:  # no VM violates constraints of pods, or they are ignored
                 break
             # The bound stays that of all VMs: a kept VM might move in another order, so a failure proves nothing.
             attempt = replace(attempt, undecided=True)
             kept_vms = [source for source in context.all_movable_vms if source.handle in violating]
             kept_names = {f"{context.pools[source.pool].address}:{source.vm.name}" for source in kept_vms}
             request = replace(request, excluded=request.excluded | kept_names)
-            kept = build_repack_context(site, request, self.pods, lifted)
-            refinement = _ProgramRefinement(kept, request, budget.split(_SEARCH_SHARE))
+            context_without_kept = build_repack_context(site, request, self.pods, lifted)
+            refinement = _ProgramRefinement(context_without_kept, request, budget.split(_SEARCH_SHARE))
             _, sequence = refinement.search(searches_orders=is_verified)
         else:
-            return attempt  # every order violates pods
+            return attempt  # every sequence found violates them
         windows = verify_sequence(context, sequence, budget) if is_verified else sequence.windows
-        with_pods = zip(windows, checked_windows, strict=True)
-        windows = tuple(replace(window, pods=checked.pods) for window, checked in with_pods)
+        pairs = zip(windows, checked_windows, strict=True)  # the moved pods are known in `checked_windows` only
+        windows = tuple(replace(window, pods=checked.pods) for window, checked in pairs)
         return replace(attempt, windows=windows, found=True, undecided=False)
 
 
@@ -123,14 +123,14 @@ class _ProgramRefinement:
         pools = frozenset(source.pool for source in context.all_movable_vms)
         self._tracked_pools = pools if self._is_fine else frozenset()
         self._single_machines: frozenset[str] = frozenset()
-        self._bound = 1  # it does not fit now
+        self._bound = 1  # lower bound of re-creations: the request does not fit without any
         self._greedy: RepackWindowSequence | None = None  # the answer if time runs out before the program has one
 
     def search(self, *, searches_orders: bool) -> tuple[RepackAttempt, RepackWindowSequence | None]:
         """Search windows (None: none found). `searches_orders`: on a small site, try orders with fewer re-creations."""
         if self._time_budget.seconds_left is not None:  # with a limit: have an answer if time runs out
             self._greedy = self._find_windows_greedily(self._time_budget.split(_GREEDY_SHARE))
-        sequence, is_impossible = self._search_program()
+        sequence, is_impossible = self._search_program()  # sets self._bound, the lower bound of re-creations
         if is_impossible:
             return RepackAttempt(self._context, bound=None), None
         is_proved = sequence is not None and count_recreations(sequence.windows) <= self._bound
@@ -139,7 +139,7 @@ class _ProgramRefinement:
         attempt = RepackAttempt(self._context, self._bound, undecided=not is_proved)
         if is_proved or not searches_orders or not is_searchable(self._context):
             return attempt, sequence
-        maximum = MAX_RECREATIONS if sequence is None else count_recreations(sequence.windows) - 1
+        maximum = MAX_RECREATIONS if sequence is None else count_recreations(sequence.windows) - 1  # fewer than found
         if self._request.moves is not None:
             maximum = min(maximum, self._request.moves)
         orders = search_orders(self._context, self._request, self._bound, maximum, self._time_budget)
@@ -147,13 +147,15 @@ class _ProgramRefinement:
         return attempt, orders.sequence or sequence
 
     def _search_program(self) -> tuple[RepackWindowSequence | None, bool]:
-        """Solve and refine the program until its choice has an order. Return it, or None, and True if none exists."""
+        """Solve and refine the program until the chosen VMs have an order; return it (None: none found), and whether
+        no choice of VMs exists (proved).
+        """
         for _ in range(_MAX_ROUNDS):
-            found = self._solve_program(self._request)
-            if isinstance(found, NoRepackSolution):
-                self._bound = max(self._bound, found.bound)
-                return None, found.is_proved
-            choice, bound = found
+            solution = self._solve_program(self._request)
+            if isinstance(solution, NoRepackSolution):
+                self._bound = max(self._bound, solution.bound)
+                return None, solution.is_proved
+            choice, bound = solution
             self._bound = max(self._bound, bound)
             sequence = find_window_sequence(self._context, self._request, choice, self._time_budget)
             sequence = sequence or self._search_orders_of_chosen_vms(choice)
@@ -197,12 +199,12 @@ class _ProgramRefinement:
         return True
 
     def _find_with_extra_capacity(self) -> RepackWindowSequence | None:
-        """Find windows by freeing more capacity than requested, at last by a greedy choice; without a proof."""
-        for more in _MORE:
+        """Find windows by freeing capacity for more VMs than requested, at last by a greedy choice; without a proof."""
+        for more in _MORE:  # additional VMs
             if self._time_budget.is_exhausted:
                 break
             solution = self._solve_program(replace(self._request, want=self._request.want + more))
-            if isinstance(solution, NoRepackSolution):  # still more capacity is impossible, too
+            if isinstance(solution, NoRepackSolution):  # for even more VMs, there is none either
                 break
             choice, _ = solution  # the bound is that of the larger request
             sequence = find_window_sequence(self._context, self._request, choice, self._time_budget)

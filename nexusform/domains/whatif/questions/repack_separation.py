@@ -71,9 +71,9 @@ class SeparationRule(Struct, frozen=True):
         return any(group.selector is not None for group in self.groups)
 
     def find_forbidden_locations(self, vm: VmKey, vms: Iterable[ScheduledVm]) -> frozenset[str]:
-        """Find the machines or racks forbidden for a VM: with VMs of the other groups; none if it is in no group."""
+        """Find the machines or racks forbidden for a VM: with VMs of groups other than its own, if it has a group."""
         other_groups = [group for group in self.groups if not group.has_vm(vm)]
-        if len(other_groups) == len(self.groups):
+        if len(other_groups) == len(self.groups):  # the VM is in no group
             return frozenset()
         locations = (
             other_vm.placement
@@ -83,8 +83,8 @@ class SeparationRule(Struct, frozen=True):
         return frozenset(map(self._get_scope_location, locations))
 
     def find_shared_locations(self, vm_locations: Iterable[VmLocation]) -> frozenset[str]:
-        """Find the machines or racks with members of two groups."""
-        groups_at: dict[str, set[int]] = {}
+        """Find the machines or racks with members of several groups."""
+        groups_at: dict[str, set[int]] = {}  # numbers of groups by machine or rack
         for vm_location in vm_locations:
             group_numbers = {number for number, group in enumerate(self.groups) if group.is_member(vm_location)}
             if group_numbers:
@@ -96,15 +96,15 @@ class SeparationRule(Struct, frozen=True):
 
 
 def build_separation_rules(
-    site: SiteSnapshot, things: Iterable[SiteObject], pods: Mapping[str, ClusterPods] = NO_PODS
+    site: SiteSnapshot, objects: Iterable[SiteObject], pods: Mapping[str, ClusterPods] = NO_PODS
 ) -> tuple[SeparationRule, ...]:
-    """Build the denying rules over clusters, pools and workloads of a site."""
+    """Build the rules to obey in a repacking: rules about racks or machines, unless they only warn."""
     resolver = _GroupResolver(site, pods)
     rules: list[SeparationRule] = []
-    for thing in things:
-        attributes = thing.attributes
-        if thing.address.type != _RULE or attributes.get("enforcement") == _WARN or attributes.get("scope") == "site":
-            continue  # only a warning; or about sites, and a repacking keeps VMs on their site
+    for site_object in objects:
+        attributes, is_rule = site_object.attributes, site_object.address.type == _RULE
+        if not is_rule or attributes.get("enforcement") == _WARN or attributes.get("scope") == "site":
+            continue  # a repacking keeps VMs on their site
         groups = tuple(map(resolver.resolve_group, list_mappings(attributes, "group")))
         rules.append(SeparationRule(str(attributes.get("scope")), groups))
     return tuple(rules)
@@ -115,12 +115,13 @@ class _GroupResolver:
 
     def __init__(self, site: SiteSnapshot, pods: Mapping[str, ClusterPods]) -> None:
         self._pools: dict[str, PoolKey] = {}
-        self._clusters: dict[str, set[PoolKey]] = {}
+        self._clusters: dict[str, set[PoolKey]] = {}  # pools by cluster id
         self._pods: list[tuple[VmKey, PodSpec]] = []
         for cluster in site.clusters:
-            nodes: dict[str, VmKey] = {}
+            nodes: dict[str, VmKey] = {}  # by node name
             for pool in cluster.pools:
-                pool_key = pool.owner.owner, pool.demand.rule_pool or pool.name  # rule_pool: the block of plain VMs
+                # Rules count all VMs of one block of plain VMs as one pool, `rule_pool`.
+                pool_key = pool.owner.owner, pool.demand.rule_pool or pool.name
                 self._pools[f"{cluster.id}/{pool.name}"] = pool_key
                 self._clusters.setdefault(cluster.id, set()).add(pool_key)
                 nodes |= {vm.name: (*pool_key, vm.number) for vm in pool.vms}

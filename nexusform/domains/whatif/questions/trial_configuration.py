@@ -92,7 +92,8 @@ def _find_literal_name(block: ResourceBlock, configuration: Configuration) -> st
     assert isinstance(block.body, Body)
     for attribute in block.body.attributes:
         if attribute.name == "name":
-            literal = _LITERAL.fullmatch(_get_source_text(configuration, attribute.span).partition("=")[2].strip())
+            _, _, expression = _get_source_text(configuration, attribute.span).partition("=")
+            literal = _LITERAL.fullmatch(expression.strip())  # a quoted text without templates or escapes
             return literal[1] if literal is not None else ""
     return ""
 
@@ -134,7 +135,7 @@ def list_unusable_manifests(manifests: Iterable[Manifest]) -> list[str]:
 
 
 def build_trial_configuration(trial: SimulatedPlacement) -> SourceFile:
-    """Build the configuration of the placement and its manifests."""
+    """Build the configuration: a hub manifest with all objects and missing namespaces, and a placement of them."""
     declared = {manifest.name for manifest in trial.manifests if manifest.kind == _NAMESPACE and not manifest.group}
     namespaces = sorted(declared | {manifest.namespace for manifest in trial.manifests if manifest.namespace})
     namespace_manifests = [
@@ -150,9 +151,10 @@ def build_trial_configuration(trial: SimulatedPlacement) -> SourceFile:
         if not manifest.namespace and manifest.kind != _NAMESPACE  # a namespace brings its objects
     ]
     placement = {"name": NAME, "resource_selector": selectors, "policy": trial.policy}
+    yaml_body = text.replace("${", "$${").replace("%{", "%%{")  # escapes: manifests are no templates
     document = {
         "resource": {
-            "fleet_hub_manifest": {NAME: {"yaml_body": text.replace("${", "$${").replace("%{", "%%{")}},
+            "fleet_hub_manifest": {NAME: {"yaml_body": yaml_body}},
             "fleet_cluster_resource_placement": {NAME: placement},
         }
     }

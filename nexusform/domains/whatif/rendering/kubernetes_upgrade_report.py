@@ -17,11 +17,11 @@ from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
 
 
 def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> Report:
-    """Build the report: summary, pools, and every batch."""
+    """Build the report: summary, pools, blocked batches with fixes, and every batch."""
     version = enclose(", now ", upgrade.version)
     rows = tuple(_build_pool_row(pool) for pool in upgrade.pools if pool.count)  # without empty pools
     heads = ("pool", "SKU", "VMs", "at once", "min up", "verdict")
-    sections = [Section("Pools", table=Table(heads, rows, frozenset({2})), is_finding=upgrade.has_findings)]
+    sections = [Section("Pools", table=Table(heads, rows, figures=frozenset({2})), is_finding=upgrade.has_findings)]
     sections += [_build_blocked_section(pool) for pool in upgrade.pools if pool.is_blocked]
     sections += [_build_batch_section(pool) for pool in upgrade.pools if pool.batches]
     return Report(
@@ -34,11 +34,11 @@ def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> 
 
 
 def _build_summary(upgrade: KubernetesUpgrade) -> str:
-    """Build the summary: success, or the blocker."""
+    """Build the summary: the first problem, else success. The upgrade may fit in some samples of NUMA cells only."""
     samples = upgrade.samples
     if samples is not None and 0 < samples.numa_sampling.fitting_count < samples.numa_sampling.sample_count:
-        pairs = zip(upgrade.pools, samples.pools, strict=True)
-        names = format_list(pool.pool for pool, missing in pairs if missing.maximum)
+        pools_with_missing_vms = zip(upgrade.pools, samples.pools, strict=True)
+        names = format_list(pool.pool for pool, missing_vms in pools_with_missing_vms if missing_vms.maximum)
         return (
             f"The upgrade fits in {samples.numa_sampling.fitting_count:,} of "
             f"{samples.numa_sampling.sample_count:,} samples (NUMA use unknown); the others have no "
@@ -82,7 +82,7 @@ def _build_pool_row(pool: PoolUpgrade) -> Row:
     else:
         result = "no node up" if course.is_lost else "fits"
     cells = (pool.pool, pool.sku, str(pool.count), _format_surge(pool), up, result)
-    return Row(cells, pool.is_blocked or course.is_lost)
+    return Row(cells, is_finding=pool.is_blocked or course.is_lost)  # lost: quorum, or every node
 
 
 def _format_surge(pool: PoolUpgrade) -> str:
@@ -123,10 +123,11 @@ def _build_batch_section(pool: PoolUpgrade) -> Section:
         for move in batch.moves:
             location_text = format_short_location(move.placement) if move.placement is not None else "no capacity"
             cells = (str(batch.number), move.vm.name, format_short_location(move.vm.placement), location_text)
-            rows.append(Row(cells, not batch.fits))
+            rows.append(Row(cells, is_finding=not batch.fits))
     heads = ("batch", "node", "runs on", "new VM on")
     title = f"{pool.pool}: {format_count(len(pool.batches), 'batch', 'batches')}"
-    return Section(title, table=Table(heads, tuple(rows), frozenset({0})), is_folded=True, is_finding=pool.is_blocked)
+    table = Table(heads, tuple(rows), figures=frozenset({0}))
+    return Section(title, table=table, is_folded=True, is_finding=pool.is_blocked)
 
 
 _BATCH: Final = RecordForm(NodeUpgradeBatch, "batch=number up fits nodes=moves", nodes=REPLACEMENT_FORM)
@@ -207,15 +208,15 @@ def _build_cluster_section(cluster: ClusterHops) -> Section:
         drain_text = f"up to {hop.course.drain_hours:.1f}"
         end_of_support = hop.end_of_support or "not known"
         cells = (hop.start, str(hop.end), surge_text, f"{hop.batch_count:,}", drain_text, end_of_support)
-        rows.append(Row(cells, hop.has_findings))
+        rows.append(Row(cells, is_finding=hop.has_findings))
         lines += _describe_hop_losses_and_blockers(hop)
     heads = ("from", "to", "surge", "batches", "drains, hours", "end of support")
-    table = Table(heads, tuple(rows), frozenset({3, 4}))
+    table = Table(heads, tuple(rows), figures=frozenset({3, 4}))
     return Section(cluster.cluster, tuple(lines), table=table, is_finding=cluster.has_findings)
 
 
 def _describe_hop_losses_and_blockers(hop: ClusterUpgradeHop) -> Iterable[str]:
-    """Describe losses and blockers of a hop."""
+    """Describe a hop (one upgrade): blockers by capacity or budgets, losses, and problems of its version."""
     prefix = f"{hop.start} -> {hop.end}: "
     for pool in hop.upgrade.blocked_pools:
         yield f"{prefix}{pool.pool}: {pool.reason}"
@@ -228,7 +229,7 @@ def _describe_hop_losses_and_blockers(hop: ClusterUpgradeHop) -> Iterable[str]:
         names = format_list(course.single_replicas, 5)
         yield f"{prefix}down while their node is drained, with one replica: {names}."
     if hop.available_versions:
-        yield f"{prefix}the site has {format_list(hop.available_versions, 4)}."
+        yield f"{prefix}the site has {format_list(hop.available_versions, 4)}."  # versions matching the target
     if hop.needs_intermediate_bundle:
         yield f"{prefix}etcd 3.5 to 3.6 is likely to fail: upgrade to a version bundle of 4.4 or 4.5 first."
 

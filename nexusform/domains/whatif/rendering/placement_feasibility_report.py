@@ -62,16 +62,18 @@ class PlacementFeasibility(Struct, frozen=True):
 
 
 def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibility:
-    """Select the rows of the simulated placement, and compare its clusters with the requested ones."""
-    bound = _select_bindings(plan, PlacementAction.PLACE)
-    selected = {row.object for row in bound if row.address.name == NAME}
-    names = [cluster for cluster in dict.fromkeys(trial.clusters) if cluster not in selected]
-    missing = enclose("not selected: ", format_list(names))
+    """Select the rows of the simulated placement, and the bindings of other placements unable to run. Compare the
+    selected clusters with the requested ones.
+    """
+    new_bindings = _select_bindings(plan, PlacementAction.PLACE)
+    selected = {row.object for row in new_bindings if row.address.name == NAME}  # cluster names
+    unselected = [cluster for cluster in dict.fromkeys(trial.clusters) if cluster not in selected]  # PickFixed
+    missing = enclose("not selected: ", format_list(unselected))
     if trial.count is not None and trial.count > len(selected):
         missing = f"{trial.count - len(selected):,} of {format_count(trial.count, 'requested cluster')} are missing"
     bindings: list[Feasibility] = []
     candidates: list[Feasibility] = []
-    others: list[Feasibility] = []  # of other placements
+    others: list[Feasibility] = []
     for row in plan.feasibility:
         if row.placement.name == NAME:
             rows = bindings if row.is_selected else candidates
@@ -104,7 +106,7 @@ def _build_sections(answer: PlacementFeasibility) -> list[Section]:
     sections = []
     if answer.bindings:
         rows = tuple(map(_build_feasibility_row, answer.bindings))
-        sections.append(Section("Clusters", table=Table(_COLUMNS, rows, frozenset({2, 5, 6, 7, 8}))))
+        sections.append(Section("Clusters", table=Table(_COLUMNS, rows, figures=frozenset({2, 5, 6, 7, 8}))))
     fixes = tuple(describe_suggested_fixes(answer.bindings))
     if fixes:
         sections.append(Section(title="", lines=fixes))
@@ -116,7 +118,7 @@ def _build_sections(answer: PlacementFeasibility) -> list[Section]:
     if warnings:
         sections.append(Section("Not read", warnings, is_finding=True))
     if answer.rejected:
-        # A note tells if the pods would run there.
+        # A rejected cluster with known nodes has a note: whether the pods would run there.
         notes = {row.cluster: f" ({describe_unselected_cluster(row)})" for row in answer.candidates}
         rejections = tuple(f"{row.cluster}: {row.reason}{notes.get(row.cluster, '')}" for row in answer.rejected)
         sections.append(Section("Rejected clusters", rejections))
@@ -132,11 +134,12 @@ def _build_feasibility_row(row: Feasibility) -> Row:
     """Build the row of a cluster as in `_COLUMNS`, "" for unknown numbers; a finding if its pods do not all run."""
     missing = "" if row.missing_nodes is None else str(row.missing_nodes)
     maximum = "" if row.replicas_max is None else str(row.replicas_max)
-    capacity = row.site_capacity if row.result is FeasibilityResult.RUNS_AFTER else ""  # after adding nodes
-    pools = ", ".join(f"{pool} {count}" for pool, count in row.missing_by_pool.items()) or row.pool
+    capacity = row.site_capacity if row.result is FeasibilityResult.RUNS_AFTER else ""  # for the missing nodes
+    several_pools = ", ".join(f"{pool} {count}" for pool, count in row.missing_by_pool.items())  # "" for one or none
+    pools = several_pools or row.pool
     cells = (row.cluster, row.result.value, missing, pools, capacity, str(row.replicas_requested), maximum)
-    losses = list(map(_format_loss_effect, (row.one_machine_down, row.one_rack_down)))
-    return Row((*cells, *losses, row.reason), row.result is not FeasibilityResult.RUNS)
+    losses = map(_format_loss_effect, (row.one_machine_down, row.one_rack_down))
+    return Row((*cells, *losses, row.reason), is_finding=row.result is not FeasibilityResult.RUNS)
 
 
 def _format_loss_effect(effect: LossEffect | None) -> str:
