@@ -275,7 +275,7 @@ _QUOTED_NAME: Final = re.compile(r'(site )?"([^"]*)"')
 
 
 def _read_waves(block: Block, reading: _FileReading) -> list[Wave]:
-    """Read the waves of the strategy, each with its common arguments; one wave if it declares none or has errors."""
+    """Read the waves; those of the strategy are defaults of their arguments. One wave if none is declared, or on errors."""
     body, problems = build_prepared_body(block.body, _STRATEGY, block.header_span)
     values, _, value_problems = body.evaluate(reading.names)
     reading.problems += [*problems, *value_problems]
@@ -521,7 +521,7 @@ def _read_backend(
 
 
 def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterator[SiteEntry]:
-    """Build the state locations for a site of any name, if they depend only on the name."""
+    """Build the locations of `defaults` and of `sites` blocks for a site of any name, if they depend only on the name."""
     names = reading.names.copy_with_names(site=build_object({"name": build_string(ANY_SITE)}))
     blocks = [reading.defaults, *reading.repeated_blocks]
     template = SiteEntry(name=ANY_SITE, source=".", wave="", span=span, inputs_span=span, inputs={})
@@ -532,7 +532,7 @@ def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterat
         if not has_errors(value_problems):  # with each.* it depends on more than the name
             settings = _remove_nulls(values)
             yield replace(template, backend=block.backend, settings=settings)
-    if reading.defaults is None or reading.defaults.settings is None:
+    if reading.defaults is None or reading.defaults.settings is None:  # a local file is the default
         yield replace(template, settings={"path": f"states/{ANY_SITE}.nfstate"})
 
 

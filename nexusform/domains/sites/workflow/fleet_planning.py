@@ -134,8 +134,8 @@ def plan_fleet(
     on_plan: Callable[[FleetPlan], None] = lambda _: None,
     is_stopping: Callable[[], bool] = lambda: False,
 ) -> FleetPlanningResult:
-    """Plan the sites of `names`. Write the plan to `out` (if not ""), signed if a signer is given. `on_result` is
-    called for each result, `on_plan` for the whole plan before it is written.
+    """Plan the sites of `names`. Write the plan to `out` (if not ""), signed if a signer is given; after an error,
+    write only the errors. `on_result` is called for each result, `on_plan` for the whole plan before the write.
     """
     definition, fleet = opened.definition, opened.fleet
     assert definition is not None, "a fleet that was read"

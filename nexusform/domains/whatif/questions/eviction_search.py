@@ -202,8 +202,8 @@ class _EvictionSearch(Struct):
         return None, TrialOutcome()
 
     def _find_working_trial(self, group: tuple[EvictionCandidate, ...]) -> tuple[EvictionProposal | None, TrialOutcome]:
-        """Return the working trial of a set with its outcome: the first order without interruption, with taints on the
-        clusters picked again; None if there is none.
+        """Return the first order of these evictions with a successful plan and no interruption, tainting the clusters
+        otherwise picked again, and the outcome of its plan. If there is none, return None and any outcome.
         """
         for order in permutations(group):
             trial = EvictionProposal(order)

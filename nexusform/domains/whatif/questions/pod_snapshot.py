@@ -50,8 +50,8 @@ class ClusterObservations(Struct, frozen=True):
     def bind_cluster(
         self, cluster_id: str, cluster: NodeCluster | None, own_workloads: Collection[str]
     ) -> ObservedCluster | None:
-        """Return a cluster with its observed nodes and pods, None if not observed. `own_workloads`: keys of
-        workloads applied by this configuration.
+        """Return a cluster with its observed nodes and pods, None if not observed. After a plan, the observed pods of
+        `own_workloads` (keys of its workloads) become `replaced_pods`.
         """
         observation = self.clusters.get(cluster_id)
         if observation is None:  # no data block lists it
@@ -128,8 +128,8 @@ def _build_other_workloads(pods: ClusterPods) -> Iterable[Workload]:
 
 
 class _PodSources(Struct, frozen=True):
-    """Sources of pods: manifests of the hub, direct manifests and placed manifests by cluster id, and pod
-    locations by cluster id and workload. `attributes`: those of all objects by address.
+    """Sources of pods: manifests on the hub; by cluster id, manifests applied directly (`direct`) or by placements;
+    and `placed`, pod locations by cluster id and workload. `attributes`: those of all objects by address.
     """
 
     attributes: Mapping[str, Mapping[str, Any]]
@@ -150,7 +150,7 @@ def _collect_pod_sources(things: Iterable[SiteObject]) -> _PodSources:
     cluster_id_by_member = {str(item.get("name")): get_text(item, "kubernetes_cluster_id") for item in member_values}
     sources = _PodSources({str(thing.address): thing.attributes for thing in ordered_things})
     for thing in ordered_things:
-        target = str(thing.attributes.get("cluster_id") or "")
+        target = str(thing.attributes.get("cluster_id") or "")  # "": applied on the hub
         if thing.address.type == MANIFEST_TYPE:
             text = get_text(thing.attributes, "yaml_body")
             manifests = unwrap_envelopes(parse_manifests(str(thing.address), text).manifests).manifests

@@ -224,7 +224,7 @@ class _OrderSearch:
         return list(unique.values())
 
     def _try_exchanges(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
-        """Try to re-create groups of VMs together, and search below each; return the first windows found, or None."""
+        """Try exchanges of up to `remaining` VMs as next step of `order`; return the first windows found, or None."""
         sources = [source for source in self._list_vms_to_recreate() if self._is_departure_useful(source, remaining)]
         for group in self._list_exchanges(sources, remaining):
             sequence = self._try_exchange(group, remaining, order)
@@ -433,8 +433,8 @@ def _compute_machine_costs(
 def _compute_cell_costs(
     free: FreeCell, movable: Iterable[tuple[int, int, int]], share: FreeCell, maximum: int
 ) -> list[int]:
-    """Compute lower bounds of the VMs to move out of a cell for 0, 1, 2 ... slots of this share, while possible: for
-    vCPUs, memory and VFs each alone, the largest VMs leave first.
+    """Compute lower bounds of the VMs to move out of a cell for 0, 1, 2 ... free slots of `share`, while possible: the
+    fewest VMs (largest first) for its vCPUs alone, for memory or for VFs, and of these three numbers the largest.
     """
     shares = list(movable)
     costs = [0]

@@ -108,8 +108,8 @@ def find_window_sequence(
 def build_ordered_sequence(
     context: RepackContext, request: RepackRequest, order: Sequence[Mapping[int, str]]
 ) -> RepackWindowSequence | None:
-    """Build one window per group of an order: target machines by handle. None if the placement rule leads a VM
-    elsewhere, or the demand does not fit afterwards.
+    """Build one window per group of `order`, each a mapping from the handle of a VM to its target machine. Return None
+    if no cordons lead a VM to its target, or the demand does not fit afterwards.
     """
     targets = {handle: machine for group in order for handle, machine in group.items()}
     sources = tuple(source for source in context.all_movable_vms if source.handle in targets)
@@ -189,15 +189,13 @@ class _RepackSequenceBuilder:
         self._strategy = strategy
         self._is_steered = strategy is not _WindowStrategy.FREE
         self._is_strict = is_strict and context.scheduler.is_sampled  # without unknown cells, targets are certain
-        # VMs in unknown cells of one machine are chosen all together.
-        self._emptied_machines = {
+        self._emptied_machines = {  # of VMs in unknown cells: these VMs leave a machine all together
             source.vm.placement.machine for source in choice.sources if not source.vm.placement.cells
         }
         self._scheduler = context.scheduler.copy()
-        self._unsteered: set[int] = set()
-        # Targets reached or abandoned so far, by handle.
-        self._reached: dict[int, str] = {}
-        self._handles = {source.handle: source.handle for source in choice.sources}
+        self._unsteered: set[int] = set()  # handles of VMs sent to other machines than their targets
+        self._settled_targets: dict[int, str] = {}  # by handle of a VM already moved, or no longer steered
+        self._handles = {source.handle: source.handle for source in choice.sources}  # current by first handle
         self._racks = {machine.name: machine.rack for machine in context.scheduler.machines}
         self._existing = Counter(context.existing)  # VMs in place by pool and rack
         for source in choice.sources:
@@ -261,16 +259,16 @@ class _RepackSequenceBuilder:
         return _RETURN_TURN + 1 if target in self._emptied_machines else _RETURN_TURN - 1
 
     def _select_vm_for_other_machine(self, remaining: Sequence[MovableVm]) -> list[MovableVm]:
-        """Select one VM able to move to another machine than its target, [] for none. It stays unsteered."""
+        """Select one VM able to move to a machine other than its target, and stop steering it; [] for none."""
         if not self._is_steered:  # VMs without targets were tried on all machines
             return []
         for source in remaining:
             self._unsteered.add(source.handle)
-            self._reached[source.handle] = self._choice.targets.get(source.handle, "")  # abandoned: free for others
-            if self._place_vm(_RepackWindowBuilder(self._scheduler.copy(), dict(self._handles)), source):
+            self._settled_targets[source.handle] = self._choice.targets.get(source.handle, "")  # free for other VMs
+            if self._place_vm(_RepackWindowBuilder(self._scheduler.copy(), dict(self._handles)), source):  # a trial
                 return [source]
             self._unsteered.remove(source.handle)
-            del self._reached[source.handle]
+            del self._settled_targets[source.handle]
         return []
 
     def _select_all_allowed(self, remaining: Sequence[MovableVm]) -> list[MovableVm]:
@@ -308,7 +306,7 @@ class _RepackSequenceBuilder:
         steps = []
         for source, handle, location in window.placements.values():
             self._handles[source.handle] = handle
-            self._reached[source.handle] = self._choice.targets.get(source.handle, "")
+            self._settled_targets[source.handle] = self._choice.targets.get(source.handle, "")
             self._existing[source.pool, location.rack] += 1
             steps.append(RepackStep(source, location))
         return RepackWindow(tuple(steps), tuple(sorted(window.cordons, key=str.encode)))
@@ -367,9 +365,9 @@ class _RepackSequenceBuilder:
         return None
 
     def _find_preferred_machines(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
-        """Find the machines preferred in any NUMA layout over the own machine of a returning VM; none for others."""
+        """Find machines ranked above its own one in some NUMA layout, for a VM with its own one as target; else none."""
         rivals: set[str] = set()
-        if self._is_strict and self._is_returning_vm(source):  # strict: its target must be certain
+        if self._is_strict and self._is_returning_vm(source):  # strict: it must return in every layout
             own_machine = source.vm.placement.machine
             while preferred := ranking.find_best_excluding({*rivals, own_machine}).in_some_splits:
                 rivals |= preferred
@@ -401,7 +399,7 @@ class _RepackSequenceBuilder:
             if source.handle not in self._unsteered:  # only its target is allowed
                 return ""
             # Not the target machines of other VMs not yet moved.
-            pending = self._choice.targets.items() - self._reached.items()
+            pending = self._choice.targets.items() - self._settled_targets.items()
             best -= {machine for _, machine in pending}
         # No machine with reserved capacity, and none of a crowded rack.
         best -= {*self._choice.reserved, source.vm.placement.machine}
@@ -502,7 +500,7 @@ def compute_minimum_windows(context: RepackContext, request: RepackRequest, wind
 def verify_sequence(
     context: RepackContext, sequence: RepackWindowSequence, time_budget: TimeBudget = NO_TIME_LIMIT
 ) -> tuple[RepackWindow, ...]:
-    """Simulate every window with its cordons under 100 samples, or as many as time allows."""
+    """Count in each step the samples with its VM on the target, of 100 per window or as many as time allows."""
     existing = {vm.handle: vm for vm in context.scheduler.list_vms()}
     verified: list[RepackWindow] = []
     for number, window in enumerate(sequence.windows):

@@ -37,7 +37,7 @@ def build_capacity_report(answers: Sequence[CapacityAnswer], origin: str) -> Rep
 
 
 def _build_summary(answer: CapacityAnswer) -> str:
-    """Build the summary: `4 more NC_P46_224_v1 fit, 2 with any one rack lost; ...`, or the complete sets of a mix."""
+    """Build the summary: `4 more NC_P46_224_v1 fit, 2 with one rack down; ...`, or the complete sets of a mix."""
     if answer.mix is not None:
         sets = answer.mix.sets
         return f"{_format_set_count(sets, 'set')} of {_format_sku_mix(answer.mix.parts)} {describe_fit(sets)}"
@@ -48,7 +48,7 @@ def _build_summary(answer: CapacityAnswer) -> str:
         for sku_capacity in answer.sku_capacities[:4]  # more would be too long for a summary
     ]
     rack_lost = f"{answer.sku_capacities[0].with_one_rack_down} with one rack down"
-    separator = "," if answer.sku_capacities[0].current.is_exact else ";"
+    separator = "," if answer.sku_capacities[0].current.is_exact else ";"  # an inexact count has a comma itself
     return "; ".join([f"{capacity_texts[0]}{separator} {rack_lost}", *capacity_texts[1:]])
 
 

@@ -120,7 +120,7 @@ def open_snapshot(location: CommandContext, plan_path: str = "") -> SimulationIn
 def locate_diagnostics(
     location: CommandContext, problems: Iterable[Diagnostic]
 ) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
-    """Add the declaring block to diagnostics about an object, if the current configuration has it."""
+    """Add the declaring block, if still there, to diagnostics about an object. Return them with the source files."""
     problems = list(problems)
     if not any(problem.address and problem.subject is None for problem in problems):
         return problems, {}  # every location is known, or there is no object
@@ -212,7 +212,7 @@ def _build_input(things: tuple[SiteObject, ...], catalogue: str, base_input: Sim
 # --- clusters observed by data blocks ----------------------------------------------------------
 
 
-_NodeReading: TypeAlias = tuple[Mapping[str, KubectlSnapshot], list[Diagnostic]]
+_NodeReading: TypeAlias = tuple[Mapping[str, KubectlSnapshot], list[Diagnostic]]  # clusters by id, and problems
 
 
 def _read_observed_clusters(location: CommandContext, state: State) -> _NodeReading:
@@ -232,11 +232,11 @@ def _read_observed_clusters(location: CommandContext, state: State) -> _NodeRead
 
 
 def _read_planned_clusters(location: CommandContext, saved: SavedPlan, things: Iterable[SiteObject]) -> _NodeReading:
-    """Read the clusters of a saved plan's data blocks over the state after it; return them by id, and diagnostics."""
+    """Read the clusters in a saved plan's data blocks, with references evaluated from `things`, the objects after it."""
     if not saved.plan.basis.data_files:  # its data sources read no file, so no output of kubectl
         return {}, []
     configuration, _ = load_plan_configuration(location, saved)
-    if not _has_node_data(configuration):
+    if not _has_node_data(configuration):  # no data block lists nodes
         return {}, []
     instances = {thing.address: InstanceState(ObjectState(thing.attributes, thing.creation)) for thing in things}
     state = State(catalogue=saved.plan.catalogue, instances=instances)

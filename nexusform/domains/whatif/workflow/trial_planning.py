@@ -68,7 +68,7 @@ class RebalanceAnswer(Struct, frozen=True):
 
 
 def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> RebalanceAnswer:
-    """Find the evictions for the configuration of the directory, without reading providers; no result with errors."""
+    """Find the fewest evictions by plans of the configuration; only errors if it has any without evictions."""
     opened = open_project(context)
     if opened.project is None:
         return RebalanceAnswer(result=None, diagnostics=opened.diagnostics, sources=opened.sources)
