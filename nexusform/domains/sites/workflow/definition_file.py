@@ -275,7 +275,7 @@ _QUOTED_NAME: Final = re.compile(r'(site )?"([^"]*)"')
 
 
 def _read_waves(block: Block, reading: _FileReading) -> list[Wave]:
-    """Read the waves; those of the strategy are defaults of their arguments. One wave if none is declared, or on errors."""
+    """Read the waves, with the arguments of the strategy as defaults; one wave if none is declared, or on errors."""
     body, problems = build_prepared_body(block.body, _STRATEGY, block.header_span)
     values, _, value_problems = body.evaluate(reading.names)
     reading.problems += [*problems, *value_problems]
@@ -521,7 +521,7 @@ def _read_backend(
 
 
 def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterator[SiteEntry]:
-    """Build the locations of `defaults` and of `sites` blocks for a site of any name, if they depend only on the name."""
+    """Build the locations in `defaults` and `sites` blocks for a site of any name, if they depend only on the name."""
     names = reading.names.copy_with_names(site=build_object({"name": build_string(ANY_SITE)}))
     blocks = [reading.defaults, *reading.repeated_blocks]
     template = SiteEntry(name=ANY_SITE, source=".", wave="", span=span, inputs_span=span, inputs={})

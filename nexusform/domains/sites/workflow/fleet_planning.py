@@ -80,7 +80,7 @@ def open_fleet(location: CommandContext, options: FleetOptions, now: str = "") -
 def select_sites(
     definition: FleetDefinition, patterns: Sequence[str], wave: str, undeclared: Sequence[UndeclaredSite] = ()
 ) -> tuple[list[str], list[Diagnostic]]:
-    """Select the names of sites by patterns and wave (none or "": all); report each without a site, hint at states."""
+    """Select the names of sites by patterns and wave (none or "": all); report a pattern or wave without a site."""
     problems: list[Diagnostic] = []
     waves = [item.name for item in definition.waves]
     if wave not in ("", *waves):
@@ -90,7 +90,7 @@ def select_sites(
     names = [site.name for site in definition.sites]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
-            existing_states = [
+            existing_states = [  # of sites no longer declared
                 f"{item.name}'s state {item.state_location}" for item in undeclared if fnmatchcase(item.name, pattern)
             ]
             hint = (

@@ -123,14 +123,14 @@ def load_cached_configuration(location: CommandContext) -> tuple[Configuration, 
 
 
 def _compute_signature(configuration: Configuration) -> tuple[tuple[str, int, int, int], ...]:
-    """Compute the signature of files and directories. Any write, addition or deletion changes it."""
+    """Compute the signature of files and directories: any write, addition or deletion changes it; () if one is gone."""
     files = list(configuration.files)
     directories = {os.path.dirname(name) or "." for name in files}  # noqa: PTH120 - as strings
     marks = []
     for name in (*files, *sorted(directories)):
         try:
             status = os.stat(name)  # noqa: PTH116 - as strings
-        except OSError:  # a file is gone
+        except OSError:
             return ()
         marks.append((name, status.st_mtime_ns, status.st_size, status.st_ino))
     return tuple(marks)

@@ -53,7 +53,7 @@ def find_undeclared_sites(
     assert definition is not None, "a fleet that was read"
     assert fleet is not None, "a fleet that was read"
     declared = definition.sites_by_name
-    declared_states = {
+    declared_states = {  # local files of all declared sites
         normalize_state_location("local", str(Path(fleet.root, str(site.settings.get("path", "")))))
         for site in definition.sites
         if site.backend == "local"

@@ -111,12 +111,13 @@ def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku |
 def compute_cell_fragmentation(
     site: SiteSnapshot, machines: Sequence[Machine], yardstick: VmSku | None = None
 ) -> FragmentationCounts:
-    """Compute the number of cells of each kind. `yardstick` None means the largest SKU."""
+    """Compute the number of cells of each kind and the free capacity. `yardstick` None means the largest SKU."""
     sku = yardstick or find_largest_sku(site, machines)
     unknown_machines = frozenset(site.scheduler.list_machines_with_unknown_cells())
     cells: dict[CellUsability, list[_NumaCell]] = {kind: [] for kind in CellUsability}
     for cell in _build_cells_with_free_capacity(site, machines):
         cells[_determine_usability(cell, sku, unknown_machines)].append(cell)
+    # Closed cells have no usable capacity, unknown ones have a sum only for their machines.
     countable_kinds = [kind for kind in CellUsability if kind not in (CellUsability.CLOSED, CellUsability.UNKNOWN)]
     countable = list(chain.from_iterable(cells[kind] for kind in countable_kinds))
     unknown_vcpus, unknown_memory = _sum_free_of_machines(site, cells[CellUsability.UNKNOWN])
@@ -159,12 +160,12 @@ def _sum_free(cells: Iterable[_NumaCell]) -> tuple[int, float]:
 
 
 def _sum_free_of_machines(site: SiteSnapshot, cells: Iterable[_NumaCell]) -> tuple[int, float]:
-    """Sum the free vCPUs and GiB of the machines of these cells, regardless of the cells of their VMs."""
+    """Sum the free vCPUs and GiB of these cells, less the VMs in unknown cells of their machines."""
     overfull = frozenset(site.scheduler.list_overfull_machines())
     vcpus: Counter[str] = Counter()
     memory: dict[str, float] = {}
     for cell in cells:
-        if cell.machine.name not in overfull:  # no layout of their VMs is possible, so nothing counts as free
+        if cell.machine.name not in overfull:  # nothing counts as free on machines without a possible layout
             vcpus[cell.machine.name] += cell.free_vcpus
             memory[cell.machine.name] = memory.get(cell.machine.name, 0) + cell.free_memory
     for vm in site.scheduler.list_vms():

@@ -246,14 +246,14 @@ class _EvictionSearch(Struct):
         return self.evaluate(trial)
 
     def _is_trial_successful(self, trial: EvictionProposal, outcome: TrialOutcome) -> bool:
-        """Return True if the pods in scope run, no other binding is worse, and no placement of N clusters has fewer."""
+        """Return True if no binding in scope waits, no other is worse, no evicted one returns, and no number shrinks."""
         if outcome.error or any(map(self.request.is_binding_in_scope, outcome.waiting)):
             return False
         new_waiting = _list_bindings(outcome.waiting).keys() - _list_bindings(self.before.waiting)
         new_unknown = _list_bindings(outcome.unknown).keys() - _list_bindings(self.before.unknown)
         if new_waiting or new_unknown or outcome.list_repicked_evictions(trial):
             return False
-        # A PickAll does not pick another cluster for an evicted one.
+        # Placements keep their numbers of clusters; only a PickAll does not pick another one for an evicted one.
         removals = Counter(str(item.address) for item in trial.evictions if item.policy is PlacementPolicy.PICK_ALL)
         return all(
             len(outcome.clusters.get(address, ())) >= len(clusters) - removals[address]

@@ -87,7 +87,7 @@ def build_pods(
     observations: ClusterObservations = NO_OBSERVATIONS,
 ) -> Mapping[str, ClusterPods]:
     """Build the known pods of every cluster, by cluster id. Pods of a manifest without a planned location are
-    placed. Observed clusters use their real nodes, and other observed pods occupy capacity.
+    placed. Clusters listed by kubectl use their listed nodes, and listed pods without a manifest take capacity.
     """
     sources = _collect_pod_sources(things)
     pods_by_cluster: dict[str, ClusterPods] = {}
@@ -189,18 +189,19 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations
     # Applied objects are used as configured, not as listed by kubectl.
     own_identities = {manifest.identity for manifest in (*direct, *by_placements)}
     other_objects = [manifest for manifest in observed.objects if manifest.identity not in own_identities]
-    context_objects = [*sources.hub, *other_objects]
+    context_objects = [*sources.hub, *other_objects]  # with Services, quotas ... affecting the workloads
     candidates = collect_workloads(by_placements, context_objects).workloads
-    selected = [workload for workload in candidates if workload.key in placed_workloads]
+    selected = [workload for workload in candidates if workload.key in placed_workloads]  # placed on this cluster
     workloads = (*collect_workloads(direct, context_objects).workloads, *selected)
     all_objects = [*direct, *by_placements, *other_objects]
-    present_objects = [*direct, *(by_placements if selected else []), *other_objects]  # if a workload is placed here
+    # Budgets of placements are here only together with one of their workloads.
+    budget_objects = [*direct, *(by_placements if selected else []), *other_objects]
     storage = collect_cluster_storage(all_objects, is_complete=observed.is_complete)
     model = PodCluster(
         cluster.name,
         observed.cluster.nodes,
         quotas=collect_resource_quotas(all_objects),
-        budgets=apply_observed_budget_status(collect_pod_disruption_budgets(present_objects), observed),
+        budgets=apply_observed_budget_status(collect_pod_disruption_budgets(budget_objects), observed),
         volumes=storage.volumes,
         claims=storage.claims,
         invalid_claims=storage.invalid_claims,
@@ -228,7 +229,7 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations
 def _add_observed_pods(
     existing: dict[PodKey, ExistingPod], observed: ObservedCluster, workloads: Iterable[Workload]
 ) -> None:
-    """Replace planned pods by observed ones, with the specs of their `workloads`; other observed pods use capacity."""
+    """Add observed pods, replacing planned ones of equal number; those of `workloads` get the specs of templates."""
     observed_pods = merge_observed_pods(existing, observed.existing_pods, observed.cluster.node_by_name)
     for workload in workloads:
         own_pods = observed_pods.get(workload.key, ())

@@ -117,8 +117,8 @@ class CellCatalogue:
         `spanning`: SKU of the machine's multi-cell VMs in this cell, by index.
         """
         # Of each group any number of VMs leaves, and each multi-cell VM stays (0) or leaves (1).
-        choices = [range(len(pods) + 1) for _, pods in key.leaving]
-        spans = [range(2) for _ in key.spanning]
+        choices = [range(len(pods) + 1) for _, pods in key.leaving]  # (group, pods of each of its VMs)
+        spans = [range(2) for _ in key.spanning]  # (index, class) of a multi-cell VM
         for count_so_far, counts in enumerate(product(*choices, *spans)):
             if count_so_far >= MAX_LEAVINGS:
                 self.is_capped = True  # without the other changes, no bound is proved
@@ -135,7 +135,7 @@ class CellCatalogue:
             for number in leaving_indexes:
                 free = free.subtract(spanning[number], -1)
             leaving = tuple((group, count) for (group, _), count in group_counts if count)
-            pods = sum(sum(all_pods[:count]) for (_, all_pods), count in group_counts)
+            pods = sum(sum(all_pods[:count]) for (_, all_pods), count in group_counts)  # VMs with the fewest leave
             yield from self._list_arrival_options(key, free, leaving, pods, leaving_indexes, arrivals)
 
     def _list_arrival_options(

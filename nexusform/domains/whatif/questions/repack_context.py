@@ -188,8 +188,8 @@ def build_repack_context(
     clusters = tuple(cluster for cluster in site.clusters for _ in cluster.pools)  # the cluster of each pool
     scheduler = _build_scheduler(site, lifted)
     blocked_by: dict[str, Constraint] = {}
-    movable_vms: dict[int, MovableVm] = {}
-    kinds: dict[VmClass, int] = {}
+    movable_vms: dict[int, MovableVm] = {}  # by handle
+    kinds: dict[VmClass, int] = {}  # number by class
     for number, (cluster, pool) in enumerate(zip(clusters, pools, strict=True)):
         cluster_pods = pods.get(cluster.id)
         pod_counts = _count_pods(cluster_pods)
@@ -198,7 +198,7 @@ def build_repack_context(
             if constraint is not None:
                 blocked_by[vm.name] = constraint
                 continue
-            kind = kinds.setdefault(VmClass(pool.sku, pool.demand.constraints), len(kinds))  # number of its class
+            kind = kinds.setdefault(VmClass(pool.sku, pool.demand.constraints), len(kinds))
             handle = pool.handles[vm.name]
             movable_vms[handle] = MovableVm(number, vm_class=kind, vm=vm, handle=handle, pods=pod_counts[vm.name])
     hosts = _build_machines(scheduler, movable_vms, tuple(kinds), request.demand)
@@ -397,12 +397,12 @@ def _build_machines(
 def _compute_cell_splits(
     cells: Sequence[FreeCell], unknown_cell_vms: Iterable[ScheduledVm]
 ) -> tuple[tuple[FreeCell, ...], ...]:
-    """Compute free capacity by cell for every layout of VMs in unknown cells; () for none, too many, or with VFs."""
-    free_cells = tuple((max(cell.cpus, 0), max(cell.memory, 0)) for cell in cells)
+    """Compute free capacity by cell for every layout of VMs in unknown cells; () if no layout is legal or known."""
+    free_cells = tuple((max(cell.cpus, 0), max(cell.memory, 0)) for cell in cells)  # overfull: 0
     shares = tuple(Share.compute(existing.sku) for existing in unknown_cell_vms)
     if any(share.vfs for share in shares):  # splits do not count VFs
         return ()
-    splits = CellSplits(free_cells, shares)
+    splits = CellSplits(free_cells, shares)  # too many layouts are not enumerated
     vfs = [max(cell.vfs, 0) for cell in cells]
     return tuple(
         tuple(FreeCell(cpus, memory, vfs[cell]) for cell, (cpus, memory) in enumerate(remains))

@@ -99,7 +99,7 @@ class _MachineState(Struct):
     key: object = None
 
     def has_capacity(self, sku: VmSku, leaving: Iterable[tuple[Collection[int], VmSku]] = ()) -> bool:
-        """Return True if a VM fits once these VMs left: the cells and SKU of each."""
+        """Return True if a VM of the SKU fits after the departure of `leaving`, VMs as pairs of their cells and SKU."""
         free, disk = list(self.cells), self.disk
         for cells, leaving_sku in leaving:
             disk += leaving_sku.disk_gib
@@ -180,7 +180,7 @@ class _OrderSearch:
     # --- steps ---------------------------------------------------------------------------------
 
     def _list_vms_to_recreate(self) -> list[MovableVm]:
-        """List the VMs not re-created yet, one of equal ones."""
+        """List the VMs not re-created yet, one of those with equal pool, class and cells."""
         unique: dict[object, MovableVm] = {}
         for state in self._states.values():
             for source in state.vms.values():
@@ -233,12 +233,12 @@ class _OrderSearch:
         return None
 
     def _list_exchanges(self, sources: Sequence[MovableVm], remaining: int) -> Iterator[tuple[_Relocation, ...]]:
-        """List groups of VMs to re-create together, as one blocks another: pairs, rings of three, or one VM for two."""
+        """List VMs to re-create together, as some block others: pairs, rings of three, or one VM and two in its way."""
         for first, second in combinations(sources, 2):
             is_blocked = self._needs_departure(first, second) or self._needs_departure(second, first)
             if is_blocked and first.vm_class != second.vm_class:  # an exchange of equal VMs changes nothing
                 yield self._build_ring_exchange(first, second)
-        if remaining >= 3:
+        if remaining >= 3:  # enough re-creations for three VMs
             yield from self._list_three_vm_exchanges(sources)
 
     def _list_three_vm_exchanges(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
@@ -251,7 +251,7 @@ class _OrderSearch:
                     if first.handle < min(second.handle, third.handle) and first in successors[third.handle]:
                         yield self._build_ring_exchange(first, second, third)
         for source, state in product(sources, list(self._states.values())):
-            target = self._locations[source.handle].machine
+            target = self._locations[source.handle].machine  # for the pair; the VM goes to the machine of `state`
             for pair in combinations(list(state.vms.values()), 2):
                 if self._needs_departure(source, *pair) and not any(self._needs_departure(source, vm) for vm in pair):
                     yield (_Relocation(source, state.machine.machine.name), *(_Relocation(vm, target) for vm in pair))
@@ -381,7 +381,7 @@ class _OrderSearch:
                 continue
             if state.costs is None:
                 state.costs = self._compute_minimum_departures(state)
-            costs = state.costs
+            costs = state.costs  # departures from this machine for 0, 1, 2 ... VMs of the demand on it
             best = [
                 min(best[wanted - slots] + cost for slots, cost in enumerate(costs) if slots <= wanted)
                 for wanted in range(len(best))

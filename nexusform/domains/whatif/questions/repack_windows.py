@@ -85,9 +85,9 @@ class RepackWindowSequence(Struct, frozen=True):
 def find_window_sequence(
     context: RepackContext, request: RepackRequest, choice: RepackChoice, time_budget: TimeBudget = NO_TIME_LIMIT
 ) -> RepackWindowSequence | None:
-    """Find an order with all VMs placed and the demand fitting; None if none is found. First, VMs use any
-    machine not reserved for the demand, with the fewest cordons. Otherwise, VMs are steered to their target
-    machines if all have one. An order with uncertain machines is the last choice.
+    """Find an order with all VMs placed and the demand fitting; None if none is found. First, VMs use any machine not
+    reserved for the demand; then, they are steered to the target machines of the choice, if it has any. Return the
+    first certain order; if there is none, the one with the highest certainty.
     """
     best_sequence, best_certainty = None, -1.0
     for strategy, is_strict in _list_window_strategies(context, choice):
@@ -312,8 +312,8 @@ class _RepackSequenceBuilder:
         return RepackWindow(tuple(steps), tuple(sorted(window.cordons, key=str.encode)))
 
     def _place_vm(self, window: _RepackWindowBuilder, source: MovableVm) -> bool:
-        """Place a VM on its intended machine by cordoning machines of higher rank. Return False, with the VM back on
-        its own machine, if impossible or if a cordon would be on the target of another VM.
+        """Place a VM on the best machine allowed for it, with cordons on all better ones. Return False, with the VM
+        back on its own machine, if none is allowed, or a cordon would be on the target of another VM of the window.
         """
         if source.handle in window.handles:  # not yet released with the whole window
             window.scheduler.release(window.handles.pop(source.handle))
@@ -335,7 +335,7 @@ class _RepackSequenceBuilder:
             if target and not self._is_target_certain(window, ranking, avoided | best, target):
                 target = ""  # not certain under every split: cordon it, too, and try the next ones
             new_cordons = best - {target}
-            if not best or new_cordons & window.targets:
+            if not best or new_cordons & window.targets:  # no machine is left, or another VM needs one of them
                 return self._restore_vm(window, source)
             cordons |= new_cordons
             if target:
@@ -365,7 +365,7 @@ class _RepackSequenceBuilder:
         return None
 
     def _find_preferred_machines(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
-        """Find machines ranked above its own one in some NUMA layout, for a VM with its own one as target; else none."""
+        """Find machines ranked above the own one in some NUMA layout, for a VM returning to its own one; else none."""
         rivals: set[str] = set()
         if self._is_strict and self._is_returning_vm(source):  # strict: it must return in every layout
             own_machine = source.vm.placement.machine

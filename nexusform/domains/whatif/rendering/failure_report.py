@@ -182,7 +182,7 @@ def _build_runbook_steps(failure: Failure) -> Iterator[str]:
 
 
 def _build_recreation_row(pool: RecreatedPool, sampled_count: Interval | None) -> Row:
-    """Build the row of a pool: fitting VMs (from the missing ones over samples), and racks of the reported sample."""
+    """Build the row of a pool: VMs re-created (`sampled_count`: not re-created, over all samples), and their racks."""
     missing = sampled_count or Interval(pool.missing, pool.missing)
     fit = Interval(len(pool.vms) - missing.maximum, len(pool.vms) - missing.minimum)
     counts = Counter(vm.placement.rack for vm in pool.vms if vm.placement is not None)

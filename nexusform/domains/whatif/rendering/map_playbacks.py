@@ -89,7 +89,7 @@ def build_kubernetes_upgrade_playback(site: SiteSnapshot, upgrade: KubernetesUpg
     for pool, batch in batches:
         # Format the title: `pool1, batch 3 of 24: cluster-d-pool1-2, 23 of 24 nodes up`.
         names = [move.vm.name for move in batch.moves]
-        batch_count = -(-pool.count // len(pool.batches[0].moves))  # rounded up; also of batches after a stop
+        batch_count = -(-pool.count // len(pool.batches[0].moves))  # rounded up, with batches omitted after a stop
         prefix = f"{pool.pool}, batch {batch.number} of {batch_count}"
         if batch.fits:
             title = f"{prefix}: {format_first_items(names, 3)}, {batch.up:,} of {pool.count:,} nodes up"

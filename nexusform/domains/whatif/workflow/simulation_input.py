@@ -103,7 +103,7 @@ def open_observed_clusters(location: CommandContext, plan_path: str = "") -> Sim
 
 
 def open_snapshot(location: CommandContext, plan_path: str = "") -> SimulationInput:
-    """Read the snapshot and pods from the state or after a plan, with warnings about nodes without a VM."""
+    """Read sites and pods from the state or after a plan; warn about nodes without a VM. No snapshot without a site."""
     source = _read_input(location, plan_path)
     if source.snapshot is None:
         return source
@@ -232,7 +232,7 @@ def _read_observed_clusters(location: CommandContext, state: State) -> _NodeRead
 
 
 def _read_planned_clusters(location: CommandContext, saved: SavedPlan, things: Iterable[SiteObject]) -> _NodeReading:
-    """Read the clusters in a saved plan's data blocks, with references evaluated from `things`, the objects after it."""
+    """Read the clusters in data blocks of a saved plan, with references evaluated from `things`: objects after it."""
     if not saved.plan.basis.data_files:  # its data sources read no file, so no output of kubectl
         return {}, []
     configuration, _ = load_plan_configuration(location, saved)
@@ -259,7 +259,7 @@ def _has_node_data(configuration: Configuration) -> bool:
 def _read_observed_nodes(
     location: CommandContext, configuration: Configuration, variables: Mapping[str, Value], state: State, now: str
 ) -> _NodeReading:
-    """Read clusters as listed by kubectl, by id. Errors become warnings, and the answer omits these nodes."""
+    """Read clusters as listed by kubectl, by id, and warnings. An error becomes a warning about a cluster left out."""
     request = PlanRequest(
         configuration=configuration,
         variables=variables,

@@ -169,10 +169,10 @@ def _select_errors(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def _list_candidate_bindings(run: Run) -> Iterator[EvictionCandidate]:
-    """Yield the bindings of the state, of cluster-scoped placements: an eviction names no other."""
+    """Yield the bindings in state to evict: not yet in deletion, of cluster-scoped placements, as evictions require."""
     blocks = {block.address: block for block in run.project.configuration.root.resources.values()}
     for address, current in run.stored.state.list_current_objects():
-        if address.type != _PLACEMENT_TYPE:  # not a cluster-scoped placement
+        if address.type != _PLACEMENT_TYPE:  # another object, or a namespaced placement
             continue
         attributes = current.attributes
         policy = PlacementPolicy(get_text(attributes, "policy", "placement_type") or PlacementPolicy.PICK_ALL)
