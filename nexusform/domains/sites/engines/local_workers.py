@@ -135,7 +135,7 @@ class LocalTaskEngine:
         self._close_worker(crashed)
         self._processes[number] = _start_process()
         self._homes = {site: home for site, home in self._homes.items() if home != number}
-        batch.pending.extend(batch.assigned.pop(number, ()))  # its locks are released
+        batch.pending.extend(batch.assigned.pop(number, ()))  # the locks they need ended with the worker
         if batch.attempts[task.identity] < _ATTEMPTS:
             batch.pending.append(task)
             return

@@ -28,11 +28,12 @@ _MAX_NAMES: Final = 8
 
 
 def build_site_rows(plan: Plan, site: str, registries: PluginRegistries) -> tuple[str, ...]:
-    """Build a row for each run of equal objects, for the outputs, and for each kind of placed object."""
+    """Build rows of equal objects, changed outputs, effects on each kind of placed object, and stopped VMs."""
     rows: list[str] = []
     for fold in build_object_folds(plan, create_schema_lookup(registries)):
         details = join_texts((fold.name, *fold.clauses))
-        rows.append(join_texts((f"{fold.symbol or '>'} {fold.label}", details), ": "))
+        symbol = fold.symbol or ">"  # unchanged itself, such as a moved one
+        rows.append(join_texts((f"{symbol} {fold.label}", details), ": "))
     rows += [
         f"{_SYMBOLS.get(output.action, '~')} output {output.name}"
         for output in plan.outputs

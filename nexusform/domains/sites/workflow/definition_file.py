@@ -256,11 +256,11 @@ def _add_site(sites: dict[str, SiteEntry], site: SiteEntry, wave_names: set[str]
 
 
 def _merge_equal_problems(problems: Iterable[Diagnostic], sites: set[str]) -> Iterator[Diagnostic]:
-    """Merge the messages about sites of one `sites` block equal but for the site's name: the first one counts them."""
+    """Merge messages about sites of one block, different only in the site's name, to the first with their number."""
 
     def replace_name(match: re.Match[str]) -> str:
         site_word, name = match.groups()
-        return "SITE" if site_word or name in sites else match[0]
+        return "SITE" if site_word or name in sites else match[0]  # site "NAME", or the name of a declared site
 
     def get_key(problem: Diagnostic) -> tuple[str, Span | None, str]:
         return problem.id, problem.subject, _QUOTED_NAME.sub(replace_name, problem.detail)

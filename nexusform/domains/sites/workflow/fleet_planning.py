@@ -204,7 +204,7 @@ def _build_plan(definition: FleetDefinition, fleet: FleetContext, results: Mappi
 
 
 def check_site_order(definition: FleetDefinition, dependencies: Mapping[str, Sequence[str]]) -> list[Diagnostic]:
-    """Return one error for a cycle, or one for each site that depends on a later wave."""
+    """Return one error for a cycle, or one for each dependency of a site on a later wave."""
     sites = definition.sites_by_name
     wave_positions = {wave.name: position for position, wave in enumerate(definition.waves)}
     cycle = _find_cycle(dependencies)

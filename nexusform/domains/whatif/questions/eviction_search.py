@@ -246,7 +246,7 @@ class _EvictionSearch(Struct):
         return self.evaluate(trial)
 
     def _is_trial_successful(self, trial: EvictionProposal, outcome: TrialOutcome) -> bool:
-        """Return True if no binding in scope waits, no other is worse, no evicted one returns, and no number shrinks."""
+        """Return True if no binding in scope waits, no other is worse, no evicted one returns, and no count shrinks."""
         if outcome.error or any(map(self.request.is_binding_in_scope, outcome.waiting)):
             return False
         new_waiting = _list_bindings(outcome.waiting).keys() - _list_bindings(self.before.waiting)

@@ -256,12 +256,12 @@ def _build_members(
         last_member = last_members.get(record.name)
         cluster = clusters.get(record.cluster_id) if record.cluster_id else None
         if cluster is not None:
-            requests = (0, 0) if cluster.id in observed else _infer_unmanaged_usage(record, cluster, last_member, pods)
-            yield record.name, SimulatedMember(record, cluster, requests)
+            unmanaged = (0, 0) if cluster.id in observed else _infer_unmanaged_usage(record, cluster, last_member, pods)
+            yield record.name, SimulatedMember(record, cluster, unmanaged_requests=unmanaged)
         elif record.cluster_id and last_member is not None:  # its nodes are unknown here
             former = replace(record, cluster_id="", properties=last_member.properties, resources=last_member.resources)
             yield record.name, SimulatedMember(former)
-        else:  # with the resources of its block, if any
+        else:  # neither nodes nor recorded resources: those of its block apply, if any
             yield record.name, SimulatedMember(record)
 
 

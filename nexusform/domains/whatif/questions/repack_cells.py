@@ -175,11 +175,11 @@ class _PatternSearch:
         self.is_capped = False
 
     def extend(self, size_index: int, pattern: Pattern, remains: Remains, disk: int | None) -> None:
-        """Add 0 or more VMs of this size, then of the next; record maximal patterns. `remains`: cells by layout."""
+        """Add 0 or more VMs of the size at this index, then of later sizes; record maximal patterns."""
         if len(self.patterns) >= MAX_PATTERNS:
             self.is_capped = True
             return
-        if size_index == len(self._sizes):  # each size has its number of VMs
+        if size_index == len(self._sizes):  # each size has its number of VMs; a pattern is maximal if no VM fits now
             if pattern and not any(_subtract_vm_share(remains, disk, share) is not None for _, share in self._sizes):
                 self.patterns.append(tuple(sorted(pattern)))
             return
@@ -193,14 +193,14 @@ class _PatternSearch:
 
 
 def _subtract_vm_share(remains: Remains, disk: int | None, share: Share) -> tuple[Remains, int | None] | None:
-    """Return remains and disk with one more VM; None if it does not fit in some split (possible use of cells)."""
+    """Return remains and disk with one more VM; None if it does not fit in some layout of VMs in unknown cells."""
     remaining_disk = None if disk is None else disk - share.disk
     if remaining_disk is not None and remaining_disk < 0:  # not enough disk
         return None
     results = []
-    for split_remains in remains:
-        new_remains = _compute_remaining_cell_capacity(split_remains, share)
-        if not new_remains:  # it does not fit in this layout
+    for layout_remains in remains:
+        new_remains = _compute_remaining_cell_capacity(layout_remains, share)
+        if not new_remains:
             return None
         results.append(new_remains)
     return results, remaining_disk

@@ -35,7 +35,7 @@ from nexusform.scheduling.racks.vms import (
     VmSku,
     build_standalone_demand,
 )
-from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerKind, VmOwnerSnapshot
+from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerSnapshot
 
 _DAEMONS: Final = "DaemonSet"
 _BARE: Final = "Pod"
@@ -194,7 +194,7 @@ def build_repack_context(
         cluster_pods = pods.get(cluster.id)
         pod_counts = _count_pods(cluster_pods)
         for vm in pool.vms:
-            constraint = _find_blocking_constraint(cluster, pool, vm, request, cluster_pods, lifted)
+            constraint = _find_blocking_constraint(pool, vm, request, cluster_pods, lifted)
             if constraint is not None:
                 blocked_by[vm.name] = constraint
                 continue
@@ -270,12 +270,7 @@ def _compute_rack_limit(
 
 
 def _find_blocking_constraint(
-    cluster: VmOwnerSnapshot,
-    pool: PoolSnapshot,
-    vm: PlacedVm,
-    request: RepackRequest,
-    pods: ClusterPods | None,
-    lifted: frozenset[Constraint],
+    pool: PoolSnapshot, vm: PlacedVm, request: RepackRequest, pods: ClusterPods | None, lifted: frozenset[Constraint]
 ) -> Constraint | None:
     """Find the first constraint keeping a VM in place, except `lifted` ones; None if the VM is movable."""
     address = str(pool.address)
@@ -284,13 +279,11 @@ def _find_blocking_constraint(
     has_hard_hint_or_group = has_hard_hint or any(group.is_hard for group in pool.demand.groups)
     count = len(pool.vms)
     is_needed_for_quorum = pool.is_control_plane and count > 1 and count - 1 < compute_quorum(count)
-    # A VNFC next to others of its VNF that may replace it.
-    is_redundant_vnf = cluster.kind is VmOwnerKind.GROUP and cluster.vm_count > 1 and len(pool.demand.numbers) > 1
     for constraint, applies in (
         (Constraint.NOT, is_excluded),
         (Constraint.PINNED, bool(pool.demand.pinned_machine)),
         (Constraint.HARD_HINT, has_hard_hint_or_group),
-        (Constraint.SINGLE_REPLICA, len(pool.demand.numbers) == 1 and not is_redundant_vnf),
+        (Constraint.SINGLE_REPLICA, len(pool.demand.numbers) == 1),
         (Constraint.QUORUM, is_needed_for_quorum),
     ):
         if applies and constraint not in lifted:

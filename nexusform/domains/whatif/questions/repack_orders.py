@@ -366,9 +366,9 @@ class _OrderSearch:
                 sorted((vm.pool, vm.vm_class, self._locations[vm.handle].cells) for vm in vms.values())
                 for vms in (state.vms, state.arrived)
             ]
-            spread = host.machine.rack, host.machine.availability_zone
+            place = host.machine.rack, host.machine.availability_zone
             state.key = (
-                *spread, host.admitted, host.admits_demand, state.disk, tuple(state.cells), tuple(map(tuple, contents))
+                *place, host.admitted, host.admits_demand, state.disk, tuple(state.cells), tuple(map(tuple, contents))
             )  # fmt: skip
         return state.key
 
@@ -414,11 +414,11 @@ def _compute_machine_costs(
     vm_cells: int,
     want: int,
 ) -> tuple[int, ...]:
-    """Compute lower bounds of the VMs to move off a machine for 0, 1 ... `want` VMs of the demand, by number of VMs.
-    `cells` are (free capacity, shares of movable VMs), `share` is the demand's part in one cell. A VM on `vm_cells`
-    cells may free all of them, so costs are divided by these.
+    """Compute lower bounds of the VMs to move off a machine for 0, 1 ... `want` VMs of the demand. `cells` are (free
+    capacity, shares of movable VMs); each VM of the demand needs `share` in `demand_cells` cells. A VM leaving up to
+    `vm_cells` cells counts in each of them, so the sums are divided by `vm_cells`.
     """
-    total = [0]  # by number of slots on the cells so far
+    total = [0]  # departures by number of slots (free shares) in the cells so far
     for free, movable in cells:
         costs = _compute_cell_costs(free, movable, share, maximum=want * demand_cells)
         size = len(total) + len(costs) - 1
@@ -426,8 +426,8 @@ def _compute_machine_costs(
             min(total[slots - taken] + costs[taken] for taken in range(len(costs)) if 0 <= slots - taken < len(total))
             for slots in range(size)
         ]
-    slot_costs = total[::demand_cells][: want + 1]  # each VM of the demand takes a slot in so many cells
-    return tuple(-(-cost // vm_cells) for cost in slot_costs)
+    slot_costs = total[::demand_cells][: want + 1]  # each VM of the demand takes `demand_cells` slots
+    return tuple(-(-cost // vm_cells) for cost in slot_costs)  # rounded up
 
 
 def _compute_cell_costs(

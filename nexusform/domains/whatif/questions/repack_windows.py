@@ -122,7 +122,7 @@ def build_ordered_sequence(
 
 def _list_window_strategies(context: RepackContext, choice: RepackChoice) -> list[tuple[_WindowStrategy, bool]]:
     """List the strategies to try, each with True if targets must hold in all possible NUMA layouts, or False."""
-    if choice.crowding_pools or not choice.targets:  # no targets to steer to
+    if choice.crowding_pools or not choice.targets:  # targets above the limit of a rack, or none
         return [(_WindowStrategy.FREE, True)]
     if not context.scheduler.is_sampled:  # no unknown NUMA cells, so no machine is emptied because of them
         return [(_WindowStrategy.FREE, True), (_WindowStrategy.STEERED, True)]
@@ -228,8 +228,8 @@ class _RepackSequenceBuilder:
         return RepackWindowSequence(tuple(windows), self._scheduler)
 
     def _select_vms(self, remaining: Sequence[MovableVm], time_budget: TimeBudget) -> list[MovableVm]:
-        """Select VMs allowed down together: by strategy, all of them, or those able to reach their machines one after
-        another. If none is able, select one VM for another machine, else all allowed ones.
+        """Select VMs allowed down together: all of them for AT_ONCE, or in the turn of returning VMs; otherwise those
+        able to reach their machines one after another. If none is able, select one VM for another machine, else all.
         """
         if self._strategy is _WindowStrategy.AT_ONCE:
             return self._select_all_allowed(remaining)
@@ -529,7 +529,7 @@ def compute_certainty(windows: Iterable[RepackWindow]) -> float:
 def _count_target_hits(
     context: RepackContext, base: RackScheduler, window: RepackWindow, time_budget: TimeBudget
 ) -> Iterable[RepackStep]:
-    """Count for each VM of a window the samples with the VM on its target."""
+    """Yield the steps of a window, each with the number of samples with its VM on the target (`hits` of `runs`)."""
     if _is_deterministic(context, base, window):
         yield from (replace(step, hits=SAMPLES, runs=SAMPLES) for step in window.steps)
         return

@@ -133,7 +133,7 @@ def _build_site_map(
 def _build_map_vms(
     site: SiteSnapshot, locations: Mapping[_VmKey, Placement | None], lost: frozenset[str]
 ) -> Iterator[MapVm]:
-    """Build the VMs of pools, then VMs without a pool, with their locations before and after (None: not placed)."""
+    """Build the VMs of pools, then those without a pool, with locations before and after (None: not placed or lost)."""
     pool_handles: set[int] = set()
     for cluster in site.clusters:
         for pool in cluster.pools:
@@ -154,7 +154,7 @@ def _build_map_vms(
         if existing.handle in pool_handles:
             continue  # yielded above
         location = existing.placement
-        location_after = None if location.machine in lost else location
+        location_after = None if location.machine in lost else location  # not re-created elsewhere
         yield MapVm(
             name=existing.vm.cluster,
             address="",
