@@ -202,15 +202,14 @@ class DaskTaskEngine:
         on_result(task, result)
 
     def _watch_cluster(self, last_progress: float, running: dict[str, _SubmittedTask]) -> float:
-        """Check the cluster, resubmit tasks of lost locks, and return the last progress. Raises TaskEngineError."""
-        for submitted in running.values():
-            self._send_heartbeat(submitted.task)  # all tasks have the same session
-            break
+        """Check the cluster, resubmit tasks of lost workers; return the time of progress. Raises TaskEngineError."""
+        if running:
+            self._send_heartbeat(next(iter(running.values())).task)  # all tasks have the same session
         if self._client.status != "running":
             raise TaskEngineError(f"The scheduler at {self._address} is gone.", _list_sites(running))
         workers = self._client.nthreads()
         for key, submitted in list(running.items()):
-            if submitted.home and submitted.home not in workers:
+            if submitted.home and submitted.home not in workers:  # the lock ended with its worker
                 del running[key]
                 submitted.future.cancel()
                 self._homes.pop(submitted.task.site, None)

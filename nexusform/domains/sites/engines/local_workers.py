@@ -98,8 +98,7 @@ class LocalTaskEngine:
 
     def _start_tasks(self, batch: _Batch, max_running: Callable[[], int], is_stopping: Callable[[], bool]) -> None:
         """Start tasks on idle workers, started if needed, until the limit is reached or the run is stopping."""
-        required = min(self._count, len(batch.pending))
-        while len(self._processes) < max(required, min(1, len(batch.pending) + len(batch.assigned))):
+        while len(self._processes) < min(self._count, len(batch.pending)):  # assigned tasks have their worker
             self._processes.append(_start_process())
         for number, worker in enumerate(self._processes):
             running_count = sum(running_worker.task is not None for running_worker in self._processes)

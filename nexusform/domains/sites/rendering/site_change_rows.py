@@ -32,7 +32,7 @@ def build_site_rows(plan: Plan, site: str, registries: PluginRegistries) -> tupl
     rows: list[str] = []
     for fold in build_object_folds(plan, create_schema_lookup(registries)):
         details = join_texts((fold.name, *fold.clauses))
-        symbol = fold.symbol or ">"  # unchanged itself, such as a moved one
+        symbol = fold.symbol or ">"  # the object itself does not change
         rows.append(join_texts((f"{symbol} {fold.label}", details), ": "))
     rows += [
         f"{_SYMBOLS.get(output.action, '~')} output {output.name}"

@@ -352,7 +352,7 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
     reading.repeated_blocks.append(prepared)
     # Read keys and values of for_each, and the files they are from.
     previous_digests = dict(reading.read)
-    reading.read.clear()
+    reading.read.clear()  # from here, it has the files read by for_each
     rows = _evaluate_for_each(expressions["for_each"], reading)
     data_files = convert_to_relative(sorted(reading.read), reading.root)
     reading.read.update({**previous_digests, **reading.read})
@@ -367,7 +367,7 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
             reading.problems[problem_count:] = [
                 replace(problem, detail=f"{problem.detail}{data_location}") for problem in new_problems
             ]
-            return  # other sites have the same problem
+            return  # further sites of the block may have the same problem
         yield replace(site, key=key, data_files=data_files)
 
 

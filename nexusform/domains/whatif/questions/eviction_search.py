@@ -112,7 +112,7 @@ Evaluate = Callable[[EvictionProposal], TrialOutcome]
 
 
 def build_trial_outcome(plan: Plan, error: str = "") -> TrialOutcome:
-    """Return the outcome of a trial from its plan; `error` is the reason why there is no plan."""
+    """Return the outcome of a trial from its plan; `error` is the first error of the plan, "" for none."""
     waiting: list[Feasibility] = []
     unknown: list[Feasibility] = []
     for row in plan.feasibility:
@@ -180,10 +180,11 @@ class _EvictionSearch(Struct):
     is_complete: bool = True
 
     def run(self, candidates: Sequence[EvictionCandidate]) -> tuple[EvictionProposal | None, TrialOutcome]:
-        """Return the first working set, in its order, or None. A waiting pod needs an eviction on its own
-        cluster, unless it waits for other pods: other sets cannot help.
+        """Return the first working evictions in order, and the outcome of their plan; None if there are none. Only sets
+        with an eviction on every cluster short of capacity can help.
         """
         goals = list(filter(self.request.is_binding_in_scope, self.before.waiting))  # bindings with waiting pods
+        # Clusters with pods waiting for capacity, not for other pods.
         crowded = {row.cluster for row in goals if not any(rule in row.reason for rule in _POD_RULES)}
         # PickAll last: such a placement gets no other cluster for an evicted one.
         ordered = sorted(candidates, key=lambda item: item.policy is PlacementPolicy.PICK_ALL)

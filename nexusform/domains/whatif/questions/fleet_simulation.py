@@ -203,7 +203,7 @@ def build_fleet_snapshot(
         if kind.build_fleet_object is not None:
             attributes = dict(thing.attributes)
             record = records[thing.address] = kind.build_fleet_object(attributes)
-            if isinstance(record, FleetMember) and "labels" in object_state.note:  # recorded in state
+            if isinstance(record, FleetMember) and "labels" in object_state.note:  # a record of the last plan
                 last_members[record.name] = parse_member_record(record.name, object_state.note)
             instances[thing.address] = Instance(
                 thing.address,
@@ -216,7 +216,7 @@ def build_fleet_snapshot(
     observed = dict(_match_observed_clusters(clusters, states, registries, observations))
     clusters |= {cluster_id: observation.cluster for cluster_id, observation in observed.items()}
     snapshot = FleetSnapshot(instances, records, states, registries, members=SimulatedFleet({}, {}), observed=observed)
-    pods = _build_pods(snapshot, clusters, members={})  # the members' free resources depend on them
+    pods = _build_pods(snapshot, clusters, members={})  # managed pods; unmanaged ones are inferred from them
     members = dict(_build_members(records.values(), last_members, clusters, pods, observed))
     return replace(snapshot, members=SimulatedFleet(members, clusters))
 
@@ -442,7 +442,8 @@ def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterato
         baseline_placement = baseline_placements[placement.address]
         rows, unrelated_rows = _split_rows(bindings.get(placement.spec.instance.address, []), baseline_by_key)
         pod_rows, _ = _split_rows(pods.get(placement.spec.instance.address, []), baseline_by_key)
-        # Drift is the difference to a newly created placement. It counts if it is caused by the edits.
+        # Drift is the difference to a newly created placement. It counts if it is caused by the edits: it is another
+        # one than without them, or they make a lost cluster ineligible.
         drift, eligible = _compute_policy_drift(placement, result.member_list)
         baseline_drift, baseline_eligible = _compute_policy_drift(baseline_placement, baseline.member_list)
         newly_ineligible = baseline_eligible - eligible

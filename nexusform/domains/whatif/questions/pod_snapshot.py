@@ -123,7 +123,7 @@ def _build_other_workloads(pods: ClusterPods) -> Iterable[Workload]:
             pods_by_key.setdefault(pod.workload, []).append(pod)
     for key, own_pods in pods_by_key.items():
         namespace, kind, name = key.split("/", 2)
-        if kind not in ("Terminating", "DaemonSet"):  # they are not placed again
+        if kind not in ("Terminating", "DaemonSet"):  # pods in deletion or of a DaemonSet are not placed again
             yield Workload(kind, namespace, name, len(own_pods), own_pods[0].spec)  # its pods have one spec
 
 
@@ -168,7 +168,7 @@ def _collect_pod_sources(things: Iterable[SiteObject]) -> _PodSources:
 def _list_placed_workloads(
     thing: SiteObject, target: str, cluster_id_by_member: Mapping[str, str]
 ) -> Iterable[tuple[str, dict[str, Mapping[str, Any]]]]:
-    """Yield cluster ids ("": the hub or unknown), each with the pods by workload of a manifest or of a placement."""
+    """Yield cluster ids ("": hub or unknown) with pods by workload, of a manifest (on `target`) or of a placement."""
     attribute = thing.attributes.get("workloads")
     if not isinstance(attribute, Mapping):  # an object without pods
         return

@@ -87,14 +87,14 @@ class CellCatalogue:
         self.is_capped = False
 
     def find_cell_capacity(self, splits: CellSplits, key: CellKey, disk: int | None = None) -> CellPatterns | None:
-        """Find maximal sets of single-cell VMs for all layouts (`splits`); None for none. `disk` None: no limit."""
+        """Find maximal sets of single-cell VMs for every layout (`splits`); None without any. `disk` None: no limit."""
         single_cell_kinds = [kind for kind in key.admitted if self._kinds[kind].sku.numa_cells == 1]
         sizes = frozenset(self.size_numbers_by_class[kind] for kind in single_cell_kinds)
         cache_key = (splits, sizes, disk)
         patterns = self._patterns.get(cache_key)
         if patterns is None:
-            remains = [frozenset({cells}) for cells in splits]
-            fitting_sizes = [
+            remains = [frozenset({cells}) for cells in splits]  # before any addition
+            fitting_sizes = [  # other sizes need no search
                 size
                 for size in sizes
                 if all(_compute_remaining_cell_capacity(split_remains, self.sizes[size]) for split_remains in remains)
@@ -147,7 +147,7 @@ class CellCatalogue:
         leaving_indexes: tuple[int, ...],
         arrivals: Sequence[tuple[int, VmSku]],
     ) -> Iterator[CellChange]:
-        """List the options of one choice of leaving VMs: with VMs of the demand, or a share of a multi-cell VM."""
+        """List the changes with these leaving VMs: adding a share of a multi-cell VM, nothing, or VMs of the demand."""
 
         def build_change(remaining_cell: FreeCell, demand: int = 0, arrival: int | None = None) -> CellChange:
             capacity = self.find_cell_capacity(((remaining_cell,),), key)

@@ -149,8 +149,9 @@ class _OrderSearch:
         departures = self._compute_missing_departures()
         if departures == 0 and self._scheduler.count_free_slots(self._request.demand).minimum >= self._request.want:
             return self._build_sequence(order)
-        if max(departures, 1) > remaining:  # a lower bound of 0 may still need a re-creation
+        if max(departures, 1) > remaining:  # at least 1, as the demand does not fit yet
             return None
+        # Equal sites have equal numbers of machines with the same key.
         state_key = frozenset(Counter(map(self._build_machine_key, self._states)).items())
         if self._searched.get(state_key, 0) >= remaining:  # an equal site had as many or more re-creations left
             return None
@@ -390,13 +391,13 @@ class _OrderSearch:
 
     def _compute_minimum_departures(self, state: _MachineState) -> tuple[int, ...]:
         """Compute lower bounds of the VMs to move off the machine for 0, 1, 2 ... VMs of the demand, while they fit."""
-        contents: list[list[VmSku]] = [[] for _ in state.cells]
+        skus_by_cell: list[list[VmSku]] = [[] for _ in state.cells]  # of VMs not re-created yet
         for handle in state.vms:
             for cell in self._locations[handle].cells:
-                contents[cell].append(self._demands[handle].sku)
-        cells = (
-            (cell, tuple(sorted((sku.cpus_in_cell, sku.mib_in_cell, sku.vfs_in_cell) for sku in skus)))
-            for cell, skus in zip(state.cells, contents, strict=True)
+                skus_by_cell[cell].append(self._demands[handle].sku)
+        cells = (  # free capacity, and shares of the VMs
+            (free, tuple(sorted((sku.cpus_in_cell, sku.mib_in_cell, sku.vfs_in_cell) for sku in skus)))
+            for free, skus in zip(state.cells, skus_by_cell, strict=True)
         )
         vm_cells = max((self._demands[handle].sku.numa_cells for handle in state.vms), default=1)
         sku = self._request.sku

@@ -401,7 +401,7 @@ class _RepackSequenceBuilder:
             # Not the target machines of other VMs not yet moved.
             pending = self._choice.targets.items() - self._settled_targets.items()
             best -= {machine for _, machine in pending}
-        # No machine with reserved capacity, and none of a crowded rack.
+        # No machine with capacity reserved for the demand, and not its own one: a return changes nothing.
         best -= {*self._choice.reserved, source.vm.placement.machine}
         allowed_machines = (machine for machine in best if self._has_rack_capacity(window, source, machine))
         return min(allowed_machines, key=str.encode, default="")

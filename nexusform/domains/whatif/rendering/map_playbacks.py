@@ -30,7 +30,7 @@ def build_runtime_upgrade_playback(site: SiteSnapshot, upgrade: RuntimeUpgrade) 
     """Build the steps of a runtime upgrade, wave by wave."""
     steps = [PlaybackStep("Before the upgrade")]
     for wave in upgrade.waves:
-        # Format the title: `Wave 3 of 8: rack3, 26 VMs down; lost: cluster-d / control-plane`.
+        # Format the title: `Wave 3 of 8: rack3, 26 VMs down; lost meanwhile: cluster-d / control-plane`.
         batch = f", batch {wave.batch} of {wave.batches}" if wave.batches > 1 else ""
         lost_pools = [f"{pool.cluster} / {pool.pool}" for pool in wave.pools if pool.is_lost]
         loss = enclose("; lost meanwhile: ", ", ".join(lost_pools))
@@ -60,7 +60,7 @@ def build_failure_playback(site: SiteSnapshot, failure: Failure) -> Playback:
         )
     recreated_count = sum(location is not None for location in locations.values())
     site_map = _build_site_map(site, locations, frozenset(failure.machines))
-    moves = tuple(number for number, vm in enumerate(site_map.vms) if vm.mark is not ChangeMark.KEPT)
+    affected = tuple(number for number, vm in enumerate(site_map.vms) if vm.mark is not ChangeMark.KEPT)
     steps = (
         PlaybackStep("Before the failure"),
         PlaybackStep(
@@ -69,7 +69,7 @@ def build_failure_playback(site: SiteSnapshot, failure: Failure) -> Playback:
             figures=_build_pool_effects((*failure.pools, *failure.stay_down)),
         ),
         PlaybackStep(
-            f"{format_count(recreated_count, 'VM')} of {down_count} re-created elsewhere", failure.machines, moves
+            f"{format_count(recreated_count, 'VM')} of {down_count} re-created elsewhere", failure.machines, affected
         ),
     )
     return Playback(site_map, steps, moved_label="is re-created elsewhere", removed_label="stays down")
