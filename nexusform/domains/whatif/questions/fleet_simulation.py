@@ -352,7 +352,8 @@ def _run_scheduling(
     for address, record in snapshot.records.items():
         if isinstance(record, FleetPlacement):
             spec = build_placement_spec(snapshot.instances[address], record)
-            placements.append(create_placement_plan(spec, *select_placement_resources(spec, hub, member_clusters)))
+            resources = select_placement_resources(spec, hub, member_clusters)  # selected, current, and snapshots
+            placements.append(create_placement_plan(spec, *resources))
     hub.evictions += _build_drain_evictions(placements, drained)
     diagnostics = list(execute_evictions({placement.key: placement for placement in placements}, hub))
     iterations = run_iterations(placements, members, pods, hub.collect_direct_objects(members))

@@ -177,8 +177,8 @@ class _OrderSearch:
         self.passes = 0
 
     def find_order(self, site: SiteSnapshot, remaining: Sequence[VmOwnerSnapshot]) -> tuple[ClusterHops, ...] | None:
-        """Find an order of the remaining clusters; None if there is none, or the limit is reached."""
-        if not remaining:  # every cluster has its place
+        """Find an order of the remaining clusters; None if there is none, or after _MAX_PASSES simulated upgrades."""
+        if not remaining:  # every cluster has its place: the result counts as tried
             self.tried_orders += 1
             return ()
         for cluster in remaining:

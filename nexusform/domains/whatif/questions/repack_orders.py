@@ -170,7 +170,7 @@ class _OrderSearch:
         return self._try_exchanges(remaining, order) if remaining >= 2 and self._request.window != 1 else None
 
     def _build_sequence(self, order: Sequence[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
-        """Build the windows; None if impossible. Try the VMs of each step (several in an exchange) in any order."""
+        """Build a window per group, trying every order of the VMs in each exchange; None if no windows are possible."""
         for groups in product(*map(permutations, order)):
             targets = [{step.source.handle: step.machine for step in group} for group in groups]
             sequence = build_ordered_sequence(self._context, self._request, targets)
@@ -347,7 +347,8 @@ class _OrderSearch:
 
     def _is_machine_forbidden(self, demand: Demand, host: RepackMachine) -> bool:
         """Return True if a hint or a separation rule forbids the machine or its rack."""
-        if not self._is_symmetric and self._scheduler.find_rejection(host.machine.name, demand):  # by a hint
+        # A symmetric site has no hints to reject a machine; capacity was checked before.
+        if not self._is_symmetric and self._scheduler.find_rejection(host.machine.name, demand):
             return True
         vm = demand.vm.owner, demand.vm.pool, demand.vm.number
         existing = list(self._scheduler.list_vms()) if self._request.separation_rules else []

@@ -241,7 +241,7 @@ def find_maximum_demand(
 ) -> int | None:
     """Find by bisection the largest demand of this SKU with a solution within -moves; None if it is not decided."""
     context = build_repack_context(site, request, pods, NOTHING_LIFTED)
-    low, high = 0, request.want  # with and without a solution
+    low, high = 0, request.want  # numbers of VMs: the largest known to have a solution, the smallest known to have none
     while low + 1 < high:
         want = (low + high) // 2
         if time_budget.is_exhausted:
