@@ -97,7 +97,7 @@ def run_question(flags: SimulationFlags, build_answer: Callable[[Snapshot, Simul
 def build_and_write_answer(
     flags: SimulationFlags, inputs: SimulationInput, build_answer: Callable[[Snapshot, SimulationInput], Answer]
 ) -> int:
-    """Build the answer to a question and print it, or diagnostics."""
+    """Build the answer to a question and print it, or diagnostics; return the exit code."""
     screen = flags.view.create_screen()
     screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=flags.answer.is_document)
     if inputs.snapshot is None:  # unreadable: printed above

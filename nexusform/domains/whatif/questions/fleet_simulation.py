@@ -276,7 +276,7 @@ def _infer_unmanaged_usage(
         return 0, 0
     cpu = _compute_amount_reduction("cpu", managed_usage, last_member.resources)
     memory = _compute_amount_reduction("memory", managed_usage, last_member.resources)
-    return max(0, cpu // _NANO_PER_MILLI), max(0, memory // _NANO)
+    return max(0, cpu // _NANO_PER_MILLI), max(0, memory // _NANO)  # from nano-units
 
 
 _NANO: Final = 10**9
@@ -490,7 +490,7 @@ def _compute_policy_drift(placement: PlacementPlan, member_list: MemberList) -> 
 
 
 def _build_state(placement: PlacementPlan, bindings: Iterable[Binding]) -> ScheduledPlacement:
-    """Build the state of a placement with `bindings`, without unscheduled ones; `is_fulfilled` is of its scheduling."""
+    """Build the state of a placement, with the clusters of `bindings` except unscheduled ones, after its scheduling."""
     scheduled = [binding for binding in bindings if binding.state is not BindingState.UNSCHEDULED]
     cluster_names = sorted(binding.cluster for binding in scheduled)
     configuration = placement.spec.configuration

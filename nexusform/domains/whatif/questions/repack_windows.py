@@ -419,7 +419,7 @@ class _RepackSequenceBuilder:
     def _has_rack_capacity(self, window: _RepackWindowBuilder, source: MovableVm, machine: str) -> bool:
         """Return True if the rack of a machine may have one more VM of the pool."""
         rack = self._racks[machine]
-        count = self._existing[source.pool, rack]
+        count = self._existing[source.pool, rack]  # without VMs not yet re-created
         count += sum(
             placed_vm.pool == source.pool and location.rack == rack
             for placed_vm, _, location in window.placements.values()

@@ -109,7 +109,7 @@ def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
     line = "Left over: free but unusable once the site is filled with that SKU."
     table = Table(heads, rows, frozenset(range(1, len(counts) + 1)))
     yield Section("Spare capacity by VM SKU", (line,), table=table)
-    # Build the section with a row per SKU and a column per availability zone.
+    # Build the section with a row per SKU and a column per availability zone; every SKU has the same zones and racks.
     zones = answer.sku_capacities[0].zones if answer.sku_capacities else ()
     rows = tuple(Row((item.sku.title, *map(_format_zone, item.zones))) for item in answer.sku_capacities)
     lines = ("+N: additional in planned racks.",) if answer.planned_racks else ()

@@ -75,7 +75,7 @@ def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> Reba
     members = find_member_blocks(opened.project.configuration)
     locking = LockOptions(enabled=False, is_exclusive=True)
     with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
-        if not run.is_ready:
+        if not run.is_ready:  # its diagnostics are the reasons
             return RebalanceAnswer(None, (*opened.diagnostics, *run.diagnostics), opened.sources)
         candidates = tuple(_list_candidate_bindings(run))
         problems = [*_build_unknown_name_errors(request, candidates)]
@@ -232,7 +232,7 @@ def plan_trial_placement(trial: SimulatedPlacement, context: CommandContext) -> 
         return PlacementPlanningResult(plan=None, diagnostics=opened.diagnostics, sources=opened.sources)
     locking = LockOptions(enabled=False, is_exclusive=True)
     with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
-        if not run.is_ready:
+        if not run.is_ready:  # its diagnostics are the reasons
             return PlacementPlanningResult(None, (*opened.diagnostics, *run.diagnostics), opened.sources)
         plan = run.plan(PlanOptions(refresh=False, samples=0, includes_losses=True)).plan
     errors = tuple(_select_errors(plan.diagnostics))
