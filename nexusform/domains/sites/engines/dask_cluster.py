@@ -111,8 +111,8 @@ class DaskTaskEngine:
         self._homes: dict[str, str] = {}  # by site: the worker with its lock
         self._last_heartbeat = monotonic()
         self._task_counter = 0
-        self._finished: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._thread_count, self._counted_at = 1, 0.0  # of all workers, at a time
+        self._finished: queue.SimpleQueue[str] = queue.SimpleQueue()  # keys of tasks with a result
+        self._thread_count, self._counted_at = 1, 0.0  # threads of all workers, and the time of the count
 
     @property
     def parallelism(self) -> int:
@@ -157,7 +157,7 @@ class DaskTaskEngine:
                 reason = f"The cluster at {self._address} failed: {type(problem).__name__}."
                 raise TaskEngineError(reason, _list_sites(running)) from None
             submitted = running.pop(key, None)
-            if submitted is not None:  # cancelled tasks end, too
+            if submitted is not None:  # None for a task cancelled by _watch_cluster
                 last_progress = monotonic()
                 self._receive_result(submitted.task, submitted.future, on_result)
                 self._send_heartbeat(submitted.task)

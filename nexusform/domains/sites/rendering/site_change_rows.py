@@ -7,13 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from nexusform.diagnostics.phrases import (
-    compute_natural_sort_key,
-    format_count,
-    format_first_items,
-    join_texts,
-    select_word_form,
-)
+from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_first_items, join_texts
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.placement_kind import get_kind_noun
 from nexusform.plans.impact.object_effects import Effect, count_effects, format_effect_verb
@@ -76,10 +70,7 @@ def find_lost_redundancy(plan: Plan) -> tuple[str, ...]:
             racks_after = [vm.placement.rack for vm in pool.after]
             has_several_vms_on_one_rack = len(set(racks_after)) == 1 and len(racks_after) > 1
             if len(racks_before) > 1 and has_several_vms_on_one_rack:
-                description = (
-                    f"all {format_count(len(racks_after), 'VM')} of it "
-                    f"{select_word_form(len(racks_after), 'is', 'are')} on {racks_after[0]}"
-                )
+                description = f"all {format_count(len(racks_after), 'VM')} of it are on {racks_after[0]}"
                 descriptions.append(f"{pool.cluster}/{pool.pool}: {description}")
     return tuple(descriptions)
 

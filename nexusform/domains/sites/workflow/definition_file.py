@@ -538,6 +538,7 @@ def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterat
 
 def describe_data_location(files: Sequence[str], key: str, root: str, confinement: Confinement) -> str:
     """Describe the location of a key: its line if found once, else the only file; "" for several files."""
+    # The key, with or without quotes, before `:` (JSON, YAML), `=` (HCL) or `,` (CSV).
     pattern = re.compile(rf"(?<![\w.-])(?P<quote>[\"']?){re.escape(key)}(?P=quote)\s*[:=,]")
     locations: list[tuple[str, int]] = []  # file and line
     for name in files:

@@ -183,10 +183,9 @@ def plan_fleet(
 
 def _build_plan(definition: FleetDefinition, fleet: FleetContext, results: Mapping[str, SiteResult]) -> FleetPlan:
     """Build the plan of a fleet from the results."""
-    # For each site the other sites with states read by it.
-    owners = {result.state_location: name for name, result in results.items() if result.state_location}
-    dependencies = {
-        name: tuple(sorted({owners[state] for state in result.read_states if state in owners} - {name}))
+    site_by_state = {result.state_location: name for name, result in results.items() if result.state_location}
+    dependencies = {  # by site: the other sites with states read by it
+        name: tuple(sorted({site_by_state[state] for state in result.read_states if state in site_by_state} - {name}))
         for name, result in results.items()
     }
     entries = definition.sites_by_name
@@ -234,7 +233,7 @@ def _find_cycle(dependencies: Mapping[str, Sequence[str]]) -> list[str]:
             del pending[name]
     if not pending:
         return []
-    ring = [min(pending)]  # each pending site has a dependency among them, so following these ends in a cycle
+    ring = [min(pending)]  # each pending site depends on a pending one, so a path of dependencies ends in a cycle
     while (following := min(pending[ring[-1]] & pending.keys())) not in ring:
         ring.append(following)
     return ring[ring.index(following) :]

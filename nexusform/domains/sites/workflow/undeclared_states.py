@@ -109,7 +109,7 @@ def _find_state_files(template: SiteEntry, fleet: FleetContext) -> Iterator[tupl
     if template.backend != "local" or backend is None or ANY_SITE not in backend.describe():
         return  # only local paths with the site's name can be searched
     pattern = normalize_state_location("local", backend.describe())
-    # Every occurrence of the placeholder has to be the same name.
+    # Every later occurrence of the placeholder has to be the same name.
     head, _, tail = re.escape(pattern).partition(ANY_SITE)
     path_pattern = re.compile(f"{head}(?P<site>{SITE_NAME.pattern}){tail.replace(ANY_SITE, '(?P=site)')}")
     glob_pattern = glob.escape(pattern).replace(ANY_SITE, "*")

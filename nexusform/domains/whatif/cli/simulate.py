@@ -381,8 +381,8 @@ def _simulate_failure(snapshot: Snapshot, pods: Mapping[str, ClusterPods], argum
         scope, lost, names = FailureScope.OBSERVED, site.id, []  # only the machines added below
     down = list_machines_down(site) if arguments.observed else []
     added = [name for name in down if name not in names]
-    text = f" and {format_count(len(added), 'machine')} observed down" if added and names else ""
-    return simulate_machine_loss(site, scope, f"{lost}{text}", [*names, *added], pods)
+    added_text = f" and {format_count(len(added), 'machine')} observed down" if added and names else ""
+    return simulate_machine_loss(site, scope, f"{lost}{added_text}", [*names, *added], pods)
 
 
 def _find_site_with_machines_down(snapshot: Snapshot) -> SiteSnapshot:

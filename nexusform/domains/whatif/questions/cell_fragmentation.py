@@ -87,7 +87,7 @@ def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku |
     """Find the largest one-cell SKU fitting on some machine; of equal ones, prefer one in use."""
     used_names = {sku.name for sku in list_used_skus(site)}
     # One machine of each kind of hardware.
-    kinds = {
+    machine_by_kind = {
         (
             machine.machine_sku,
             machine.cells,
@@ -100,7 +100,7 @@ def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku |
     one_cell = [sku for sku in site.skus.values() if sku.numa_cells == 1]
 
     def has_fitting_machine(sku: VmSku) -> bool:
-        return any(_can_hold_vm(machine, sku) for machine in kinds.values())
+        return any(_can_hold_vm(machine, sku) for machine in machine_by_kind.values())
 
     def build_size_key(sku: VmSku) -> tuple[float, int, int, bool, str]:  # largest first, then least disk
         return -sku.memory_gib, -sku.host_vcpus, sku.disk_gib, sku.name not in used_names, sku.name
@@ -210,7 +210,7 @@ def _determine_usability(cell: _NumaCell, sku: VmSku | None, unknown_machines: C
         return CellUsability.SMALL
     if cell.vcpus >= sku.cpus_in_cell and cell.memory >= sku.memory_in_cell:
         return CellUsability.OPEN if cell.disk >= sku.disk_gib else CellUsability.SPOILED
-    # The cell is not empty, or the SKU would fit.
+    # A VM is in the cell: the SKU would fit into an empty one.
     share = (sku.memory_in_cell, sku.cpus_in_cell)
     largest = max((vm.sku.memory_in_cell, vm.sku.cpus_in_cell) for vm in cell.vms)
     return CellUsability.TAKEN if largest >= share else CellUsability.BROKEN

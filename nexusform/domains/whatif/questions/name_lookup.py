@@ -30,7 +30,7 @@ def find_site(snapshot: Snapshot, text: str) -> SiteSnapshot | Diagnostic:
 
 
 def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot | Diagnostic:
-    """Find a site by id, or the only one without an id."""
+    """Find a site by the id in `text`, or the only site for ""; an error for none or several."""
     if text:
         return find_site(snapshot, text)
     if len(snapshot.sites) == 1:

@@ -256,14 +256,14 @@ def _build_node_cluster(
     cluster: VmOwnerSnapshot, attributes: Mapping[str, Mapping[str, Any]], registries: PluginRegistries
 ) -> NodeCluster:
     """Build a cluster with its VMs as nodes."""
-    kinds = registries.resource_types
-    values = [(kinds[pool.address.type].kind, attributes[str(pool.address)]) for pool in cluster.pools]
+    types = registries.resource_types
+    values = [(types[pool.address.type].kind, attributes[str(pool.address)]) for pool in cluster.pools]
     cluster_values = find_cluster_attributes(values)  # None for a VNF
     nodes: list[Node] = []
     skus: list[VmSku] = []
-    platform_names: dict[str, str] = {}
+    platform_names: dict[str, str] = {}  # names of VMs by platform name
     for pool in cluster.pools:
-        family = kinds[pool.address.type].vms
+        family = types[pool.address.type].vms
         assert family is not None, "only objects with VMs have pools"
         pool_values = attributes[str(pool.address)]
         owner_values = pool_values if cluster_values is None else cluster_values

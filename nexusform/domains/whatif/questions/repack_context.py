@@ -344,16 +344,16 @@ def _count_pods(pods: ClusterPods | None) -> Counter[str]:
 def _build_machines(
     scheduler: RackScheduler, movable_vms: Mapping[int, MovableVm], kinds: Sequence[VmClass], demand: Demand
 ) -> tuple[RepackMachine, ...]:
-    """Build the machines feasible for a class of movable VMs (`kinds`, by number) or for the demand."""
+    """Build the machines accepting a class of movable VMs (`kinds`, by number) or the demand on the empty site."""
     empty_scheduler = RackScheduler(scheduler.machines, scheduler.spread, scheduler.seed, profile=scheduler.profile)
     demands = [build_standalone_demand(kind.sku, kind.constraints) for kind in kinds]
     vms_by_machine = group_by(scheduler.list_vms(), lambda existing: existing.placement.machine)
-    unknown = frozenset(scheduler.list_machines_with_unknown_cells())
+    unknown_machines = frozenset(scheduler.list_machines_with_unknown_cells())
     hosts: list[RepackMachine] = []
     for machine in scheduler.machines:
         admitted = frozenset(
-            kind
-            for kind, class_demand in enumerate(demands)
+            number
+            for number, class_demand in enumerate(demands)
             if not empty_scheduler.find_rejection(machine.name, class_demand)
         )
         admits_demand = not empty_scheduler.find_rejection(machine.name, demand)
@@ -379,9 +379,9 @@ def _build_machines(
             admitted=admitted,
             admits_demand=admits_demand,
             disk=machine.disk_gib - sum(existing.sku.disk_gib for existing in vms),
-            has_unknown_cells=machine.name in unknown,
+            has_unknown_cells=machine.name in unknown_machines,
             unknown_cell_vms=tuple(movable_unknown_vms),
-            splits=_compute_cell_splits(cells, unknown_cell_vms) if machine.name in unknown else (),
+            splits=_compute_cell_splits(cells, unknown_cell_vms) if machine.name in unknown_machines else (),
         )
         hosts.append(host)
     return tuple(hosts)

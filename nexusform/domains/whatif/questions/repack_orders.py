@@ -126,7 +126,7 @@ class _OrderSearch:
             self._states[host.machine.name] = _MachineState(host, list(host.cells), host.disk, vms, arrived={})
         self._locations = {source.handle: source.vm.placement for source in context.all_movable_vms}  # current ones
         self._handles = {source.handle: source.handle for source in context.all_movable_vms}  # current by first handle
-        self._rack_counts = Counter(context.existing)  # VMs by pool and rack
+        self._rack_counts = Counter(context.existing)  # current VMs by pool and rack
         self._demands = {
             source.handle: build_pool_demand(context.pools[source.pool], source.vm)
             for source in context.all_movable_vms
@@ -211,7 +211,7 @@ class _OrderSearch:
         return further_departures < remaining
 
     def _find_feasible_machines(self, source: MovableVm, old: Placement) -> list[str]:
-        """Find the feasible machines of a VM removed from `old`, one of equal ones."""
+        """Find the feasible machines for a VM removed from `old`, and of equal machines the first."""
         demand = self._demands[source.handle]
         unique: dict[object, str] = {}
         for name, state in self._states.items():

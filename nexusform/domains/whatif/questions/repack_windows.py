@@ -280,7 +280,7 @@ class _RepackSequenceBuilder:
         return selected
 
     def _build_window(self, selected: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
-        """Build the window as its plan runs: all VMs leave first. If a VM finds no place then, try half of the VMs."""
+        """Build the window as its plan runs: all VMs leave first. While one finds no place then, halve their number."""
         size = len(selected)
         while size:
             by_pool_and_number = sorted(selected[:size], key=lambda source: source.handle)
@@ -412,7 +412,7 @@ class _RepackSequenceBuilder:
             return frozenset()
         name = build_pool_demand(self._context.pools[source.pool], source.vm).vm
         existing = list(window.scheduler.list_vms())
-        vm = name.owner, name.pool, name.number
+        vm = name.owner, name.pool, name.number  # as separation rules name it
         forbidden = (rule.find_forbidden_locations(vm, existing) for rule in self._request.separation_rules)
         return frozenset(chain.from_iterable(forbidden))
 

@@ -112,9 +112,9 @@ def build_repack_playback(site: SiteSnapshot, repack: RepackResult) -> Playback:
     numbers = {(vm.address, vm.name): number for number, vm in enumerate(site_map.vms)}  # of VMs in the map
     steps = [PlaybackStep("Before the repacking")]
     for window_number, window in enumerate(repack.windows, 1):
-        moves = tuple(numbers[str(site.pools[step.source.pool].address), step.source.vm.name] for step in window.steps)
-        title = f"Window {window_number} of {len(repack.windows)}: {format_count(len(moves), 'VM')} re-created"
-        steps.append(PlaybackStep(title, affected_vms=moves))
+        vms = tuple(numbers[str(site.pools[step.source.pool].address), step.source.vm.name] for step in window.steps)
+        title = f"Window {window_number} of {len(repack.windows)}: {format_count(len(vms), 'VM')} re-created"
+        steps.append(PlaybackStep(title, affected_vms=vms))
     last_step = PlaybackStep("After the repacking") if repack.windows else PlaybackStep("Nothing is re-created")
     return Playback(site_map, (*steps, last_step), moved_label="is re-created elsewhere")
 

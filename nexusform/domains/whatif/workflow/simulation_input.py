@@ -76,7 +76,7 @@ class SimulationInput(Struct, frozen=True):
 
 
 def open_fleet(location: CommandContext, plan_path: str = "") -> tuple[FleetSnapshot | None, SimulationInput]:
-    """Read the fleet from the state or after a saved plan; None if there is none."""
+    """Read the fleet from the state or after a saved plan (None if there is none), and its input with diagnostics."""
     from nexusform.domains.whatif.questions.fleet_simulation import build_fleet_snapshot
 
     source = _read_input(location, plan_path)
@@ -174,7 +174,7 @@ def _read_state_input(location: CommandContext) -> SimulationInput:
 
 
 def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
-    """Read the input after a saved plan."""
+    """Read the input after a saved plan; only diagnostics if it cannot be read."""
     saved, problems = read_plan(path, location)
     if saved is None:
         return SimulationInput(diagnostics=tuple(problems))

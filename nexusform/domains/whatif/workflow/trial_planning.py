@@ -211,7 +211,7 @@ class PlacementPlanningResult(Struct, frozen=True):
 def read_trial_manifests(
     path: str, count: int | None, clusters: tuple[str, ...], context: CommandContext
 ) -> tuple[SimulatedPlacement | None, list[Diagnostic]]:
-    """Read the manifests of a placement; None after errors."""
+    """Read the manifests of a placement on `count` clusters, on these `clusters`, or else on all; None on errors."""
     try:
         text = read_file(path, SIZE_CAP, context.confinement.get_operator_confinement(path)).decode()
     except (FileProblem, UnicodeDecodeError) as problem:
