@@ -89,7 +89,7 @@ class _PodSimulation:
         return moved
 
     def _find_shared_locations(self) -> frozenset[tuple[int, str]]:
-        """Find machines and racks shared by groups against a separation rule: (number of the rule, location)."""
+        """Find machines and racks shared by groups to be separated: (number of their rule, location)."""
         if not self._separation_rules:
             return frozenset()
         vm_locations: list[VmLocation] = []

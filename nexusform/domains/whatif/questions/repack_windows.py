@@ -113,7 +113,7 @@ def build_ordered_sequence(
     """
     targets = {handle: machine for group in order for handle, machine in group.items()}
     sources = tuple(source for source in context.all_movable_vms if source.handle in targets)
-    choice = RepackChoice(sources, targets, reserved=frozenset(), crowding_pools=frozenset())
+    choice = RepackChoice(sources, targets, reserved=frozenset(), crowding_pools=frozenset())  # all have targets
     builder = _RepackSequenceBuilder(context, request, choice, _WindowStrategy.STEERED, is_strict=True)
     source_by_handle = {source.handle: source for source in sources}
     sequence = builder.build_windows([source_by_handle[handle] for handle in group] for group in order)
@@ -320,15 +320,15 @@ class _RepackSequenceBuilder:
         demand = build_pool_demand(self._context.pools[source.pool], source.vm)
         cordons = set(window.cordons)
         own_machine = source.vm.placement.machine
-        if self._is_target_occupied(window, source, exclude_machines(demand, cordons)):
+        if self._is_target_occupied(window, source, exclude_machines(demand, cordons)):  # it waits for its target
             return self._restore_vm(window, source)
         ranking = window.scheduler.rank_machines(demand)
-        cordons |= self._find_preferred_machines(ranking, source)
+        cordons |= self._find_machines_before_own(ranking, source)
         if cordons & window.targets:  # a cordon there would keep off another VM of this window
             return self._restore_vm(window, source)
         while True:
-            # Its own machine is the last choice. Returning to it is useless unless it was emptied because of
-            # unknown cells.
+            # Cordon the best machines until one of them is allowed. The own machine is the last choice: returning to it
+            # is useless unless it was emptied because of unknown cells.
             avoided = cordons if self._is_returning_vm(source) else {*cordons, own_machine}
             best = ranking.find_best_excluding(avoided).in_some_splits
             target = self._choose_target_machine(window, source, best)
@@ -364,14 +364,16 @@ class _RepackSequenceBuilder:
             cordons.add(location.machine)
         return None
 
-    def _find_preferred_machines(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
-        """Find machines ranked above the own one in some NUMA layout, for a VM returning to its own one; else none."""
-        rivals: set[str] = set()
-        if self._is_strict and self._is_returning_vm(source):  # strict: it must return in every layout
+    def _find_machines_before_own(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
+        """Find all machines chosen before the own one (the last choice) in some NUMA layout, if a VM has to return to
+        its own one in every layout; else none.
+        """
+        others: set[str] = set()
+        if self._is_strict and self._is_returning_vm(source):
             own_machine = source.vm.placement.machine
-            while preferred := ranking.find_best_excluding({*rivals, own_machine}).in_some_splits:
-                rivals |= preferred
-        return rivals
+            while best := ranking.find_best_excluding({*others, own_machine}).in_some_splits:
+                others |= best
+        return others
 
     def _is_target_certain(
         self, window: _RepackWindowBuilder, ranking: MachineRanking, avoided: AbstractSet[str], target: str
@@ -508,7 +510,7 @@ def verify_sequence(
             replace(machine, unschedulable_reason=CORDONED) if machine.name in window.cordons else machine
             for machine in context.scheduler.machines
         ]
-        base = create_empty_scheduler(context.scheduler, machines)
+        base = create_empty_scheduler(context.scheduler, machines)  # filled with all VMs except those of the window
         leaving = {step.source.handle for step in window.steps}
         for handle, vm in existing.items():
             if handle not in leaving:

@@ -44,7 +44,7 @@ def _render_matrices(simulation: FleetSimulation) -> Part:
         return None
     columns = _select_columns(simulation)
     if not columns:  # too many for a matrix
-        changed_rows = [row for row in _list_all_binding_rows(simulation) if (row.action is not PlacementAction.KEEP)]
+        changed_rows = [row for row in _list_all_binding_rows(simulation) if row.action is not PlacementAction.KEEP]
         return build_section("fleet", "Fleet", render_binding_list(changed_rows))
     notes: dict[str, str] = {}  # edits by member
     for edit in simulation.edits:

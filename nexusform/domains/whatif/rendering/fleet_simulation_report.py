@@ -88,7 +88,7 @@ def _build_notes(simulation: FleetSimulation) -> Iterator[str]:
 
 
 def _is_waiting_for_run(placement: PlacementOutcome) -> bool:
-    """Return True if a staged update run still has to apply a changed binding."""
+    """Return True if a staged update run still has to apply a changed binding, not Bound yet."""
     changed = {*placement.gained, *placement.lost}
     return any(
         isinstance(row.target, Binding) and row.target.state is not BindingState.BOUND
