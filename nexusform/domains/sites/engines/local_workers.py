@@ -154,7 +154,7 @@ class LocalTaskEngine:
 
 
 def _start_process() -> _WorkerProcess:
-    """Start a worker process. -P: modules in the directory are not imported."""
+    """Start a worker process, without modules of the current directory (-P). Raises TaskEngineError."""
     try:
         process = subprocess.Popen(  # noqa: S603 - this very Python and a module of ours
             [sys.executable, "-P", "-m", _MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -480,8 +480,8 @@ def _get_address(row: PlacementChange) -> Address:
 
 
 def _compute_policy_drift(placement: PlacementPlan, member_list: MemberList) -> tuple[SchedulingDrift, frozenset[str]]:
-    """Compute the drift: bindings of a newly created placement over these members instead of the current ones. Also
-    return the members allowed by its policy.
+    """Compute the drift: the difference of current bindings to those of a newly created placement on these members.
+    Also return the members allowed by its policy.
     """
     spec, policy = placement.spec, placement.spec.resolve_policy(member_list)
     namespace = spec.configuration.namespace

@@ -80,6 +80,7 @@ class CellCatalogue:
     def __init__(self, kinds: Sequence[VmClass], sku: VmSku) -> None:
         self._kinds = kinds
         self._sku = sku
+        # Cached patterns by layouts, numbers of sizes, and disk.
         self._patterns: dict[tuple[CellSplits, frozenset[int], int | None], tuple[Pattern, ...]] = {}
         numbers: dict[Share, int] = {}
         self.size_numbers_by_class = [numbers.setdefault(Share.compute(kind.sku), len(numbers)) for kind in kinds]

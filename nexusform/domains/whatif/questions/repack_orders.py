@@ -190,8 +190,8 @@ class _OrderSearch:
         return sorted(unique.values(), key=lambda source: source.handle)
 
     def _list_targets(self, source: MovableVm, remaining: int) -> Iterator[str]:
-        """List the machines for a VM, one of equal ones; none if too few re-creations remain after its departure. Its
-        own machine is one of them if another cell is chosen there.
+        """List the machines for a VM, the first of equal ones; none if too few re-creations remain after its departure.
+        Its own machine is listed if another cell is chosen there.
         """
         if not self._is_departure_useful(source, remaining):
             return

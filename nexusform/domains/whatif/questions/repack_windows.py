@@ -255,7 +255,7 @@ class _RepackSequenceBuilder:
         """Compute the turn of a VM: before, with, or after VMs returning to emptied machines."""
         if self._is_returning_vm(source):
             return _RETURN_TURN
-        target = self._choice.targets.get(source.handle, "")
+        target = self._choice.targets.get(source.handle, "")  # after: a machine to be emptied first
         return _RETURN_TURN + 1 if target in self._emptied_machines else _RETURN_TURN - 1
 
     def _select_vm_for_other_machine(self, remaining: Sequence[MovableVm]) -> list[MovableVm]:
@@ -378,7 +378,7 @@ class _RepackSequenceBuilder:
     def _is_target_certain(
         self, window: _RepackWindowBuilder, ranking: MachineRanking, avoided: AbstractSet[str], target: str
     ) -> bool:
-        """Return True if every layout of unknown cells leads the VM to the target, with other `avoided` cordoned."""
+        """Return True if every layout of unknown cells leads the VM to the target, with other `avoided` machines closed."""
         if not self._is_strict or not window.scheduler.is_sampled:  # certainty is not required, or no cells are unknown
             return True
         return target in ranking.find_best_excluding(avoided - {target}).in_all_splits
