@@ -378,7 +378,7 @@ class _RepackSequenceBuilder:
     def _is_target_certain(
         self, window: _RepackWindowBuilder, ranking: MachineRanking, avoided: AbstractSet[str], target: str
     ) -> bool:
-        """Return True if every layout of unknown cells leads the VM to the target with other `avoided` ones cordoned."""
+        """Return True if every layout of unknown cells leads the VM to the target, other `avoided` ones cordoned."""
         if not self._is_strict or not window.scheduler.is_sampled:  # certainty is not required, or no cells are unknown
             return True
         return target in ranking.find_best_excluding(avoided - {target}).in_all_splits
