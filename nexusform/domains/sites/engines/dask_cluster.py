@@ -111,8 +111,8 @@ class DaskTaskEngine:
         self._homes: dict[str, str] = {}  # by site: the worker with its lock
         self._last_heartbeat = monotonic()
         self._task_counter = 0
-        self._finished: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._thread_count, self._counted_at = 1, 0.0  # of all workers, at a time
+        self._finished: queue.SimpleQueue[str] = queue.SimpleQueue()  # keys of tasks with a result
+        self._thread_count, self._counted_at = 1, 0.0  # threads of all workers, and the time of the count
 
     @property
     def parallelism(self) -> int:
@@ -157,7 +157,7 @@ class DaskTaskEngine:
                 reason = f"The cluster at {self._address} failed: {type(problem).__name__}."
                 raise TaskEngineError(reason, _list_sites(running)) from None
             submitted = running.pop(key, None)
-            if submitted is not None:  # cancelled tasks end, too
+            if submitted is not None:  # None for a task cancelled by _watch_cluster
                 last_progress = monotonic()
                 self._receive_result(submitted.task, submitted.future, on_result)
                 self._send_heartbeat(submitted.task)
@@ -202,15 +202,14 @@ class DaskTaskEngine:
         on_result(task, result)
 
     def _watch_cluster(self, last_progress: float, running: dict[str, _SubmittedTask]) -> float:
-        """Check the cluster, resubmit tasks of lost locks, and return the last progress. Raises TaskEngineError."""
-        for submitted in running.values():
-            self._send_heartbeat(submitted.task)  # all tasks have the same session
-            break
+        """Check the cluster, resubmit tasks of lost workers; return the time of progress. Raises TaskEngineError."""
+        if running:
+            self._send_heartbeat(next(iter(running.values())).task)  # all tasks have the same session
         if self._client.status != "running":
             raise TaskEngineError(f"The scheduler at {self._address} is gone.", _list_sites(running))
         workers = self._client.nthreads()
         for key, submitted in list(running.items()):
-            if submitted.home and submitted.home not in workers:
+            if submitted.home and submitted.home not in workers:  # the lock ended with its worker
                 del running[key]
                 submitted.future.cancel()
                 self._homes.pop(submitted.task.site, None)

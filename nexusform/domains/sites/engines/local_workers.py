@@ -98,8 +98,7 @@ class LocalTaskEngine:
 
     def _start_tasks(self, batch: _Batch, max_running: Callable[[], int], is_stopping: Callable[[], bool]) -> None:
         """Start tasks on idle workers, started if needed, until the limit is reached or the run is stopping."""
-        required = min(self._count, len(batch.pending))
-        while len(self._processes) < max(required, min(1, len(batch.pending) + len(batch.assigned))):
+        while len(self._processes) < min(self._count, len(batch.pending)):  # assigned tasks have their worker
             self._processes.append(_start_process())
         for number, worker in enumerate(self._processes):
             running_count = sum(running_worker.task is not None for running_worker in self._processes)
@@ -135,7 +134,7 @@ class LocalTaskEngine:
         self._close_worker(crashed)
         self._processes[number] = _start_process()
         self._homes = {site: home for site, home in self._homes.items() if home != number}
-        batch.pending.extend(batch.assigned.pop(number, ()))  # its locks are released
+        batch.pending.extend(batch.assigned.pop(number, ()))  # the locks they need ended with the worker
         if batch.attempts[task.identity] < _ATTEMPTS:
             batch.pending.append(task)
             return
@@ -155,7 +154,7 @@ class LocalTaskEngine:
 
 
 def _start_process() -> _WorkerProcess:
-    """Start a worker process. -P: modules in the directory are not imported."""
+    """Start a worker process, without modules of the current directory (-P). Raises TaskEngineError."""
     try:
         process = subprocess.Popen(  # noqa: S603 - this very Python and a module of ours
             [sys.executable, "-P", "-m", _MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -104,7 +104,7 @@ def _build_site_finding(site: PlannedSite, site_diagnostic: SiteDiagnostic) -> F
 
 
 def _build_finding(site_diagnostic: SiteDiagnostic, file: str, line: int, prefix: str = "") -> Finding:
-    """Build a finding at a line."""
+    """Build a finding at a line (the first for 0, an unknown one); `prefix` precedes its headline."""
     position = Position(max(line, 1), 1, 0)
     site_finding = build_diagnostic(
         Severity(site_diagnostic.severity),

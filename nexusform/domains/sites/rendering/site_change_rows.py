@@ -7,13 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from nexusform.diagnostics.phrases import (
-    compute_natural_sort_key,
-    format_count,
-    format_first_items,
-    join_texts,
-    select_word_form,
-)
+from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_first_items, join_texts
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.placement_kind import get_kind_noun
 from nexusform.plans.impact.object_effects import Effect, count_effects, format_effect_verb
@@ -28,11 +22,12 @@ _MAX_NAMES: Final = 8
 
 
 def build_site_rows(plan: Plan, site: str, registries: PluginRegistries) -> tuple[str, ...]:
-    """Build a row for each run of equal objects, for the outputs, and for each kind of placed object."""
+    """Build rows of equal objects, changed outputs, effects on each kind of placed object, and stopped VMs."""
     rows: list[str] = []
     for fold in build_object_folds(plan, create_schema_lookup(registries)):
         details = join_texts((fold.name, *fold.clauses))
-        rows.append(join_texts((f"{fold.symbol or '>'} {fold.label}", details), ": "))
+        symbol = fold.symbol or ">"  # the object itself does not change
+        rows.append(join_texts((f"{symbol} {fold.label}", details), ": "))
     rows += [
         f"{_SYMBOLS.get(output.action, '~')} output {output.name}"
         for output in plan.outputs
@@ -75,10 +70,7 @@ def find_lost_redundancy(plan: Plan) -> tuple[str, ...]:
             racks_after = [vm.placement.rack for vm in pool.after]
             has_several_vms_on_one_rack = len(set(racks_after)) == 1 and len(racks_after) > 1
             if len(racks_before) > 1 and has_several_vms_on_one_rack:
-                description = (
-                    f"all {format_count(len(racks_after), 'VM')} of it "
-                    f"{select_word_form(len(racks_after), 'is', 'are')} on {racks_after[0]}"
-                )
+                description = f"all {format_count(len(racks_after), 'VM')} of it are on {racks_after[0]}"
                 descriptions.append(f"{pool.cluster}/{pool.pool}: {description}")
     return tuple(descriptions)
 

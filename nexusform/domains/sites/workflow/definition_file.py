@@ -256,11 +256,11 @@ def _add_site(sites: dict[str, SiteEntry], site: SiteEntry, wave_names: set[str]
 
 
 def _merge_equal_problems(problems: Iterable[Diagnostic], sites: set[str]) -> Iterator[Diagnostic]:
-    """Merge the messages about sites of one `sites` block equal but for the site's name: the first one counts them."""
+    """Merge messages about sites of one block, different only in the site's name, to the first with their number."""
 
     def replace_name(match: re.Match[str]) -> str:
         site_word, name = match.groups()
-        return "SITE" if site_word or name in sites else match[0]
+        return "SITE" if site_word or name in sites else match[0]  # site "NAME", or the name of a declared site
 
     def get_key(problem: Diagnostic) -> tuple[str, Span | None, str]:
         return problem.id, problem.subject, _QUOTED_NAME.sub(replace_name, problem.detail)
@@ -275,7 +275,7 @@ _QUOTED_NAME: Final = re.compile(r'(site )?"([^"]*)"')
 
 
 def _read_waves(block: Block, reading: _FileReading) -> list[Wave]:
-    """Read the waves of the strategy, each with its common arguments; one wave if it declares none or has errors."""
+    """Read the waves, with the arguments of the strategy as defaults; one wave if none is declared, or on errors."""
     body, problems = build_prepared_body(block.body, _STRATEGY, block.header_span)
     values, _, value_problems = body.evaluate(reading.names)
     reading.problems += [*problems, *value_problems]
@@ -352,7 +352,7 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
     reading.repeated_blocks.append(prepared)
     # Read keys and values of for_each, and the files they are from.
     previous_digests = dict(reading.read)
-    reading.read.clear()
+    reading.read.clear()  # from here, it has the files read by for_each
     rows = _evaluate_for_each(expressions["for_each"], reading)
     data_files = convert_to_relative(sorted(reading.read), reading.root)
     reading.read.update({**previous_digests, **reading.read})
@@ -367,7 +367,7 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
             reading.problems[problem_count:] = [
                 replace(problem, detail=f"{problem.detail}{data_location}") for problem in new_problems
             ]
-            return  # other sites have the same problem
+            return  # further sites of the block may have the same problem
         yield replace(site, key=key, data_files=data_files)
 
 
@@ -521,7 +521,7 @@ def _read_backend(
 
 
 def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterator[SiteEntry]:
-    """Build the state locations for a site of any name, if they depend only on the name."""
+    """Build the locations in `defaults` and `sites` blocks for a site of any name, if they depend only on the name."""
     names = reading.names.copy_with_names(site=build_object({"name": build_string(ANY_SITE)}))
     blocks = [reading.defaults, *reading.repeated_blocks]
     template = SiteEntry(name=ANY_SITE, source=".", wave="", span=span, inputs_span=span, inputs={})
@@ -532,12 +532,13 @@ def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterat
         if not has_errors(value_problems):  # with each.* it depends on more than the name
             settings = _remove_nulls(values)
             yield replace(template, backend=block.backend, settings=settings)
-    if reading.defaults is None or reading.defaults.settings is None:
+    if reading.defaults is None or reading.defaults.settings is None:  # a local file is the default
         yield replace(template, settings={"path": f"states/{ANY_SITE}.nfstate"})
 
 
 def describe_data_location(files: Sequence[str], key: str, root: str, confinement: Confinement) -> str:
     """Describe the location of a key: its line if found once, else the only file; "" for several files."""
+    # The key, with or without quotes, before `:` (JSON, YAML), `=` (HCL) or `,` (CSV).
     pattern = re.compile(rf"(?<![\w.-])(?P<quote>[\"']?){re.escape(key)}(?P=quote)\s*[:=,]")
     locations: list[tuple[str, int]] = []  # file and line
     for name in files:

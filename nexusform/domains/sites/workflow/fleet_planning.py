@@ -80,7 +80,7 @@ def open_fleet(location: CommandContext, options: FleetOptions, now: str = "") -
 def select_sites(
     definition: FleetDefinition, patterns: Sequence[str], wave: str, undeclared: Sequence[UndeclaredSite] = ()
 ) -> tuple[list[str], list[Diagnostic]]:
-    """Select the names of sites by patterns and wave (none or "": all); report each without a site, hint at states."""
+    """Select the names of sites by patterns and wave (none or "": all); report a pattern or wave without a site."""
     problems: list[Diagnostic] = []
     waves = [item.name for item in definition.waves]
     if wave not in ("", *waves):
@@ -90,7 +90,7 @@ def select_sites(
     names = [site.name for site in definition.sites]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
-            existing_states = [
+            existing_states = [  # of sites no longer declared
                 f"{item.name}'s state {item.state_location}" for item in undeclared if fnmatchcase(item.name, pattern)
             ]
             hint = (
@@ -134,8 +134,8 @@ def plan_fleet(
     on_plan: Callable[[FleetPlan], None] = lambda _: None,
     is_stopping: Callable[[], bool] = lambda: False,
 ) -> FleetPlanningResult:
-    """Plan the sites of `names`. Write the plan to `out` (if not ""), signed if a signer is given. `on_result` is
-    called for each result, `on_plan` for the whole plan before it is written.
+    """Plan the sites of `names`. Write the plan to `out` (if not ""), signed if a signer is given; after an error,
+    write only the errors. `on_result` is called for each result, `on_plan` for the whole plan before the write.
     """
     definition, fleet = opened.definition, opened.fleet
     assert definition is not None, "a fleet that was read"
@@ -183,10 +183,9 @@ def plan_fleet(
 
 def _build_plan(definition: FleetDefinition, fleet: FleetContext, results: Mapping[str, SiteResult]) -> FleetPlan:
     """Build the plan of a fleet from the results."""
-    # For each site the other sites with states read by it.
-    owners = {result.state_location: name for name, result in results.items() if result.state_location}
-    dependencies = {
-        name: tuple(sorted({owners[state] for state in result.read_states if state in owners} - {name}))
+    site_by_state = {result.state_location: name for name, result in results.items() if result.state_location}
+    dependencies = {  # by site: the other sites with states read by it
+        name: tuple(sorted({site_by_state[state] for state in result.read_states if state in site_by_state} - {name}))
         for name, result in results.items()
     }
     entries = definition.sites_by_name
@@ -204,7 +203,7 @@ def _build_plan(definition: FleetDefinition, fleet: FleetContext, results: Mappi
 
 
 def check_site_order(definition: FleetDefinition, dependencies: Mapping[str, Sequence[str]]) -> list[Diagnostic]:
-    """Return one error for a cycle, or one for each site that depends on a later wave."""
+    """Return one error for a cycle, or one for each dependency of a site on a later wave."""
     sites = definition.sites_by_name
     wave_positions = {wave.name: position for position, wave in enumerate(definition.waves)}
     cycle = _find_cycle(dependencies)
@@ -234,7 +233,7 @@ def _find_cycle(dependencies: Mapping[str, Sequence[str]]) -> list[str]:
             del pending[name]
     if not pending:
         return []
-    ring = [min(pending)]  # each pending site has a dependency among them, so following these ends in a cycle
+    ring = [min(pending)]  # each pending site depends on a pending one, so a path of dependencies ends in a cycle
     while (following := min(pending[ring[-1]] & pending.keys())) not in ring:
         ring.append(following)
     return ring[ring.index(following) :]

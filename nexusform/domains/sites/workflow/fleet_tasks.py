@@ -39,12 +39,12 @@ def run_fleet_question(
     """Run a question on each site; return the results in the order of names."""
     fleet = opened.fleet
     assert fleet is not None, "a fleet that was read"
-    # Split a question: samples by the hundred, racks of few sites over all workers. A replay is one part.
-    if question.kind is QuestionKind.CERTAINTY:
+    if question.kind is QuestionKind.CERTAINTY:  # equal parts of up to 100 samples
         count = ceil(question.runs / RUNS_PER_PART)
         size = question.runs // count
         parts = [replace(question, part=part, parts=count, runs=size) for part in range(count)]
     else:
+        # Racks of few sites are divided among all workers; any other question is one part.
         is_divisible = question.kind is QuestionKind.FAILURE
         count = ceil(_PARTS_PER_WORKER * engine.parallelism / len(names)) if is_divisible else 1
         parts = [replace(question, part=part, parts=count) for part in range(count)]

@@ -108,13 +108,13 @@ _MAX_CACHED: Final = 64
 
 
 def load_cached_configuration(location: CommandContext) -> tuple[Configuration, list[Diagnostic]]:
-    """Load the configuration of a location; sites with the same root module share it until its files change."""
+    """Load the root module in the current directory; sites with the same one share it until its files change."""
     key = (str(Path.cwd()), location.confinement)
     cached = _CACHE.get(key)
     if cached is not None and cached.signature == _compute_signature(cached.configuration):
         return cached.configuration, list(cached.problems)
     configuration, problems = load_project_configuration(location)
-    _CACHE.pop(key, None)  # its files have changed
+    _CACHE.pop(key, None)  # if there is one, its files have changed
     if not has_errors(problems):
         if len(_CACHE) >= _MAX_CACHED:
             _CACHE.clear()
@@ -123,14 +123,14 @@ def load_cached_configuration(location: CommandContext) -> tuple[Configuration, 
 
 
 def _compute_signature(configuration: Configuration) -> tuple[tuple[str, int, int, int], ...]:
-    """Compute the signature of files and directories. Any write, addition or deletion changes it."""
+    """Compute the signature of files and directories: any write, addition or deletion changes it; () if one is gone."""
     files = list(configuration.files)
     directories = {os.path.dirname(name) or "." for name in files}  # noqa: PTH120 - as strings
     marks = []
     for name in (*files, *sorted(directories)):
         try:
             status = os.stat(name)  # noqa: PTH116 - as strings
-        except OSError:  # a file is gone
+        except OSError:
             return ()
         marks.append((name, status.st_mtime_ns, status.st_size, status.st_ino))
     return tuple(marks)

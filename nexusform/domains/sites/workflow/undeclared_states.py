@@ -53,7 +53,7 @@ def find_undeclared_sites(
     assert definition is not None, "a fleet that was read"
     assert fleet is not None, "a fleet that was read"
     declared = definition.sites_by_name
-    declared_states = {
+    declared_states = {  # local files of all declared sites
         normalize_state_location("local", str(Path(fleet.root, str(site.settings.get("path", "")))))
         for site in definition.sites
         if site.backend == "local"
@@ -109,7 +109,7 @@ def _find_state_files(template: SiteEntry, fleet: FleetContext) -> Iterator[tupl
     if template.backend != "local" or backend is None or ANY_SITE not in backend.describe():
         return  # only local paths with the site's name can be searched
     pattern = normalize_state_location("local", backend.describe())
-    # Every occurrence of the placeholder has to be the same name.
+    # Every later occurrence of the placeholder has to be the same name.
     head, _, tail = re.escape(pattern).partition(ANY_SITE)
     path_pattern = re.compile(f"{head}(?P<site>{SITE_NAME.pattern}){tail.replace(ANY_SITE, '(?P=site)')}")
     glob_pattern = glob.escape(pattern).replace(ANY_SITE, "*")

@@ -95,6 +95,6 @@ def read_wave_progress(plan_path: str, identity: str) -> FleetApplyProgress:
             line = msgspec.json.decode(text, type=WaveProgressLine)
         except msgspec.MsgspecError:
             raise FileProblem(f'"{path}", line {number}, is not what nexusform wrote.') from None
-        if line.plan == identity:
+        if line.plan == identity:  # not of an earlier plan at this path
             lines.append(line)
     return FleetApplyProgress(path, identity, lines)

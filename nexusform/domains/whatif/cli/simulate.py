@@ -97,7 +97,7 @@ def run_question(flags: SimulationFlags, build_answer: Callable[[Snapshot, Simul
 def build_and_write_answer(
     flags: SimulationFlags, inputs: SimulationInput, build_answer: Callable[[Snapshot, SimulationInput], Answer]
 ) -> int:
-    """Build the answer to a question and print it, or diagnostics."""
+    """Build the answer to a question and print it, or diagnostics; return the exit code."""
     screen = flags.view.create_screen()
     screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=flags.answer.is_document)
     if inputs.snapshot is None:  # unreadable: printed above
@@ -381,8 +381,8 @@ def _simulate_failure(snapshot: Snapshot, pods: Mapping[str, ClusterPods], argum
         scope, lost, names = FailureScope.OBSERVED, site.id, []  # only the machines added below
     down = list_machines_down(site) if arguments.observed else []
     added = [name for name in down if name not in names]
-    text = f" and {format_count(len(added), 'machine')} observed down" if added and names else ""
-    return simulate_machine_loss(site, scope, f"{lost}{text}", [*names, *added], pods)
+    added_text = f" and {format_count(len(added), 'machine')} observed down" if added and names else ""
+    return simulate_machine_loss(site, scope, f"{lost}{added_text}", [*names, *added], pods)
 
 
 def _find_site_with_machines_down(snapshot: Snapshot) -> SiteSnapshot:

@@ -87,7 +87,7 @@ def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku |
     """Find the largest one-cell SKU fitting on some machine; of equal ones, prefer one in use."""
     used_names = {sku.name for sku in list_used_skus(site)}
     # One machine of each kind of hardware.
-    kinds = {
+    machine_by_kind = {
         (
             machine.machine_sku,
             machine.cells,
@@ -100,7 +100,7 @@ def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku |
     one_cell = [sku for sku in site.skus.values() if sku.numa_cells == 1]
 
     def has_fitting_machine(sku: VmSku) -> bool:
-        return any(_can_hold_vm(machine, sku) for machine in kinds.values())
+        return any(_can_hold_vm(machine, sku) for machine in machine_by_kind.values())
 
     def build_size_key(sku: VmSku) -> tuple[float, int, int, bool, str]:  # largest first, then least disk
         return -sku.memory_gib, -sku.host_vcpus, sku.disk_gib, sku.name not in used_names, sku.name
@@ -111,12 +111,13 @@ def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku |
 def compute_cell_fragmentation(
     site: SiteSnapshot, machines: Sequence[Machine], yardstick: VmSku | None = None
 ) -> FragmentationCounts:
-    """Compute the number of cells of each kind. `yardstick` None means the largest SKU."""
+    """Compute the number of cells of each kind and the free capacity. `yardstick` None means the largest SKU."""
     sku = yardstick or find_largest_sku(site, machines)
     unknown_machines = frozenset(site.scheduler.list_machines_with_unknown_cells())
     cells: dict[CellUsability, list[_NumaCell]] = {kind: [] for kind in CellUsability}
     for cell in _build_cells_with_free_capacity(site, machines):
         cells[_determine_usability(cell, sku, unknown_machines)].append(cell)
+    # Closed cells have no usable capacity, unknown ones have a sum only for their machines.
     countable_kinds = [kind for kind in CellUsability if kind not in (CellUsability.CLOSED, CellUsability.UNKNOWN)]
     countable = list(chain.from_iterable(cells[kind] for kind in countable_kinds))
     unknown_vcpus, unknown_memory = _sum_free_of_machines(site, cells[CellUsability.UNKNOWN])
@@ -159,12 +160,12 @@ def _sum_free(cells: Iterable[_NumaCell]) -> tuple[int, float]:
 
 
 def _sum_free_of_machines(site: SiteSnapshot, cells: Iterable[_NumaCell]) -> tuple[int, float]:
-    """Sum the free vCPUs and GiB of the machines of these cells, regardless of the cells of their VMs."""
+    """Sum the free vCPUs and GiB of these cells, less the VMs in unknown cells of their machines."""
     overfull = frozenset(site.scheduler.list_overfull_machines())
     vcpus: Counter[str] = Counter()
     memory: dict[str, float] = {}
     for cell in cells:
-        if cell.machine.name not in overfull:  # no layout of their VMs is possible, so nothing counts as free
+        if cell.machine.name not in overfull:  # nothing counts as free on machines without a possible layout
             vcpus[cell.machine.name] += cell.free_vcpus
             memory[cell.machine.name] = memory.get(cell.machine.name, 0) + cell.free_memory
     for vm in site.scheduler.list_vms():
@@ -209,7 +210,7 @@ def _determine_usability(cell: _NumaCell, sku: VmSku | None, unknown_machines: C
         return CellUsability.SMALL
     if cell.vcpus >= sku.cpus_in_cell and cell.memory >= sku.memory_in_cell:
         return CellUsability.OPEN if cell.disk >= sku.disk_gib else CellUsability.SPOILED
-    # The cell is not empty, or the SKU would fit.
+    # A VM is in the cell: the SKU would fit into an empty one.
     share = (sku.memory_in_cell, sku.cpus_in_cell)
     largest = max((vm.sku.memory_in_cell, vm.sku.cpus_in_cell) for vm in cell.vms)
     return CellUsability.TAKEN if largest >= share else CellUsability.BROKEN

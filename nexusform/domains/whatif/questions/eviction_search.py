@@ -112,7 +112,7 @@ Evaluate = Callable[[EvictionProposal], TrialOutcome]
 
 
 def build_trial_outcome(plan: Plan, error: str = "") -> TrialOutcome:
-    """Return the outcome of a trial from its plan; `error` is the reason why there is no plan."""
+    """Return the outcome of a trial from its plan; `error` is the first error of the plan, "" for none."""
     waiting: list[Feasibility] = []
     unknown: list[Feasibility] = []
     for row in plan.feasibility:
@@ -180,10 +180,11 @@ class _EvictionSearch(Struct):
     is_complete: bool = True
 
     def run(self, candidates: Sequence[EvictionCandidate]) -> tuple[EvictionProposal | None, TrialOutcome]:
-        """Return the first working set, in its order, or None. A waiting pod needs an eviction on its own
-        cluster, unless it waits for other pods: other sets cannot help.
+        """Return the first working evictions in order, and the outcome of their plan; None if there are none. Only sets
+        with an eviction on every cluster short of capacity can help.
         """
         goals = list(filter(self.request.is_binding_in_scope, self.before.waiting))  # bindings with waiting pods
+        # Clusters with pods waiting for capacity, not for other pods.
         crowded = {row.cluster for row in goals if not any(rule in row.reason for rule in _POD_RULES)}
         # PickAll last: such a placement gets no other cluster for an evicted one.
         ordered = sorted(candidates, key=lambda item: item.policy is PlacementPolicy.PICK_ALL)
@@ -202,8 +203,8 @@ class _EvictionSearch(Struct):
         return None, TrialOutcome()
 
     def _find_working_trial(self, group: tuple[EvictionCandidate, ...]) -> tuple[EvictionProposal | None, TrialOutcome]:
-        """Return the working trial of a set with its outcome: the first order without interruption, with taints on the
-        clusters picked again; None if there is none.
+        """Return the first order of these evictions with a successful plan and no interruption, tainting the clusters
+        otherwise picked again, and the outcome of its plan. If there is none, return None and any outcome.
         """
         for order in permutations(group):
             trial = EvictionProposal(order)
@@ -246,14 +247,14 @@ class _EvictionSearch(Struct):
         return self.evaluate(trial)
 
     def _is_trial_successful(self, trial: EvictionProposal, outcome: TrialOutcome) -> bool:
-        """Return True if the pods in scope run, no other binding is worse, and no placement of N clusters has fewer."""
+        """Return True if no binding in scope waits, no other is worse, no evicted one returns, and no count shrinks."""
         if outcome.error or any(map(self.request.is_binding_in_scope, outcome.waiting)):
             return False
         new_waiting = _list_bindings(outcome.waiting).keys() - _list_bindings(self.before.waiting)
         new_unknown = _list_bindings(outcome.unknown).keys() - _list_bindings(self.before.unknown)
         if new_waiting or new_unknown or outcome.list_repicked_evictions(trial):
             return False
-        # A PickAll does not pick another cluster for an evicted one.
+        # Placements keep their numbers of clusters; only a PickAll does not pick another one for an evicted one.
         removals = Counter(str(item.address) for item in trial.evictions if item.policy is PlacementPolicy.PICK_ALL)
         return all(
             len(outcome.clusters.get(address, ())) >= len(clusters) - removals[address]

@@ -203,7 +203,7 @@ def build_fleet_snapshot(
         if kind.build_fleet_object is not None:
             attributes = dict(thing.attributes)
             record = records[thing.address] = kind.build_fleet_object(attributes)
-            if isinstance(record, FleetMember) and "labels" in object_state.note:  # recorded in state
+            if isinstance(record, FleetMember) and "labels" in object_state.note:  # a record of the last plan
                 last_members[record.name] = parse_member_record(record.name, object_state.note)
             instances[thing.address] = Instance(
                 thing.address,
@@ -216,7 +216,7 @@ def build_fleet_snapshot(
     observed = dict(_match_observed_clusters(clusters, states, registries, observations))
     clusters |= {cluster_id: observation.cluster for cluster_id, observation in observed.items()}
     snapshot = FleetSnapshot(instances, records, states, registries, members=SimulatedFleet({}, {}), observed=observed)
-    pods = _build_pods(snapshot, clusters, members={})  # the members' free resources depend on them
+    pods = _build_pods(snapshot, clusters, members={})  # managed pods; unmanaged ones are inferred from them
     members = dict(_build_members(records.values(), last_members, clusters, pods, observed))
     return replace(snapshot, members=SimulatedFleet(members, clusters))
 
@@ -256,12 +256,12 @@ def _build_members(
         last_member = last_members.get(record.name)
         cluster = clusters.get(record.cluster_id) if record.cluster_id else None
         if cluster is not None:
-            requests = (0, 0) if cluster.id in observed else _infer_unmanaged_usage(record, cluster, last_member, pods)
-            yield record.name, SimulatedMember(record, cluster, requests)
+            unmanaged = (0, 0) if cluster.id in observed else _infer_unmanaged_usage(record, cluster, last_member, pods)
+            yield record.name, SimulatedMember(record, cluster, unmanaged_requests=unmanaged)
         elif record.cluster_id and last_member is not None:  # its nodes are unknown here
             former = replace(record, cluster_id="", properties=last_member.properties, resources=last_member.resources)
             yield record.name, SimulatedMember(former)
-        else:  # with the resources of its block, if any
+        else:  # neither nodes nor recorded resources: those of its block apply, if any
             yield record.name, SimulatedMember(record)
 
 
@@ -276,7 +276,7 @@ def _infer_unmanaged_usage(
         return 0, 0
     cpu = _compute_amount_reduction("cpu", managed_usage, last_member.resources)
     memory = _compute_amount_reduction("memory", managed_usage, last_member.resources)
-    return max(0, cpu // _NANO_PER_MILLI), max(0, memory // _NANO)
+    return max(0, cpu // _NANO_PER_MILLI), max(0, memory // _NANO)  # from nano-units
 
 
 _NANO: Final = 10**9
@@ -352,7 +352,8 @@ def _run_scheduling(
     for address, record in snapshot.records.items():
         if isinstance(record, FleetPlacement):
             spec = build_placement_spec(snapshot.instances[address], record)
-            placements.append(create_placement_plan(spec, *select_placement_resources(spec, hub, member_clusters)))
+            resources = select_placement_resources(spec, hub, member_clusters)  # selected, current, and snapshots
+            placements.append(create_placement_plan(spec, *resources))
     hub.evictions += _build_drain_evictions(placements, drained)
     diagnostics = list(execute_evictions({placement.key: placement for placement in placements}, hub))
     iterations = run_iterations(placements, members, pods, hub.collect_direct_objects(members))
@@ -442,7 +443,8 @@ def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterato
         baseline_placement = baseline_placements[placement.address]
         rows, unrelated_rows = _split_rows(bindings.get(placement.spec.instance.address, []), baseline_by_key)
         pod_rows, _ = _split_rows(pods.get(placement.spec.instance.address, []), baseline_by_key)
-        # Drift is the difference to a newly created placement. It counts if it is caused by the edits.
+        # Drift is the difference to a newly created placement. It counts if it is caused by the edits: it is another
+        # one than without them, or they make a lost cluster ineligible.
         drift, eligible = _compute_policy_drift(placement, result.member_list)
         baseline_drift, baseline_eligible = _compute_policy_drift(baseline_placement, baseline.member_list)
         newly_ineligible = baseline_eligible - eligible
@@ -478,8 +480,8 @@ def _get_address(row: PlacementChange) -> Address:
 
 
 def _compute_policy_drift(placement: PlacementPlan, member_list: MemberList) -> tuple[SchedulingDrift, frozenset[str]]:
-    """Compute the drift: bindings of a newly created placement over these members instead of the current ones. Also
-    return the members allowed by its policy.
+    """Compute the drift: the difference of current bindings to those of a newly created placement on these members.
+    Also return the members allowed by its policy.
     """
     spec, policy = placement.spec, placement.spec.resolve_policy(member_list)
     namespace = spec.configuration.namespace
@@ -488,7 +490,7 @@ def _compute_policy_drift(placement: PlacementPlan, member_list: MemberList) -> 
 
 
 def _build_state(placement: PlacementPlan, bindings: Iterable[Binding]) -> ScheduledPlacement:
-    """Build the state of a placement with `bindings`, without unscheduled ones; `is_fulfilled` is of its scheduling."""
+    """Build the state of a placement, with the clusters of `bindings` except unscheduled ones, after its scheduling."""
     scheduled = [binding for binding in bindings if binding.state is not BindingState.UNSCHEDULED]
     cluster_names = sorted(binding.cluster for binding in scheduled)
     configuration = placement.spec.configuration

@@ -114,9 +114,9 @@ def find_upgrade_path(
     pods: Mapping[str, ClusterPods],
     today: str = "",
 ) -> SiteUpgradePath:
-    """Find the hops to a version: the first order of clusters with capacity for all, else the requested one.
-    `today` (RFC 3339) decides about abandoned clusters. Raises DiagnosticsError for an invalid version or
-    unreachable targets, all at once.
+    """Find the upgrades (hops) of each cluster to a version, in the first order with capacity for all, else in the
+    requested one. `today` (RFC 3339) decides if versions are still available. Raises DiagnosticsError for an
+    invalid version, or for all unreachable targets at once.
     """
     target = parse_version(target_text)
     if target is None:
@@ -177,8 +177,8 @@ class _OrderSearch:
         self.passes = 0
 
     def find_order(self, site: SiteSnapshot, remaining: Sequence[VmOwnerSnapshot]) -> tuple[ClusterHops, ...] | None:
-        """Find an order of the remaining clusters; None if there is none, or the limit is reached."""
-        if not remaining:  # every cluster has its place
+        """Find an order of the remaining clusters; None if there is none, or after _MAX_PASSES simulated upgrades."""
+        if not remaining:  # every cluster has its place: the result counts as tried
             self.tried_orders += 1
             return ()
         for cluster in remaining:
@@ -214,25 +214,25 @@ def _upgrade_cluster(
 
 def _apply_upgrade(site: SiteSnapshot, cluster: VmOwnerSnapshot, upgrade: KubernetesUpgrade) -> SiteSnapshot:
     """Return the site after the upgrade of a cluster; a blocked pool keeps the VMs of its blocked batch."""
-    locations: dict[tuple[str, str], Placement] = {}  # new ones by pool and VM name
+    new_placements: dict[tuple[str, str], Placement] = {}  # by pool and VM name
     for pool in upgrade.pools:
         moves = [move for batch in pool.batches if batch.fits for move in batch.moves]
-        locations |= {(pool.pool, move.vm.name): move.placement for move in moves if move.placement is not None}
-    location_by_handle: dict[int, Placement] = {}
+        new_placements |= {(pool.pool, move.vm.name): move.placement for move in moves if move.placement is not None}
+    placement_by_handle: dict[int, Placement] = {}
     for pool_before in cluster.pools:
         for vm_name, handle in pool_before.handles.items():
-            if (pool_before.name, vm_name) in locations:
-                location_by_handle[handle] = locations[pool_before.name, vm_name]
+            if (pool_before.name, vm_name) in new_placements:
+                placement_by_handle[handle] = new_placements[pool_before.name, vm_name]
     scheduler = create_empty_scheduler(site.scheduler, site.scheduler.machines)
     new_handles: dict[int, int] = {}  # by old handle
     for vm in site.scheduler.list_vms():
-        new_handles[vm.handle] = scheduler.add_existing(vm.vm, vm.sku, location_by_handle.get(vm.handle, vm.placement))
+        new_handles[vm.handle] = scheduler.add_existing(vm.vm, vm.sku, placement_by_handle.get(vm.handle, vm.placement))
 
     def update_pool(pool: PoolSnapshot, *, is_upgraded: bool) -> PoolSnapshot:
         """Return a pool with its new handles and, if upgraded, its new placements."""
         vms = pool.vms
         if is_upgraded:
-            vms = tuple(replace(vm, placement=locations.get((pool.name, vm.name), vm.placement)) for vm in vms)
+            vms = tuple(replace(vm, placement=new_placements.get((pool.name, vm.name), vm.placement)) for vm in vms)
         return replace(pool, vms=vms, handles={name: new_handles[old] for name, old in pool.handles.items()})
 
     clusters = tuple(

@@ -30,7 +30,7 @@ def find_site(snapshot: Snapshot, text: str) -> SiteSnapshot | Diagnostic:
 
 
 def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot | Diagnostic:
-    """Find a site by id, or the only one without an id."""
+    """Find a site by the id in `text`, or the only site for ""; an error for none or several."""
     if text:
         return find_site(snapshot, text)
     if len(snapshot.sites) == 1:
@@ -50,7 +50,7 @@ def check_excluded_addresses(site: SiteSnapshot, texts: Iterable[str]) -> frozen
             candidates |= {f"{pool.address}:{name}": None for name in vm.names}
     for text in texts:
         if text not in candidates:
-            addresses = [name for name in candidates if ":" not in name]
+            addresses = [name for name in candidates if ":" not in name]  # VMs are too many to list
             suggestion = suggest_name(text, candidates)
             message = f'No resource with VMs on {site.id} has the address "{_truncate_name(text)}".'
             detail = f"{message}{suggestion} Known: {format_list(addresses, _MAX_NAMES)}."

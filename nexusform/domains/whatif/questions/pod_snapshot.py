@@ -51,8 +51,8 @@ class ClusterObservations(Struct, frozen=True):
     def bind_cluster(
         self, cluster_id: str, cluster: NodeCluster | None, own_workloads: Collection[str]
     ) -> ObservedCluster | None:
-        """Return a cluster with its observed nodes and pods, None if not observed. `own_workloads`: keys of
-        workloads applied by this configuration.
+        """Return a cluster with its observed nodes and pods, None if not observed. After a plan, the observed pods of
+        `own_workloads` (keys of its workloads) become `replaced_pods`.
         """
         observation = self.clusters.get(cluster_id)
         if observation is None:  # no data block lists it
@@ -88,7 +88,7 @@ def build_pods(
     observations: ClusterObservations = NO_OBSERVATIONS,
 ) -> Mapping[str, ClusterPods]:
     """Build the known pods of every cluster, by cluster id. Pods of a manifest without a planned location are
-    placed. Observed clusters use their real nodes, and other observed pods occupy capacity.
+    placed. Clusters listed by kubectl use their listed nodes, and listed pods without a manifest take capacity.
     """
     sources = _collect_pod_sources(things)
     pods_by_cluster: dict[str, ClusterPods] = {}
@@ -124,13 +124,13 @@ def _build_other_workloads(pods: ClusterPods) -> Iterable[Workload]:
             pods_by_key.setdefault(pod.workload, []).append(pod)
     for key, own_pods in pods_by_key.items():
         namespace, kind, name = key.split("/", 2)
-        if kind not in ("Terminating", "DaemonSet"):  # they are not placed again
+        if kind not in ("Terminating", "DaemonSet"):  # pods in deletion or of a DaemonSet are not placed again
             yield Workload(kind, namespace, name, len(own_pods), own_pods[0].spec)  # its pods have one spec
 
 
 class _PodSources(Struct, frozen=True):
-    """Sources of pods: manifests of the hub, direct manifests and placed manifests by cluster id, and pod
-    locations by cluster id and workload. `attributes`: those of all objects by address.
+    """Sources of pods: manifests on the hub; by cluster id, manifests applied directly (`direct`) or by placements;
+    and `placed`, pod locations by cluster id and workload. `attributes`: those of all objects by address.
     """
 
     attributes: Mapping[str, Mapping[str, Any]]
@@ -151,7 +151,7 @@ def _collect_pod_sources(things: Iterable[SiteObject]) -> _PodSources:
     cluster_id_by_member = {str(item.get("name")): get_text(item, "kubernetes_cluster_id") for item in member_values}
     sources = _PodSources({str(thing.address): thing.attributes for thing in ordered_things})
     for thing in ordered_things:
-        target = str(thing.attributes.get("cluster_id") or "")
+        target = str(thing.attributes.get("cluster_id") or "")  # "": applied on the hub
         if thing.address.type == MANIFEST_TYPE:
             text = get_text(thing.attributes, "yaml_body")
             manifests = unwrap_envelopes(parse_manifests(str(thing.address), text).manifests).manifests
@@ -169,7 +169,7 @@ def _collect_pod_sources(things: Iterable[SiteObject]) -> _PodSources:
 def _list_placed_workloads(
     thing: SiteObject, target: str, cluster_id_by_member: Mapping[str, str]
 ) -> Iterable[tuple[str, dict[str, Mapping[str, Any]]]]:
-    """Yield cluster ids ("": the hub or unknown), each with the pods by workload of a manifest or of a placement."""
+    """Yield cluster ids ("": hub or unknown) with pods by workload, of a manifest (on `target`) or of a placement."""
     attribute = thing.attributes.get("workloads")
     if not isinstance(attribute, Mapping):  # an object without pods
         return
@@ -190,18 +190,19 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations
     # Applied objects are used as configured, not as listed by kubectl.
     own_identities = {manifest.identity for manifest in (*direct, *by_placements)}
     other_objects = [manifest for manifest in observed.objects if manifest.identity not in own_identities]
-    context_objects = [*sources.hub, *other_objects]
+    context_objects = [*sources.hub, *other_objects]  # with Services, quotas ... affecting the workloads
     candidates = collect_workloads(by_placements, context_objects).workloads
-    selected = [workload for workload in candidates if workload.key in placed_workloads]
+    selected = [workload for workload in candidates if workload.key in placed_workloads]  # placed on this cluster
     workloads = (*collect_workloads(direct, context_objects).workloads, *selected)
     all_objects = [*direct, *by_placements, *other_objects]
-    present_objects = [*direct, *(by_placements if selected else []), *other_objects]  # if a workload is placed here
+    # Budgets of placements are here only together with one of their workloads.
+    budget_objects = [*direct, *(by_placements if selected else []), *other_objects]
     storage = collect_cluster_storage(all_objects, is_complete=observed.is_complete)
     model = PodCluster(
         cluster.name,
         observed.cluster.nodes,
         quotas=collect_resource_quotas(all_objects),
-        budgets=apply_observed_budget_status(collect_pod_disruption_budgets(present_objects), observed),
+        budgets=apply_observed_budget_status(collect_pod_disruption_budgets(budget_objects), observed),
         volumes=storage.volumes,
         claims=storage.claims,
         invalid_claims=storage.invalid_claims,
@@ -229,7 +230,7 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations
 def _add_observed_pods(
     existing: dict[PodKey, ExistingPod], observed: ObservedCluster, workloads: Iterable[Workload]
 ) -> None:
-    """Replace planned pods by observed ones, with the specs of their `workloads`; other observed pods use capacity."""
+    """Add observed pods, replacing planned ones of equal number; those of `workloads` get the specs of templates."""
     observed_pods = merge_observed_pods(existing, observed.existing_pods, observed.cluster.node_by_name)
     for workload in workloads:
         own_pods = observed_pods.get(workload.key, ())
@@ -254,14 +255,14 @@ def _build_node_cluster(
     cluster: VmOwnerSnapshot, attributes: Mapping[str, Mapping[str, Any]], registries: PluginRegistries
 ) -> NodeCluster:
     """Build a cluster with its VMs as nodes."""
-    kinds = registries.resource_types
-    values = [(kinds[pool.address.type].kind, attributes[str(pool.address)]) for pool in cluster.pools]
+    types = registries.resource_types
+    values = [(types[pool.address.type].kind, attributes[str(pool.address)]) for pool in cluster.pools]
     cluster_values = find_cluster_attributes(values)  # None for a VNF
     nodes: list[Node] = []
     skus: list[VmSku] = []
-    platform_names: dict[str, str] = {}
+    platform_names: dict[str, str] = {}  # names of VMs by platform name
     for pool in cluster.pools:
-        family = kinds[pool.address.type].vms
+        family = types[pool.address.type].vms
         assert family is not None, "only objects with VMs have pools"
         pool_values = attributes[str(pool.address)]
         owner_values = pool_values if cluster_values is None else cluster_values

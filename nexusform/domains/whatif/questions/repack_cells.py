@@ -80,6 +80,7 @@ class CellCatalogue:
     def __init__(self, kinds: Sequence[VmClass], sku: VmSku) -> None:
         self._kinds = kinds
         self._sku = sku
+        # Cached patterns by layouts, numbers of sizes, and disk.
         self._patterns: dict[tuple[CellSplits, frozenset[int], int | None], tuple[Pattern, ...]] = {}
         numbers: dict[Share, int] = {}
         self.size_numbers_by_class = [numbers.setdefault(Share.compute(kind.sku), len(numbers)) for kind in kinds]
@@ -87,14 +88,14 @@ class CellCatalogue:
         self.is_capped = False
 
     def find_cell_capacity(self, splits: CellSplits, key: CellKey, disk: int | None = None) -> CellPatterns | None:
-        """Find maximal sets of single-cell VMs for all layouts (`splits`); None for none. `disk` None: no limit."""
+        """Find maximal sets of single-cell VMs for every layout (`splits`); None without any. `disk` None: no limit."""
         single_cell_kinds = [kind for kind in key.admitted if self._kinds[kind].sku.numa_cells == 1]
         sizes = frozenset(self.size_numbers_by_class[kind] for kind in single_cell_kinds)
         cache_key = (splits, sizes, disk)
         patterns = self._patterns.get(cache_key)
         if patterns is None:
-            remains = [frozenset({cells}) for cells in splits]
-            fitting_sizes = [
+            remains = [frozenset({cells}) for cells in splits]  # before any addition
+            fitting_sizes = [  # other sizes need no search
                 size
                 for size in sizes
                 if all(_compute_remaining_cell_capacity(split_remains, self.sizes[size]) for split_remains in remains)
@@ -117,8 +118,8 @@ class CellCatalogue:
         `spanning`: SKU of the machine's multi-cell VMs in this cell, by index.
         """
         # Of each group any number of VMs leaves, and each multi-cell VM stays (0) or leaves (1).
-        choices = [range(len(pods) + 1) for _, pods in key.leaving]
-        spans = [range(2) for _ in key.spanning]
+        choices = [range(len(pods) + 1) for _, pods in key.leaving]  # (group, pods of each of its VMs)
+        spans = [range(2) for _ in key.spanning]  # (index, class) of a multi-cell VM
         for count_so_far, counts in enumerate(product(*choices, *spans)):
             if count_so_far >= MAX_LEAVINGS:
                 self.is_capped = True  # without the other changes, no bound is proved
@@ -135,7 +136,7 @@ class CellCatalogue:
             for number in leaving_indexes:
                 free = free.subtract(spanning[number], -1)
             leaving = tuple((group, count) for (group, _), count in group_counts if count)
-            pods = sum(sum(all_pods[:count]) for (_, all_pods), count in group_counts)
+            pods = sum(sum(all_pods[:count]) for (_, all_pods), count in group_counts)  # VMs with the fewest leave
             yield from self._list_arrival_options(key, free, leaving, pods, leaving_indexes, arrivals)
 
     def _list_arrival_options(
@@ -147,7 +148,7 @@ class CellCatalogue:
         leaving_indexes: tuple[int, ...],
         arrivals: Sequence[tuple[int, VmSku]],
     ) -> Iterator[CellChange]:
-        """List the options of one choice of leaving VMs: with VMs of the demand, or a share of a multi-cell VM."""
+        """List the changes with these leaving VMs: adding a share of a multi-cell VM, nothing, or VMs of the demand."""
 
         def build_change(remaining_cell: FreeCell, demand: int = 0, arrival: int | None = None) -> CellChange:
             capacity = self.find_cell_capacity(((remaining_cell,),), key)
@@ -175,11 +176,11 @@ class _PatternSearch:
         self.is_capped = False
 
     def extend(self, size_index: int, pattern: Pattern, remains: Remains, disk: int | None) -> None:
-        """Add 0 or more VMs of this size, then of the next; record maximal patterns. `remains`: cells by layout."""
+        """Add 0 or more VMs of the size at this index, then of later sizes; record maximal patterns."""
         if len(self.patterns) >= MAX_PATTERNS:
             self.is_capped = True
             return
-        if size_index == len(self._sizes):  # each size has its number of VMs
+        if size_index == len(self._sizes):  # each size has its number of VMs; a pattern is maximal if no VM fits now
             if pattern and not any(_subtract_vm_share(remains, disk, share) is not None for _, share in self._sizes):
                 self.patterns.append(tuple(sorted(pattern)))
             return
@@ -193,14 +194,14 @@ class _PatternSearch:
 
 
 def _subtract_vm_share(remains: Remains, disk: int | None, share: Share) -> tuple[Remains, int | None] | None:
-    """Return remains and disk with one more VM; None if it does not fit in some split (possible use of cells)."""
+    """Return remains and disk with one more VM; None if it does not fit in some layout of VMs in unknown cells."""
     remaining_disk = None if disk is None else disk - share.disk
     if remaining_disk is not None and remaining_disk < 0:  # not enough disk
         return None
     results = []
-    for split_remains in remains:
-        new_remains = _compute_remaining_cell_capacity(split_remains, share)
-        if not new_remains:  # it does not fit in this layout
+    for layout_remains in remains:
+        new_remains = _compute_remaining_cell_capacity(layout_remains, share)
+        if not new_remains:
             return None
         results.append(new_remains)
     return results, remaining_disk

@@ -35,7 +35,7 @@ from nexusform.scheduling.racks.vms import (
     VmSku,
     build_standalone_demand,
 )
-from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerKind, VmOwnerSnapshot
+from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerSnapshot
 
 _DAEMONS: Final = "DaemonSet"
 _BARE: Final = "Pod"
@@ -188,17 +188,17 @@ def build_repack_context(
     clusters = tuple(cluster for cluster in site.clusters for _ in cluster.pools)  # the cluster of each pool
     scheduler = _build_scheduler(site, lifted)
     blocked_by: dict[str, Constraint] = {}
-    movable_vms: dict[int, MovableVm] = {}
-    kinds: dict[VmClass, int] = {}
+    movable_vms: dict[int, MovableVm] = {}  # by handle
+    kinds: dict[VmClass, int] = {}  # number by class
     for number, (cluster, pool) in enumerate(zip(clusters, pools, strict=True)):
         cluster_pods = pods.get(cluster.id)
         pod_counts = _count_pods(cluster_pods)
         for vm in pool.vms:
-            constraint = _find_blocking_constraint(cluster, pool, vm, request, cluster_pods, lifted)
+            constraint = _find_blocking_constraint(pool, vm, request, cluster_pods, lifted)
             if constraint is not None:
                 blocked_by[vm.name] = constraint
                 continue
-            kind = kinds.setdefault(VmClass(pool.sku, pool.demand.constraints), len(kinds))  # number of its class
+            kind = kinds.setdefault(VmClass(pool.sku, pool.demand.constraints), len(kinds))
             handle = pool.handles[vm.name]
             movable_vms[handle] = MovableVm(number, vm_class=kind, vm=vm, handle=handle, pods=pod_counts[vm.name])
     hosts = _build_machines(scheduler, movable_vms, tuple(kinds), request.demand)
@@ -270,12 +270,7 @@ def _compute_rack_limit(
 
 
 def _find_blocking_constraint(
-    cluster: VmOwnerSnapshot,
-    pool: PoolSnapshot,
-    vm: PlacedVm,
-    request: RepackRequest,
-    pods: ClusterPods | None,
-    lifted: frozenset[Constraint],
+    pool: PoolSnapshot, vm: PlacedVm, request: RepackRequest, pods: ClusterPods | None, lifted: frozenset[Constraint]
 ) -> Constraint | None:
     """Find the first constraint keeping a VM in place, except `lifted` ones; None if the VM is movable."""
     address = str(pool.address)
@@ -284,13 +279,11 @@ def _find_blocking_constraint(
     has_hard_hint_or_group = has_hard_hint or any(group.is_hard for group in pool.demand.groups)
     count = len(pool.vms)
     is_needed_for_quorum = pool.is_control_plane and count > 1 and count - 1 < compute_quorum(count)
-    # A VNFC next to others of its VNF that may replace it.
-    is_redundant_vnf = cluster.kind is VmOwnerKind.GROUP and cluster.vm_count > 1 and len(pool.demand.numbers) > 1
     for constraint, applies in (
         (Constraint.NOT, is_excluded),
         (Constraint.PINNED, bool(pool.demand.pinned_machine)),
         (Constraint.HARD_HINT, has_hard_hint_or_group),
-        (Constraint.SINGLE_REPLICA, len(pool.demand.numbers) == 1 and not is_redundant_vnf),
+        (Constraint.SINGLE_REPLICA, len(pool.demand.numbers) == 1),
         (Constraint.QUORUM, is_needed_for_quorum),
     ):
         if applies and constraint not in lifted:
@@ -351,16 +344,16 @@ def _count_pods(pods: ClusterPods | None) -> Counter[str]:
 def _build_machines(
     scheduler: RackScheduler, movable_vms: Mapping[int, MovableVm], kinds: Sequence[VmClass], demand: Demand
 ) -> tuple[RepackMachine, ...]:
-    """Build the machines feasible for a class of movable VMs (`kinds`, by number) or for the demand."""
+    """Build the machines accepting a class of movable VMs (`kinds`, by number) or the demand on the empty site."""
     empty_scheduler = RackScheduler(scheduler.machines, scheduler.spread, scheduler.seed, profile=scheduler.profile)
     demands = [build_standalone_demand(kind.sku, kind.constraints) for kind in kinds]
     vms_by_machine = group_by(scheduler.list_vms(), lambda existing: existing.placement.machine)
-    unknown = frozenset(scheduler.list_machines_with_unknown_cells())
+    unknown_machines = frozenset(scheduler.list_machines_with_unknown_cells())
     hosts: list[RepackMachine] = []
     for machine in scheduler.machines:
         admitted = frozenset(
-            kind
-            for kind, class_demand in enumerate(demands)
+            number
+            for number, class_demand in enumerate(demands)
             if not empty_scheduler.find_rejection(machine.name, class_demand)
         )
         admits_demand = not empty_scheduler.find_rejection(machine.name, demand)
@@ -386,9 +379,9 @@ def _build_machines(
             admitted=admitted,
             admits_demand=admits_demand,
             disk=machine.disk_gib - sum(existing.sku.disk_gib for existing in vms),
-            has_unknown_cells=machine.name in unknown,
+            has_unknown_cells=machine.name in unknown_machines,
             unknown_cell_vms=tuple(movable_unknown_vms),
-            splits=_compute_cell_splits(cells, unknown_cell_vms) if machine.name in unknown else (),
+            splits=_compute_cell_splits(cells, unknown_cell_vms) if machine.name in unknown_machines else (),
         )
         hosts.append(host)
     return tuple(hosts)
@@ -397,12 +390,12 @@ def _build_machines(
 def _compute_cell_splits(
     cells: Sequence[FreeCell], unknown_cell_vms: Iterable[ScheduledVm]
 ) -> tuple[tuple[FreeCell, ...], ...]:
-    """Compute free capacity by cell for every layout of VMs in unknown cells; () for none, too many, or with VFs."""
-    free_cells = tuple((max(cell.cpus, 0), max(cell.memory, 0)) for cell in cells)
+    """Compute free capacity by cell for every layout of VMs in unknown cells; () if no layout is legal or known."""
+    free_cells = tuple((max(cell.cpus, 0), max(cell.memory, 0)) for cell in cells)  # overfull: 0
     shares = tuple(Share.compute(existing.sku) for existing in unknown_cell_vms)
     if any(share.vfs for share in shares):  # splits do not count VFs
         return ()
-    splits = CellSplits(free_cells, shares)
+    splits = CellSplits(free_cells, shares)  # too many layouts are not enumerated
     vfs = [max(cell.vfs, 0) for cell in cells]
     return tuple(
         tuple(FreeCell(cpus, memory, vfs[cell]) for cell, (cpus, memory) in enumerate(remains))

@@ -99,7 +99,7 @@ class _MachineState(Struct):
     key: object = None
 
     def has_capacity(self, sku: VmSku, leaving: Iterable[tuple[Collection[int], VmSku]] = ()) -> bool:
-        """Return True if a VM fits once these VMs left: the cells and SKU of each."""
+        """Return True if a VM of the SKU fits after the departure of `leaving`, VMs as pairs of their cells and SKU."""
         free, disk = list(self.cells), self.disk
         for cells, leaving_sku in leaving:
             disk += leaving_sku.disk_gib
@@ -126,7 +126,7 @@ class _OrderSearch:
             self._states[host.machine.name] = _MachineState(host, list(host.cells), host.disk, vms, arrived={})
         self._locations = {source.handle: source.vm.placement for source in context.all_movable_vms}  # current ones
         self._handles = {source.handle: source.handle for source in context.all_movable_vms}  # current by first handle
-        self._rack_counts = Counter(context.existing)  # VMs by pool and rack
+        self._rack_counts = Counter(context.existing)  # current VMs by pool and rack
         self._demands = {
             source.handle: build_pool_demand(context.pools[source.pool], source.vm)
             for source in context.all_movable_vms
@@ -149,8 +149,9 @@ class _OrderSearch:
         departures = self._compute_missing_departures()
         if departures == 0 and self._scheduler.count_free_slots(self._request.demand).minimum >= self._request.want:
             return self._build_sequence(order)
-        if max(departures, 1) > remaining:  # a lower bound of 0 may still need a re-creation
+        if max(departures, 1) > remaining:  # at least 1, as the demand does not fit yet
             return None
+        # Equal sites have equal numbers of machines with the same key.
         state_key = frozenset(Counter(map(self._build_machine_key, self._states)).items())
         if self._searched.get(state_key, 0) >= remaining:  # an equal site had as many or more re-creations left
             return None
@@ -169,7 +170,7 @@ class _OrderSearch:
         return self._try_exchanges(remaining, order) if remaining >= 2 and self._request.window != 1 else None
 
     def _build_sequence(self, order: Sequence[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
-        """Build the windows; None if impossible. Try the VMs of each step (several in an exchange) in any order."""
+        """Build a window per group, trying every order of the VMs in each exchange; None if no windows are possible."""
         for groups in product(*map(permutations, order)):
             targets = [{step.source.handle: step.machine for step in group} for group in groups]
             sequence = build_ordered_sequence(self._context, self._request, targets)
@@ -180,7 +181,7 @@ class _OrderSearch:
     # --- steps ---------------------------------------------------------------------------------
 
     def _list_vms_to_recreate(self) -> list[MovableVm]:
-        """List the VMs not re-created yet, one of equal ones."""
+        """List the VMs not re-created yet, one of those with equal pool, class and cells."""
         unique: dict[object, MovableVm] = {}
         for state in self._states.values():
             for source in state.vms.values():
@@ -189,8 +190,8 @@ class _OrderSearch:
         return sorted(unique.values(), key=lambda source: source.handle)
 
     def _list_targets(self, source: MovableVm, remaining: int) -> Iterator[str]:
-        """List the machines for a VM, one of equal ones; none if too few re-creations remain after its departure. Its
-        own machine is one of them if another cell is chosen there.
+        """List the machines for a VM, the first of equal ones; none if too few re-creations remain after its departure.
+        Its own machine is listed if another cell is chosen there.
         """
         if not self._is_departure_useful(source, remaining):
             return
@@ -210,7 +211,7 @@ class _OrderSearch:
         return further_departures < remaining
 
     def _find_feasible_machines(self, source: MovableVm, old: Placement) -> list[str]:
-        """Find the feasible machines of a VM removed from `old`, one of equal ones."""
+        """Find the feasible machines for a VM removed from `old`, and of equal machines the first."""
         demand = self._demands[source.handle]
         unique: dict[object, str] = {}
         for name, state in self._states.items():
@@ -224,7 +225,7 @@ class _OrderSearch:
         return list(unique.values())
 
     def _try_exchanges(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
-        """Try to re-create groups of VMs together, and search below each; return the first windows found, or None."""
+        """Try exchanges of up to `remaining` VMs as next step of `order`; return the first windows found, or None."""
         sources = [source for source in self._list_vms_to_recreate() if self._is_departure_useful(source, remaining)]
         for group in self._list_exchanges(sources, remaining):
             sequence = self._try_exchange(group, remaining, order)
@@ -233,12 +234,12 @@ class _OrderSearch:
         return None
 
     def _list_exchanges(self, sources: Sequence[MovableVm], remaining: int) -> Iterator[tuple[_Relocation, ...]]:
-        """List groups of VMs to re-create together, as one blocks another: pairs, rings of three, or one VM for two."""
+        """List VMs to re-create together, as some block others: pairs, rings of three, or one VM and two in its way."""
         for first, second in combinations(sources, 2):
             is_blocked = self._needs_departure(first, second) or self._needs_departure(second, first)
             if is_blocked and first.vm_class != second.vm_class:  # an exchange of equal VMs changes nothing
                 yield self._build_ring_exchange(first, second)
-        if remaining >= 3:
+        if remaining >= 3:  # enough re-creations for three VMs
             yield from self._list_three_vm_exchanges(sources)
 
     def _list_three_vm_exchanges(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
@@ -251,7 +252,7 @@ class _OrderSearch:
                     if first.handle < min(second.handle, third.handle) and first in successors[third.handle]:
                         yield self._build_ring_exchange(first, second, third)
         for source, state in product(sources, list(self._states.values())):
-            target = self._locations[source.handle].machine
+            target = self._locations[source.handle].machine  # for the pair; the VM goes to the machine of `state`
             for pair in combinations(list(state.vms.values()), 2):
                 if self._needs_departure(source, *pair) and not any(self._needs_departure(source, vm) for vm in pair):
                     yield (_Relocation(source, state.machine.machine.name), *(_Relocation(vm, target) for vm in pair))
@@ -346,7 +347,8 @@ class _OrderSearch:
 
     def _is_machine_forbidden(self, demand: Demand, host: RepackMachine) -> bool:
         """Return True if a hint or a separation rule forbids the machine or its rack."""
-        if not self._is_symmetric and self._scheduler.find_rejection(host.machine.name, demand):  # by a hint
+        # A symmetric site has no hints to reject a machine; capacity was checked before.
+        if not self._is_symmetric and self._scheduler.find_rejection(host.machine.name, demand):
             return True
         vm = demand.vm.owner, demand.vm.pool, demand.vm.number
         existing = list(self._scheduler.list_vms()) if self._request.separation_rules else []
@@ -366,9 +368,9 @@ class _OrderSearch:
                 sorted((vm.pool, vm.vm_class, self._locations[vm.handle].cells) for vm in vms.values())
                 for vms in (state.vms, state.arrived)
             ]
-            spread = host.machine.rack, host.machine.availability_zone
+            place = host.machine.rack, host.machine.availability_zone
             state.key = (
-                *spread, host.admitted, host.admits_demand, state.disk, tuple(state.cells), tuple(map(tuple, contents))
+                *place, host.admitted, host.admits_demand, state.disk, tuple(state.cells), tuple(map(tuple, contents))
             )  # fmt: skip
         return state.key
 
@@ -381,7 +383,7 @@ class _OrderSearch:
                 continue
             if state.costs is None:
                 state.costs = self._compute_minimum_departures(state)
-            costs = state.costs
+            costs = state.costs  # departures from this machine for 0, 1, 2 ... VMs of the demand on it
             best = [
                 min(best[wanted - slots] + cost for slots, cost in enumerate(costs) if slots <= wanted)
                 for wanted in range(len(best))
@@ -390,13 +392,13 @@ class _OrderSearch:
 
     def _compute_minimum_departures(self, state: _MachineState) -> tuple[int, ...]:
         """Compute lower bounds of the VMs to move off the machine for 0, 1, 2 ... VMs of the demand, while they fit."""
-        contents: list[list[VmSku]] = [[] for _ in state.cells]
+        skus_by_cell: list[list[VmSku]] = [[] for _ in state.cells]  # of VMs not re-created yet
         for handle in state.vms:
             for cell in self._locations[handle].cells:
-                contents[cell].append(self._demands[handle].sku)
-        cells = (
-            (cell, tuple(sorted((sku.cpus_in_cell, sku.mib_in_cell, sku.vfs_in_cell) for sku in skus)))
-            for cell, skus in zip(state.cells, contents, strict=True)
+                skus_by_cell[cell].append(self._demands[handle].sku)
+        cells = (  # free capacity, and shares of the VMs
+            (free, tuple(sorted((sku.cpus_in_cell, sku.mib_in_cell, sku.vfs_in_cell) for sku in skus)))
+            for free, skus in zip(state.cells, skus_by_cell, strict=True)
         )
         vm_cells = max((self._demands[handle].sku.numa_cells for handle in state.vms), default=1)
         sku = self._request.sku
@@ -414,11 +416,11 @@ def _compute_machine_costs(
     vm_cells: int,
     want: int,
 ) -> tuple[int, ...]:
-    """Compute lower bounds of the VMs to move off a machine for 0, 1 ... `want` VMs of the demand, by number of VMs.
-    `cells` are (free capacity, shares of movable VMs), `share` is the demand's part in one cell. A VM on `vm_cells`
-    cells may free all of them, so costs are divided by these.
+    """Compute lower bounds of the VMs to move off a machine for 0, 1 ... `want` VMs of the demand. `cells` are (free
+    capacity, shares of movable VMs); each VM of the demand needs `share` in `demand_cells` cells. A VM leaving up to
+    `vm_cells` cells counts in each of them, so the sums are divided by `vm_cells`.
     """
-    total = [0]  # by number of slots on the cells so far
+    total = [0]  # departures by number of slots (free shares) in the cells so far
     for free, movable in cells:
         costs = _compute_cell_costs(free, movable, share, maximum=want * demand_cells)
         size = len(total) + len(costs) - 1
@@ -426,15 +428,15 @@ def _compute_machine_costs(
             min(total[slots - taken] + costs[taken] for taken in range(len(costs)) if 0 <= slots - taken < len(total))
             for slots in range(size)
         ]
-    slot_costs = total[::demand_cells][: want + 1]  # each VM of the demand takes a slot in so many cells
-    return tuple(-(-cost // vm_cells) for cost in slot_costs)
+    slot_costs = total[::demand_cells][: want + 1]  # each VM of the demand takes `demand_cells` slots
+    return tuple(-(-cost // vm_cells) for cost in slot_costs)  # rounded up
 
 
 def _compute_cell_costs(
     free: FreeCell, movable: Iterable[tuple[int, int, int]], share: FreeCell, maximum: int
 ) -> list[int]:
-    """Compute lower bounds of the VMs to move out of a cell for 0, 1, 2 ... slots of this share, while possible: for
-    vCPUs, memory and VFs each alone, the largest VMs leave first.
+    """Compute lower bounds of the VMs to move out of a cell for 0, 1, 2 ... free slots of `share`, while possible: the
+    fewest VMs (largest first) for its vCPUs alone, for memory or for VFs, and of these three numbers the largest.
     """
     shares = list(movable)
     costs = [0]

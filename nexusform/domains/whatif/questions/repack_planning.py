@@ -153,7 +153,7 @@ def plan_repack(
     if is_unproved and bound is not None and request.can_recreate(bound):
         blocking = find_order_constraints(site, request, search)
         return replace(result, status=RepackStatus.GAP, has_no_order=True, blocking=blocking)
-    maximum = find_maximum_demand(site, request, pods, time_budget.split(0.3))
+    maximum = find_maximum_demand(site, request, pods, time_budget.split(0.3))  # the other 70 % are for constraints
     return replace(result, maximum=maximum, blocking=find_blocking_constraints(site, request, attempt.context, search))
 
 
@@ -184,9 +184,8 @@ def find_blocking_constraints(
     site: SiteSnapshot, request: RepackRequest, context: RepackContext, search: RepackSearch
 ) -> tuple[BlockingConstraint, ...]:
     """Find every constraint possibly blocking the demand or VMs, and the number of re-creations without it."""
-    # List the constraints to lift: constraint, description, and changed request.
     blocked_counts = Counter(context.blocked_by.values())
-    attempts: list[tuple[Constraint, str, RepackRequest]] = []
+    attempts: list[tuple[Constraint, str, RepackRequest]] = []  # lifted constraint, its description, and request
     if request.moves is not None:
         attempts.append((Constraint.MOVES, "without -moves", replace(request, moves=None)))
     if request.zones is not None:
@@ -232,7 +231,7 @@ def _search_without_constraints(
         if recreations is not None and loosened_request.can_recreate(recreations):
             yield BlockingConstraint(constraint, description, recreations)
         else:
-            is_possible = attempt.undecided and loosened_request.can_recreate(attempt.bound or 0)
+            is_possible = attempt.undecided and loosened_request.can_recreate(attempt.bound or 0)  # None: no bound
             yield BlockingConstraint(constraint, description, recreations=None, undecided=is_possible)
 
 
@@ -241,7 +240,7 @@ def find_maximum_demand(
 ) -> int | None:
     """Find by bisection the largest demand of this SKU with a solution within -moves; None if it is not decided."""
     context = build_repack_context(site, request, pods, NOTHING_LIFTED)
-    low, high = 0, request.want  # with and without a solution
+    low, high = 0, request.want  # numbers of VMs with and without a solution, moved together below
     while low + 1 < high:
         want = (low + high) // 2
         if time_budget.is_exhausted:

@@ -39,18 +39,20 @@ class _PodSimulation:
     def __init__(self, context: RepackContext, separation_rules: Sequence[SeparationRule]) -> None:
         self._context = context
         self._separation_rules = separation_rules
-        self._pods = dict(context.pods)
-        self._existing = {cluster: pods.existing for cluster, pods in context.pods.items()}
+        self._pods = dict(context.pods)  # by cluster id, with nodes on their current machines
+        self._existing = {cluster: pods.existing for cluster, pods in context.pods.items()}  # on their current nodes
         self._locations: dict[tuple[str, str], Placement] = {
             (cluster.id, vm.name): vm.placement
             for cluster, pool in zip(context.clusters, context.pools, strict=True)
             for vm in pool.vms
         }
-        self._shared = self._find_shared_locations()
+        self._shared_before = self._find_shared_locations()
         self.violating: set[int] = set()  # handles of VMs
 
     def drain_window(self, window: RepackWindow) -> RepackWindow:
-        """Run one window: its nodes go down and up on other machines. Return it with the moved pods."""
+        """Run one window: its nodes go down, then up on their targets. Return it with the moved pods; add its VMs to
+        `violating` if a constraint on pods is violated.
+        """
         steps_by_cluster = group_by(window.steps, lambda step: self._context.clusters[step.source.pool].id)
         moved_pods: list[MovedPod] = []
         for cluster, steps in steps_by_cluster.items():
@@ -58,13 +60,13 @@ class _PodSimulation:
                 moved_pods += self._drain_nodes(cluster, steps)
             self._locations |= {(cluster, step.source.vm.name): step.target for step in steps}
         shared = self._find_shared_locations()
-        if shared - self._shared:  # a violation before the repacking does not count
+        if shared - self._shared_before:  # a violation before the repacking does not count
             self.violating |= {step.source.handle for step in window.steps}
         return replace(window, pods=tuple(moved_pods))
 
     def _drain_nodes(self, cluster: str, steps: Sequence[RepackStep]) -> list[MovedPod]:
-        """Drain the nodes of one cluster and bring them up on their target machines. Record VMs with violated pods;
-        return the moved pods, without those of DaemonSets.
+        """Drain the nodes of one cluster and bring them up on their target machines. Record VMs with pods without
+        resources meanwhile; return the moved pods, without those of DaemonSets.
         """
         nodes = {step.source.vm.name: step for step in steps}  # drained ones by name
         pods, existing = self._pods[cluster], self._existing[cluster]
@@ -87,7 +89,7 @@ class _PodSimulation:
         return moved
 
     def _find_shared_locations(self) -> frozenset[tuple[int, str]]:
-        """Find the machines and racks shared by groups of a rule: (number of the rule, location)."""
+        """Find machines and racks shared by groups to be separated: (number of their rule, location)."""
         if not self._separation_rules:
             return frozenset()
         vm_locations: list[VmLocation] = []

@@ -85,9 +85,9 @@ class RepackWindowSequence(Struct, frozen=True):
 def find_window_sequence(
     context: RepackContext, request: RepackRequest, choice: RepackChoice, time_budget: TimeBudget = NO_TIME_LIMIT
 ) -> RepackWindowSequence | None:
-    """Find an order with all VMs placed and the demand fitting; None if none is found. First, VMs use any
-    machine not reserved for the demand, with the fewest cordons. Otherwise, VMs are steered to their target
-    machines if all have one. An order with uncertain machines is the last choice.
+    """Find an order with all VMs placed and the demand fitting; None if none is found. First, VMs use any machine not
+    reserved for the demand; then, they are steered to the target machines of the choice, if it has any. Return the
+    first certain order; if there is none, the one with the highest certainty.
     """
     best_sequence, best_certainty = None, -1.0
     for strategy, is_strict in _list_window_strategies(context, choice):
@@ -108,12 +108,12 @@ def find_window_sequence(
 def build_ordered_sequence(
     context: RepackContext, request: RepackRequest, order: Sequence[Mapping[int, str]]
 ) -> RepackWindowSequence | None:
-    """Build one window per group of an order: target machines by handle. None if the placement rule leads a VM
-    elsewhere, or the demand does not fit afterwards.
+    """Build one window per group of `order`, each a mapping from the handle of a VM to its target machine. Return None
+    if no cordons lead a VM to its target, or the demand does not fit afterwards.
     """
     targets = {handle: machine for group in order for handle, machine in group.items()}
     sources = tuple(source for source in context.all_movable_vms if source.handle in targets)
-    choice = RepackChoice(sources, targets, reserved=frozenset(), crowding_pools=frozenset())
+    choice = RepackChoice(sources, targets, reserved=frozenset(), crowding_pools=frozenset())  # all have targets
     builder = _RepackSequenceBuilder(context, request, choice, _WindowStrategy.STEERED, is_strict=True)
     source_by_handle = {source.handle: source for source in sources}
     sequence = builder.build_windows([source_by_handle[handle] for handle in group] for group in order)
@@ -122,7 +122,7 @@ def build_ordered_sequence(
 
 def _list_window_strategies(context: RepackContext, choice: RepackChoice) -> list[tuple[_WindowStrategy, bool]]:
     """List the strategies to try, each with True if targets must hold in all possible NUMA layouts, or False."""
-    if choice.crowding_pools or not choice.targets:  # no targets to steer to
+    if choice.crowding_pools or not choice.targets:  # targets above the limit of a rack, or none
         return [(_WindowStrategy.FREE, True)]
     if not context.scheduler.is_sampled:  # no unknown NUMA cells, so no machine is emptied because of them
         return [(_WindowStrategy.FREE, True), (_WindowStrategy.STEERED, True)]
@@ -189,15 +189,13 @@ class _RepackSequenceBuilder:
         self._strategy = strategy
         self._is_steered = strategy is not _WindowStrategy.FREE
         self._is_strict = is_strict and context.scheduler.is_sampled  # without unknown cells, targets are certain
-        # VMs in unknown cells of one machine are chosen all together.
-        self._emptied_machines = {
+        self._emptied_machines = {  # of VMs in unknown cells: these VMs leave a machine all together
             source.vm.placement.machine for source in choice.sources if not source.vm.placement.cells
         }
         self._scheduler = context.scheduler.copy()
-        self._unsteered: set[int] = set()
-        # Targets reached or abandoned so far, by handle.
-        self._reached: dict[int, str] = {}
-        self._handles = {source.handle: source.handle for source in choice.sources}
+        self._unsteered: set[int] = set()  # handles of VMs sent to other machines than their targets
+        self._settled_targets: dict[int, str] = {}  # by handle of a VM already moved, or no longer steered
+        self._handles = {source.handle: source.handle for source in choice.sources}  # current by first handle
         self._racks = {machine.name: machine.rack for machine in context.scheduler.machines}
         self._existing = Counter(context.existing)  # VMs in place by pool and rack
         for source in choice.sources:
@@ -230,8 +228,8 @@ class _RepackSequenceBuilder:
         return RepackWindowSequence(tuple(windows), self._scheduler)
 
     def _select_vms(self, remaining: Sequence[MovableVm], time_budget: TimeBudget) -> list[MovableVm]:
-        """Select VMs allowed down together: by strategy, all of them, or those able to reach their machines one after
-        another. If none is able, select one VM for another machine, else all allowed ones.
+        """Select VMs allowed down together: all of them for AT_ONCE, or in the turn of returning VMs; otherwise those
+        able to reach their machines one after another. If none is able, select one VM for another machine, else all.
         """
         if self._strategy is _WindowStrategy.AT_ONCE:
             return self._select_all_allowed(remaining)
@@ -257,20 +255,20 @@ class _RepackSequenceBuilder:
         """Compute the turn of a VM: before, with, or after VMs returning to emptied machines."""
         if self._is_returning_vm(source):
             return _RETURN_TURN
-        target = self._choice.targets.get(source.handle, "")
+        target = self._choice.targets.get(source.handle, "")  # after: a machine to be emptied first
         return _RETURN_TURN + 1 if target in self._emptied_machines else _RETURN_TURN - 1
 
     def _select_vm_for_other_machine(self, remaining: Sequence[MovableVm]) -> list[MovableVm]:
-        """Select one VM able to move to another machine than its target, [] for none. It stays unsteered."""
+        """Select one VM able to move to a machine other than its target, and stop steering it; [] for none."""
         if not self._is_steered:  # VMs without targets were tried on all machines
             return []
         for source in remaining:
             self._unsteered.add(source.handle)
-            self._reached[source.handle] = self._choice.targets.get(source.handle, "")  # abandoned: free for others
-            if self._place_vm(_RepackWindowBuilder(self._scheduler.copy(), dict(self._handles)), source):
+            self._settled_targets[source.handle] = self._choice.targets.get(source.handle, "")  # free for other VMs
+            if self._place_vm(_RepackWindowBuilder(self._scheduler.copy(), dict(self._handles)), source):  # a trial
                 return [source]
             self._unsteered.remove(source.handle)
-            del self._reached[source.handle]
+            del self._settled_targets[source.handle]
         return []
 
     def _select_all_allowed(self, remaining: Sequence[MovableVm]) -> list[MovableVm]:
@@ -282,7 +280,7 @@ class _RepackSequenceBuilder:
         return selected
 
     def _build_window(self, selected: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
-        """Build the window as its plan runs: all VMs leave first. If a VM finds no place then, try half of the VMs."""
+        """Build the window as its plan runs: all VMs leave first. While one finds no place then, halve their number."""
         size = len(selected)
         while size:
             by_pool_and_number = sorted(selected[:size], key=lambda source: source.handle)
@@ -308,36 +306,36 @@ class _RepackSequenceBuilder:
         steps = []
         for source, handle, location in window.placements.values():
             self._handles[source.handle] = handle
-            self._reached[source.handle] = self._choice.targets.get(source.handle, "")
+            self._settled_targets[source.handle] = self._choice.targets.get(source.handle, "")
             self._existing[source.pool, location.rack] += 1
             steps.append(RepackStep(source, location))
         return RepackWindow(tuple(steps), tuple(sorted(window.cordons, key=str.encode)))
 
     def _place_vm(self, window: _RepackWindowBuilder, source: MovableVm) -> bool:
-        """Place a VM on its intended machine by cordoning machines of higher rank. Return False, with the VM back on
-        its own machine, if impossible or if a cordon would be on the target of another VM.
+        """Place a VM on the best machine allowed for it, with cordons on all better ones. Return False, with the VM
+        back on its own machine, if none is allowed, or a cordon would be on the target of another VM of the window.
         """
         if source.handle in window.handles:  # not yet released with the whole window
             window.scheduler.release(window.handles.pop(source.handle))
         demand = build_pool_demand(self._context.pools[source.pool], source.vm)
         cordons = set(window.cordons)
         own_machine = source.vm.placement.machine
-        if self._is_target_occupied(window, source, exclude_machines(demand, cordons)):
+        if self._is_target_occupied(window, source, exclude_machines(demand, cordons)):  # it waits for its target
             return self._restore_vm(window, source)
         ranking = window.scheduler.rank_machines(demand)
-        cordons |= self._find_preferred_machines(ranking, source)
+        cordons |= self._find_machines_before_own(ranking, source)
         if cordons & window.targets:  # a cordon there would keep off another VM of this window
             return self._restore_vm(window, source)
         while True:
-            # Its own machine is the last choice. Returning to it is useless unless it was emptied because of
-            # unknown cells.
+            # Cordon the best machines until one of them is allowed. The own machine is the last choice: returning to it
+            # is useless unless it was emptied because of unknown cells.
             avoided = cordons if self._is_returning_vm(source) else {*cordons, own_machine}
             best = ranking.find_best_excluding(avoided).in_some_splits
             target = self._choose_target_machine(window, source, best)
             if target and not self._is_target_certain(window, ranking, avoided | best, target):
                 target = ""  # not certain under every split: cordon it, too, and try the next ones
             new_cordons = best - {target}
-            if not best or new_cordons & window.targets:
+            if not best or new_cordons & window.targets:  # no machine is left, or another VM needs one of them
                 return self._restore_vm(window, source)
             cordons |= new_cordons
             if target:
@@ -366,19 +364,21 @@ class _RepackSequenceBuilder:
             cordons.add(location.machine)
         return None
 
-    def _find_preferred_machines(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
-        """Find the machines preferred in any NUMA layout over the own machine of a returning VM; none for others."""
-        rivals: set[str] = set()
-        if self._is_strict and self._is_returning_vm(source):  # strict: its target must be certain
+    def _find_machines_before_own(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
+        """Find all machines chosen before the own one (the last choice) in some NUMA layout, if a VM has to return to
+        its own one in every layout; else none.
+        """
+        others: set[str] = set()
+        if self._is_strict and self._is_returning_vm(source):
             own_machine = source.vm.placement.machine
-            while preferred := ranking.find_best_excluding({*rivals, own_machine}).in_some_splits:
-                rivals |= preferred
-        return rivals
+            while best := ranking.find_best_excluding({*others, own_machine}).in_some_splits:
+                others |= best
+        return others
 
     def _is_target_certain(
         self, window: _RepackWindowBuilder, ranking: MachineRanking, avoided: AbstractSet[str], target: str
     ) -> bool:
-        """Return True if every layout of unknown cells leads the VM to the target, with other `avoided` cordoned."""
+        """Return True if every layout of unknown cells leads the VM to the target, other `avoided` ones cordoned."""
         if not self._is_strict or not window.scheduler.is_sampled:  # certainty is not required, or no cells are unknown
             return True
         return target in ranking.find_best_excluding(avoided - {target}).in_all_splits
@@ -401,9 +401,9 @@ class _RepackSequenceBuilder:
             if source.handle not in self._unsteered:  # only its target is allowed
                 return ""
             # Not the target machines of other VMs not yet moved.
-            pending = self._choice.targets.items() - self._reached.items()
+            pending = self._choice.targets.items() - self._settled_targets.items()
             best -= {machine for _, machine in pending}
-        # No machine with reserved capacity, and none of a crowded rack.
+        # No machine with capacity reserved for the demand, and not its own one: a return changes nothing.
         best -= {*self._choice.reserved, source.vm.placement.machine}
         allowed_machines = (machine for machine in best if self._has_rack_capacity(window, source, machine))
         return min(allowed_machines, key=str.encode, default="")
@@ -414,14 +414,14 @@ class _RepackSequenceBuilder:
             return frozenset()
         name = build_pool_demand(self._context.pools[source.pool], source.vm).vm
         existing = list(window.scheduler.list_vms())
-        vm = name.owner, name.pool, name.number
+        vm = name.owner, name.pool, name.number  # as separation rules name it
         forbidden = (rule.find_forbidden_locations(vm, existing) for rule in self._request.separation_rules)
         return frozenset(chain.from_iterable(forbidden))
 
     def _has_rack_capacity(self, window: _RepackWindowBuilder, source: MovableVm, machine: str) -> bool:
         """Return True if the rack of a machine may have one more VM of the pool."""
         rack = self._racks[machine]
-        count = self._existing[source.pool, rack]
+        count = self._existing[source.pool, rack]  # without VMs not yet re-created
         count += sum(
             placed_vm.pool == source.pool and location.rack == rack
             for placed_vm, _, location in window.placements.values()
@@ -502,7 +502,7 @@ def compute_minimum_windows(context: RepackContext, request: RepackRequest, wind
 def verify_sequence(
     context: RepackContext, sequence: RepackWindowSequence, time_budget: TimeBudget = NO_TIME_LIMIT
 ) -> tuple[RepackWindow, ...]:
-    """Simulate every window with its cordons under 100 samples, or as many as time allows."""
+    """Count in each step the samples with its VM on the target, of 100 per window or as many as time allows."""
     existing = {vm.handle: vm for vm in context.scheduler.list_vms()}
     verified: list[RepackWindow] = []
     for number, window in enumerate(sequence.windows):
@@ -510,7 +510,7 @@ def verify_sequence(
             replace(machine, unschedulable_reason=CORDONED) if machine.name in window.cordons else machine
             for machine in context.scheduler.machines
         ]
-        base = create_empty_scheduler(context.scheduler, machines)
+        base = create_empty_scheduler(context.scheduler, machines)  # filled with all VMs except those of the window
         leaving = {step.source.handle for step in window.steps}
         for handle, vm in existing.items():
             if handle not in leaving:
@@ -531,7 +531,7 @@ def compute_certainty(windows: Iterable[RepackWindow]) -> float:
 def _count_target_hits(
     context: RepackContext, base: RackScheduler, window: RepackWindow, time_budget: TimeBudget
 ) -> Iterable[RepackStep]:
-    """Count for each VM of a window the samples with the VM on its target."""
+    """Yield the steps of a window, each with the number of samples with its VM on the target (`hits` of `runs`)."""
     if _is_deterministic(context, base, window):
         yield from (replace(step, hits=SAMPLES, runs=SAMPLES) for step in window.steps)
         return

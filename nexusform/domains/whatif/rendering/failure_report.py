@@ -103,13 +103,13 @@ def _describe_recovery(failure: Failure) -> Iterable[str]:
     """Build sentences about automatic and manual recovery."""
     if failure.scope in {FailureScope.RACK, FailureScope.OBSERVED}:  # the title does not name these machines
         yield f"{format_count(len(failure.machines), 'machine')}: {format_list(failure.machines, 4)}."
-    if failure.deletions:
+    if failure.deletions:  # NKS nodes to delete
         yield (
             "Azure does not re-create VMs on its own. It re-creates one elsewhere once its node is "
             "deleted. That takes up to 30 minutes and may leave racks unbalanced. If the machine "
             "returns first, its VMs start there again."
         )
-    if failure.samples is not None:
+    if failure.samples is not None:  # some NUMA cells are unknown
         yield f"NUMA cells: {describe_sampled_capacity(failure.samples)}"
     waiting_texts = list(map(_describe_waiting_vms, failure.stay_down))
     if waiting_texts:
@@ -182,7 +182,7 @@ def _build_runbook_steps(failure: Failure) -> Iterator[str]:
 
 
 def _build_recreation_row(pool: RecreatedPool, sampled_count: Interval | None) -> Row:
-    """Build the row of a pool: fitting VMs (from the missing ones over samples), and racks of the reported sample."""
+    """Build the row of a pool: VMs re-created (`sampled_count`: not re-created, over all samples), and their racks."""
     missing = sampled_count or Interval(pool.missing, pool.missing)
     fit = Interval(len(pool.vms) - missing.maximum, len(pool.vms) - missing.minimum)
     counts = Counter(vm.placement.rack for vm in pool.vms if vm.placement is not None)

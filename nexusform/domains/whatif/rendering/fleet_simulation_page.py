@@ -44,7 +44,7 @@ def _render_matrices(simulation: FleetSimulation) -> Part:
         return None
     columns = _select_columns(simulation)
     if not columns:  # too many for a matrix
-        changed_rows = [row for row in _list_all_binding_rows(simulation) if (row.action is not PlacementAction.KEEP)]
+        changed_rows = [row for row in _list_all_binding_rows(simulation) if row.action is not PlacementAction.KEEP]
         return build_section("fleet", "Fleet", render_binding_list(changed_rows))
     notes: dict[str, str] = {}  # edits by member
     for edit in simulation.edits:
@@ -53,15 +53,15 @@ def _render_matrices(simulation: FleetSimulation) -> Part:
     joining = {edit.member for edit in simulation.edits if edit.kind is MemberEditKind.JOIN}
     columns_before = tuple(name for name in columns if name not in joining)
     names = tuple(placement.after.key for placement in select_placements(simulation))
-    squares_after = _build_cells_after(simulation)
-    squares_before: dict[tuple[str, str], MatrixCell] = {}  # current bindings by placement and cluster, no reasons
+    cells_after = _build_cells_after(simulation)
+    cells_before: dict[tuple[str, str], MatrixCell] = {}  # current bindings by placement and cluster, no reasons
     for placement in simulation.placements:
         for row in _list_binding_rows(placement):
             if isinstance(row.source, Binding):
                 old_row = replace(row, action=PlacementAction.KEEP, target=row.source, trigger="", reason="", scores={})
-                squares_before[placement.after.key, row.object] = MatrixCell(old_row)
-    before = FleetMatrix(names, columns_before, squares_before)
-    after = FleetMatrix(names, columns, squares_after, notes)
+                cells_before[placement.after.key, row.object] = MatrixCell(old_row)
+    before = FleetMatrix(names, columns_before, cells_before)
+    after = FleetMatrix(names, columns, cells_after, notes)
     count = len(simulation.members) - len(columns)
     hidden_text = f"{format_count(count, 'other member')}: unchanged."
     return build_section(
@@ -74,7 +74,7 @@ def _render_matrices(simulation: FleetSimulation) -> Part:
             build_element("div", render_placement_grid(after, "After, with the scores of picked ones"), class_="side"),
             class_="side-by-side",
         ),
-        render_reasons(squares_after),
+        render_reasons(cells_after),
     )
 
 
@@ -97,12 +97,12 @@ def _list_binding_rows(placement: PlacementOutcome) -> tuple[PlacementChange, ..
 
 
 def _build_cells_after(simulation: FleetSimulation) -> dict[tuple[str, str], MatrixCell]:
-    """Build the squares of resulting bindings, with reasons of unselected clusters."""
-    squares: dict[tuple[str, str], MatrixCell] = {}  # by placement and cluster
+    """Build the cells of resulting bindings, with reasons of unselected clusters."""
+    cells: dict[tuple[str, str], MatrixCell] = {}  # by placement and cluster
     for placement in simulation.placements:
         key = placement.after.key
         for row in _list_binding_rows(placement):
-            squares[key, row.object] = MatrixCell(row)
+            cells[key, row.object] = MatrixCell(row)
         for decision in placement.status.unselected_decisions if placement.status is not None else ():
-            squares.setdefault((key, decision.cluster), MatrixCell(rejection=decision.reason))
-    return squares
+            cells.setdefault((key, decision.cluster), MatrixCell(rejection=decision.reason))
+    return cells

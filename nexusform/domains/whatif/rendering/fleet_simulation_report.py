@@ -88,12 +88,12 @@ def _build_notes(simulation: FleetSimulation) -> Iterator[str]:
 
 
 def _is_waiting_for_run(placement: PlacementOutcome) -> bool:
-    """Return True if a staged update run still has to apply a changed binding."""
+    """Return True if a staged update run still has to apply a changed binding, not Bound yet."""
     changed = {*placement.gained, *placement.lost}
     return any(
         isinstance(row.target, Binding) and row.target.state is not BindingState.BOUND
         for row in placement.rows
-        if row.object in changed
+        if row.object in changed  # the name of its cluster
     )
 
 
@@ -222,7 +222,7 @@ def _get_node(row: PlacementChange) -> str | None:
 
 
 def _build_capacity_section(simulation: FleetSimulation) -> Iterator[Section]:
-    """Build the section of affected members' capacity."""
+    """Build the section of CPU and memory on members with an edit, a changed placement or a changed capacity."""
     affected = simulation.affected_members
     selected = [member for member in simulation.members if member.name in affected or member.before != member.after]
     unaffected_count = len(simulation.members) - len(selected)
@@ -235,7 +235,7 @@ def _build_capacity_section(simulation: FleetSimulation) -> Iterator[Section]:
             without_data.append(member.name)
             continue
         rows.append(row)
-        if member.after is not None and not member.is_derived:  # not computed from its nodes
+        if member.after is not None and not member.is_derived:  # configured instead of computed from nodes
             with_fixed_figures.append(member.name)
     lines = []
     if with_fixed_figures:
@@ -255,7 +255,7 @@ def _build_capacity_section(simulation: FleetSimulation) -> Iterator[Section]:
 
 
 def _build_capacity_row(member: MemberCapacity) -> Row:
-    """Build the row of a member's resources: `30500m -> 28500m of 44`, `28 of 44`, "" if unknown."""
+    """Build the row of a member's resources: `30500m -> 28500m of 44`, `28 of 44`, "" if unknown, or `gone`."""
     if member.after is None:
         return Row((member.name, "gone", "gone"))
     cells = []

@@ -30,7 +30,7 @@ def build_runtime_upgrade_playback(site: SiteSnapshot, upgrade: RuntimeUpgrade) 
     """Build the steps of a runtime upgrade, wave by wave."""
     steps = [PlaybackStep("Before the upgrade")]
     for wave in upgrade.waves:
-        # Format the title: `Wave 3 of 8: rack3, 26 VMs down; lost: cluster-d / control-plane`.
+        # Format the title: `Wave 3 of 8: rack3, 26 VMs down; lost meanwhile: cluster-d / control-plane`.
         batch = f", batch {wave.batch} of {wave.batches}" if wave.batches > 1 else ""
         lost_pools = [f"{pool.cluster} / {pool.pool}" for pool in wave.pools if pool.is_lost]
         loss = enclose("; lost meanwhile: ", ", ".join(lost_pools))
@@ -50,17 +50,17 @@ def _build_pool_effects(pools: Iterable[PoolAvailability]) -> tuple[PoolEffect, 
 
 def build_failure_playback(site: SiteSnapshot, failure: Failure) -> Playback:
     """Build the steps of a failure: before, VMs down, re-created VMs."""
-    locations: dict[_VmKey, Placement | None] = {}
+    placements_after: dict[_VmKey, Placement | None] = {}
     for pool in failure.pools:
-        locations.update({(pool.cluster_id, vm.name): None for vm in pool.down_vms})
-    down_count = len(locations) + len(failure.unmanaged_vms)
+        placements_after.update({(pool.cluster_id, vm.name): None for vm in pool.down_vms})
+    down_count = len(placements_after) + len(failure.unmanaged_vms)
     for recreation in failure.recreations:
-        locations.update(
+        placements_after.update(
             {(recreation.cluster_id, replacement.vm.name): replacement.placement for replacement in recreation.vms}
         )
-    recreated_count = sum(location is not None for location in locations.values())
-    site_map = _build_site_map(site, locations, frozenset(failure.machines))
-    moves = tuple(number for number, vm in enumerate(site_map.vms) if vm.mark is not ChangeMark.KEPT)
+    recreated_count = sum(placement is not None for placement in placements_after.values())
+    site_map = _build_site_map(site, placements_after, frozenset(failure.machines))
+    affected = tuple(number for number, vm in enumerate(site_map.vms) if vm.mark is not ChangeMark.KEPT)
     steps = (
         PlaybackStep("Before the failure"),
         PlaybackStep(
@@ -69,7 +69,7 @@ def build_failure_playback(site: SiteSnapshot, failure: Failure) -> Playback:
             figures=_build_pool_effects(failure.pools),
         ),
         PlaybackStep(
-            f"{format_count(recreated_count, 'VM')} of {down_count} re-created elsewhere", failure.machines, moves
+            f"{format_count(recreated_count, 'VM')} of {down_count} re-created elsewhere", failure.machines, affected
         ),
     )
     return Playback(site_map, steps, moved_label="is re-created elsewhere", removed_label="stays down")
@@ -78,18 +78,18 @@ def build_failure_playback(site: SiteSnapshot, failure: Failure) -> Playback:
 def build_kubernetes_upgrade_playback(site: SiteSnapshot, upgrade: KubernetesUpgrade) -> Playback:
     """Build the steps of a Kubernetes upgrade, batch by batch. A batch without capacity changes nothing."""
     batches = [(pool, batch) for pool in upgrade.pools for batch in pool.batches]
-    locations: dict[_VmKey, Placement | None] = {}
+    placements_after: dict[_VmKey, Placement | None] = {}
     for _, batch in batches:
         if batch.fits:
-            locations.update({(upgrade.cluster_id, move.vm.name): move.placement for move in batch.moves})
-    site_map = _build_site_map(site, locations)
+            placements_after.update({(upgrade.cluster_id, move.vm.name): move.placement for move in batch.moves})
+    site_map = _build_site_map(site, placements_after)
     cluster = upgrade.cluster
     numbers = {vm.name: number for number, vm in enumerate(site_map.vms) if vm.cluster == cluster}  # in the map
     steps = [PlaybackStep("Before the upgrade")]
     for pool, batch in batches:
         # Format the title: `pool1, batch 3 of 24: cluster-d-pool1-2, 23 of 24 nodes up`.
         names = [move.vm.name for move in batch.moves]
-        batch_count = -(-pool.count // len(pool.batches[0].moves))  # rounded up; also of batches after a stop
+        batch_count = -(-pool.count // len(pool.batches[0].moves))  # rounded up, with batches omitted after a stop
         prefix = f"{pool.pool}, batch {batch.number} of {batch_count}"
         if batch.fits:
             title = f"{prefix}: {format_first_items(names, 3)}, {batch.up:,} of {pool.count:,} nodes up"
@@ -103,67 +103,67 @@ def build_kubernetes_upgrade_playback(site: SiteSnapshot, upgrade: KubernetesUpg
 
 def build_repack_playback(site: SiteSnapshot, repack: RepackResult) -> Playback:
     """Build the steps of a repacking, window by window."""
-    locations: dict[_VmKey, Placement | None] = {}
+    placements_after: dict[_VmKey, Placement | None] = {}
     clusters = [cluster for cluster in site.clusters for _ in cluster.pools]  # by number of the pool
     for window in repack.windows:
         for step in window.steps:
-            locations[clusters[step.source.pool].id, step.source.vm.name] = step.target
-    site_map = _build_site_map(site, locations)
+            placements_after[clusters[step.source.pool].id, step.source.vm.name] = step.target
+    site_map = _build_site_map(site, placements_after)
     numbers = {(vm.address, vm.name): number for number, vm in enumerate(site_map.vms)}  # of VMs in the map
     steps = [PlaybackStep("Before the repacking")]
     for window_number, window in enumerate(repack.windows, 1):
-        moves = tuple(numbers[str(site.pools[step.source.pool].address), step.source.vm.name] for step in window.steps)
-        title = f"Window {window_number} of {len(repack.windows)}: {format_count(len(moves), 'VM')} re-created"
-        steps.append(PlaybackStep(title, affected_vms=moves))
+        vms = tuple(numbers[str(site.pools[step.source.pool].address), step.source.vm.name] for step in window.steps)
+        title = f"Window {window_number} of {len(repack.windows)}: {format_count(len(vms), 'VM')} re-created"
+        steps.append(PlaybackStep(title, affected_vms=vms))
     last_step = PlaybackStep("After the repacking") if repack.windows else PlaybackStep("Nothing is re-created")
     return Playback(site_map, (*steps, last_step), moved_label="is re-created elsewhere")
 
 
 def _build_site_map(
-    site: SiteSnapshot, locations: Mapping[_VmKey, Placement | None], lost: frozenset[str] = frozenset()
+    site: SiteSnapshot, placements_after: Mapping[_VmKey, Placement | None], lost: frozenset[str] = frozenset()
 ) -> SiteMap:
-    """Build the map of a site before and after; `locations` are the ones of moved VMs afterwards (None: down). VMs
-    without a pool on `lost` machines are down, too. Other VMs stay.
+    """Build the map of a site before and after; `placements_after` has the moved VMs of pools (None: down). VMs without
+    a pool on `lost` machines are down, too. Other VMs stay.
     """
     racks = [SiteRack(rack.name, rack.availability_zone, rack.is_planned) for rack in site.racks]
     machines = [SiteMachine(facts) for rack in site.racks for facts in site.machines_by_rack.get(rack.name, ())]
-    return build_site_map(site.id, site.name, racks, machines, list(_build_map_vms(site, locations, lost)))
+    return build_site_map(site.id, site.name, racks, machines, list(_build_map_vms(site, placements_after, lost)))
 
 
 def _build_map_vms(
-    site: SiteSnapshot, locations: Mapping[_VmKey, Placement | None], lost: frozenset[str]
+    site: SiteSnapshot, placements_after: Mapping[_VmKey, Placement | None], lost: frozenset[str]
 ) -> Iterator[MapVm]:
-    """Build the VMs of pools, then VMs without a pool, with their locations before and after (None: not placed)."""
+    """Build the VMs of pools, then those without a pool, with locations before and after (None: not placed or lost)."""
     pool_handles: set[int] = set()
     for cluster in site.clusters:
         for pool in cluster.pools:
             pool_handles.update(pool.handles.values())
             for vm in pool.vms:
-                location_after = locations.get((cluster.id, vm.name), vm.placement)
+                placement_after = placements_after.get((cluster.id, vm.name), vm.placement)
                 yield MapVm(
                     name=vm.name,
                     address=str(pool.address),
                     cluster=cluster.name,
                     pool=pool.name,
                     sku=pool.sku,
-                    mark=_get_vm_mark(vm.placement, location_after),
+                    mark=_get_vm_mark(vm.placement, placement_after),
                     before=vm.placement,
-                    after=location_after,
+                    after=placement_after,
                 )
     for existing in site.scheduler.list_vms():
         if existing.handle in pool_handles:
             continue  # yielded above
         location = existing.placement
-        location_after = None if location.machine in lost else location
+        placement_after = None if location.machine in lost else location  # not re-created elsewhere
         yield MapVm(
             name=existing.vm.cluster,
             address="",
             cluster=OUTSIDE,
             pool="",
             sku=existing.sku,
-            mark=_get_vm_mark(location, location_after),
+            mark=_get_vm_mark(location, placement_after),
             before=location,
-            after=location_after,
+            after=placement_after,
         )
 
 

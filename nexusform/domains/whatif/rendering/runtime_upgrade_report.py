@@ -43,7 +43,7 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
         facts += [f"{prefix}{fact}" for fact in _describe_upgrade(upgrade)]
         if upgrade.workloads:
             sections.append(build_verdict_section(upgrade.workloads, prefix))
-        verdicts = [verdict for verdict in upgrade.verdicts if verdict.total]
+        verdicts = [verdict for verdict in upgrade.verdicts if verdict.total]  # of pools with VMs
         rows = tuple(map(_build_verdict_row, verdicts))
         heads = ("cluster", "pool", "VMs", "min up", "down in waves", "verdict")
         table = Table(heads, rows, frozenset({2, 3}))
@@ -64,7 +64,7 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
 
 
 def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
-    """Build the summary: availability in every wave, and losses."""
+    """Build the summary: losses of pools and workloads, or else Pending pods; then predicted stops of the upgrades."""
     losses: list[str] = []
     workloads: list[WorkloadVerdict] = []
     stops: list[str] = []
@@ -128,7 +128,7 @@ def _describe_upgrade(upgrade: RuntimeUpgrade) -> Iterable[str]:
         yield f"Rack order: {earlier} is before {later}, because names are compared byte by byte."
     if options.strategy is UpgradeStrategy.PAUSE_AFTER_RACK:
         # Describe the pauses and the command to continue.
-        first_waves = {wave.rack: wave.number for wave in reversed(upgrade.waves)}
+        first_waves = {wave.rack: wave.number for wave in reversed(upgrade.waves)}  # a rack's first wave is set last
         racks = [f"wave {first_waves[rack]} ({rack})" for rack in upgrade.racks]
         before = enclose(": before ", format_list(racks), ", and after the last rack")
         yield (

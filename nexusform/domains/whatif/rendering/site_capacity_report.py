@@ -37,7 +37,7 @@ def build_capacity_report(answers: Sequence[CapacityAnswer], origin: str) -> Rep
 
 
 def _build_summary(answer: CapacityAnswer) -> str:
-    """Build the summary: `4 more NC_P46_224_v1 fit, 2 with any one rack lost; ...`, or the complete sets of a mix."""
+    """Build the summary: `4 more NC_P46_224_v1 fit, 2 with one rack down; ...`, or the complete sets of a mix."""
     if answer.mix is not None:
         sets = answer.mix.sets
         return f"{_format_set_count(sets, 'set')} of {_format_sku_mix(answer.mix.parts)} {describe_fit(sets)}"
@@ -48,7 +48,7 @@ def _build_summary(answer: CapacityAnswer) -> str:
         for sku_capacity in answer.sku_capacities[:4]  # more would be too long for a summary
     ]
     rack_lost = f"{answer.sku_capacities[0].with_one_rack_down} with one rack down"
-    separator = "," if answer.sku_capacities[0].current.is_exact else ";"
+    separator = "," if answer.sku_capacities[0].current.is_exact else ";"  # an inexact count has a comma itself
     return "; ".join([f"{capacity_texts[0]}{separator} {rack_lost}", *capacity_texts[1:]])
 
 
@@ -109,7 +109,7 @@ def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
     line = "Left over: free but unusable once the site is filled with that SKU."
     table = Table(heads, rows, frozenset(range(1, len(counts) + 1)))
     yield Section("Spare capacity by VM SKU", (line,), table=table)
-    # Build the section with a row per SKU and a column per availability zone.
+    # Build the section with a row per SKU and a column per availability zone; every SKU has the same zones and racks.
     zones = answer.sku_capacities[0].zones if answer.sku_capacities else ()
     rows = tuple(Row((item.sku.title, *map(_format_zone, item.zones))) for item in answer.sku_capacities)
     lines = ("+N: additional in planned racks.",) if answer.planned_racks else ()

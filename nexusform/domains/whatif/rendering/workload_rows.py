@@ -44,7 +44,7 @@ def build_pending_lines(impacts: Sequence[WorkloadImpact]) -> list[str]:
 
 
 def build_verdict_section(verdicts: Sequence[WorkloadVerdict], prefix: str) -> Section:
-    """Build the section of workloads over all waves."""
+    """Build the section of workloads, with the result of each over all waves."""
     rows = []
     for verdict in verdicts:
         pods = (verdict.replicas, verdict.minimum_at_once, verdict.minimum_running, verdict.maximum_pending)

@@ -77,7 +77,7 @@ class SimulationInput(Struct, frozen=True):
 
 
 def open_fleet(location: CommandContext, plan_path: str = "") -> tuple[FleetSnapshot | None, SimulationInput]:
-    """Read the fleet from the state or after a saved plan; None if there is none."""
+    """Read the fleet from the state or after a saved plan (None if there is none), and its input with diagnostics."""
     from nexusform.domains.whatif.questions.fleet_simulation import build_fleet_snapshot
 
     source = _read_input(location, plan_path)
@@ -104,7 +104,7 @@ def open_observed_clusters(location: CommandContext, plan_path: str = "") -> Sim
 
 
 def open_snapshot(location: CommandContext, plan_path: str = "") -> SimulationInput:
-    """Read the snapshot and pods from the state or after a plan, with warnings about nodes without a VM."""
+    """Read sites and pods from the state or after a plan; warn about nodes without a VM. No snapshot without a site."""
     source = _read_input(location, plan_path)
     if source.snapshot is None:
         return source
@@ -121,7 +121,7 @@ def open_snapshot(location: CommandContext, plan_path: str = "") -> SimulationIn
 def locate_diagnostics(
     location: CommandContext, problems: Iterable[Diagnostic]
 ) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
-    """Add the declaring block to diagnostics about an object, if the current configuration has it."""
+    """Add the declaring block, if still there, to diagnostics about an object. Return them with the source files."""
     problems = list(problems)
     if not any(problem.address and problem.subject is None for problem in problems):
         return problems, {}  # every location is known, or there is no object
@@ -175,7 +175,7 @@ def _read_state_input(location: CommandContext) -> SimulationInput:
 
 
 def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
-    """Read the input after a saved plan."""
+    """Read the input after a saved plan; only diagnostics if it cannot be read."""
     saved, problems = read_plan(path, location)
     if saved is None:
         return SimulationInput(diagnostics=tuple(problems))
@@ -213,7 +213,7 @@ def _build_input(things: tuple[SiteObject, ...], catalogue: str, base_input: Sim
 # --- clusters observed by data blocks ----------------------------------------------------------
 
 
-_NodeReading: TypeAlias = tuple[Mapping[str, KubectlSnapshot], list[Diagnostic]]
+_NodeReading: TypeAlias = tuple[Mapping[str, KubectlSnapshot], list[Diagnostic]]  # clusters by id, and problems
 
 
 def _read_observed_clusters(location: CommandContext, state: State) -> _NodeReading:
@@ -233,11 +233,11 @@ def _read_observed_clusters(location: CommandContext, state: State) -> _NodeRead
 
 
 def _read_planned_clusters(location: CommandContext, saved: SavedPlan, things: Iterable[SiteObject]) -> _NodeReading:
-    """Read the clusters of a saved plan's data blocks over the state after it; return them by id, and diagnostics."""
+    """Read the clusters in data blocks of a saved plan, with references evaluated from `things`: objects after it."""
     if not saved.plan.basis.data_files:  # its data sources read no file, so no output of kubectl
         return {}, []
     configuration, _ = load_plan_configuration(location, saved)
-    if not _has_node_data(configuration):
+    if not _has_node_data(configuration):  # no data block lists nodes
         return {}, []
     instances = {thing.address: InstanceState(ObjectState(thing.attributes, thing.creation)) for thing in things}
     state = State(catalogue=saved.plan.catalogue, instances=instances)
@@ -260,7 +260,7 @@ def _has_node_data(configuration: Configuration) -> bool:
 def _read_observed_nodes(
     location: CommandContext, configuration: Configuration, variables: Mapping[str, Value], state: State, now: str
 ) -> _NodeReading:
-    """Read clusters as listed by kubectl, by id. Errors become warnings, and the answer omits these nodes."""
+    """Read clusters as listed by kubectl, by id, and warnings. An error becomes a warning about a cluster left out."""
     request = PlanRequest(
         configuration=configuration,
         variables=variables,

@@ -68,14 +68,14 @@ class RebalanceAnswer(Struct, frozen=True):
 
 
 def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> RebalanceAnswer:
-    """Find the evictions for the configuration of the directory, without reading providers; no result with errors."""
+    """Find the fewest evictions by plans of the configuration; only errors if it has any without evictions."""
     opened = open_project(context)
     if opened.project is None:
         return RebalanceAnswer(result=None, diagnostics=opened.diagnostics, sources=opened.sources)
     members = find_member_blocks(opened.project.configuration)
     locking = LockOptions(enabled=False, is_exclusive=True)
     with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
-        if not run.is_ready:
+        if not run.is_ready:  # its diagnostics are the reasons
             return RebalanceAnswer(None, (*opened.diagnostics, *run.diagnostics), opened.sources)
         candidates = tuple(_list_candidate_bindings(run))
         problems = [*_build_unknown_name_errors(request, candidates)]
@@ -169,10 +169,10 @@ def _select_errors(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def _list_candidate_bindings(run: Run) -> Iterator[EvictionCandidate]:
-    """Yield the bindings of the state, of cluster-scoped placements: an eviction names no other."""
+    """Yield the bindings in state to evict: not yet in deletion, of cluster-scoped placements, as evictions require."""
     blocks = {block.address: block for block in run.project.configuration.root.resources.values()}
     for address, current in run.stored.state.list_current_objects():
-        if address.type != _PLACEMENT_TYPE:  # not a cluster-scoped placement
+        if address.type != _PLACEMENT_TYPE:  # another object, or a namespaced placement
             continue
         attributes = current.attributes
         policy = PlacementPolicy(get_text(attributes, "policy", "placement_type") or PlacementPolicy.PICK_ALL)
@@ -211,7 +211,7 @@ class PlacementPlanningResult(Struct, frozen=True):
 def read_trial_manifests(
     path: str, count: int | None, clusters: tuple[str, ...], context: CommandContext
 ) -> tuple[SimulatedPlacement | None, list[Diagnostic]]:
-    """Read the manifests of a placement; None after errors."""
+    """Read the manifests of a placement on `count` clusters, on these `clusters`, or else on all; None on errors."""
     try:
         text = read_file(path, SIZE_CAP, context.confinement.get_operator_confinement(path)).decode()
     except (FileProblem, UnicodeDecodeError) as problem:
@@ -232,7 +232,7 @@ def plan_trial_placement(trial: SimulatedPlacement, context: CommandContext) -> 
         return PlacementPlanningResult(plan=None, diagnostics=opened.diagnostics, sources=opened.sources)
     locking = LockOptions(enabled=False, is_exclusive=True)
     with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
-        if not run.is_ready:
+        if not run.is_ready:  # its diagnostics are the reasons
             return PlacementPlanningResult(None, (*opened.diagnostics, *run.diagnostics), opened.sources)
         plan = run.plan(PlanOptions(refresh=False, samples=0, includes_losses=True)).plan
     errors = tuple(_select_errors(plan.diagnostics))
