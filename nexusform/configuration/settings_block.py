@@ -55,9 +55,9 @@ def decode_settings(
         if settings.sku_catalogue_span is not None:
             detail = "The catalogue setting has no effect outside the root module. Move it to the root module."
             problems.append(build_warning("sku-catalogue-ignored", detail, settings.sku_catalogue_span))
-        if settings.limits:
-            detail = "Limits have no effect outside the root module. Move them to the root module."
-            problems.append(build_warning("limits-ignored", detail, settings.span))
+        if settings.limits or settings.ignored_rules or settings.encryption is not None:
+            detail = "Blocks limits, lint and encryption have no effect outside the root module. Move them there."
+            problems.append(build_warning("settings-ignored", detail, settings.span))
         return Settings()
     return settings
 

@@ -153,6 +153,8 @@ def decode_output_block(block: Block, problems: list[Diagnostic]) -> Output | No
     deprecated = evaluate_text(arguments.get("deprecated"), problems)
     depends_on = parse_references(arguments.get("depends_on"), problems)
     preconditions = decode_condition_blocks(parts.blocks, "precondition", problems)
+    is_ephemeral = evaluate_bool(arguments.get("ephemeral"), problems, default=False)
+    value_type = _decode_type(arguments.get("type"), problems, is_json=isinstance(block.body, JsonBody))
     if value is None or not has_valid_name:
         return None  # both are reported
     return Output(
@@ -164,8 +166,8 @@ def decode_output_block(block: Block, problems: list[Diagnostic]) -> Output | No
         preconditions=preconditions,
         span=block.header_span,
         deprecated=deprecated,
-        ephemeral=evaluate_bool(arguments.get("ephemeral"), problems, default=False),
-        type=_decode_type(arguments.get("type"), problems, is_json=isinstance(block.body, JsonBody)),
+        ephemeral=is_ephemeral,
+        type=value_type,
     )
 
 

@@ -33,6 +33,9 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
     if function.is_lazy:  # `try` or `can`
         return _call_with_unevaluated_arguments(node, function, run)
     if function.parse_type is not None:  # its arguments are a value and a type expression
+        if node.expand:
+            detail = "A type cannot be an expanding argument (indicated by ...)."
+            return run.report_problem("invalid-expanding-argument-value", detail, node.arguments[-1], node)
         if not _is_argument_count_valid(node, function, len(node.arguments), run):
             return DYNAMIC_UNKNOWN
         target, problems = function.parse_type(node.arguments[-1])

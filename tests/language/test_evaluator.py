@@ -134,6 +134,7 @@ def get_subject_text(text: str, found: Diagnostic) -> str:
         ('join(",", [1, []])', "Invalid function argument", "[1, []]", "element 1: string required"),
         ("max(null...)", "Invalid expanding argument value", "null", "must not be null"),
         ("max(1...)", "Invalid expanding argument value", "1", "tuple, list, or set"),
+        ('convert("1", number...)', "Invalid expanding argument value", "number", "A type cannot be an expanding"),
         ("tolist(null)[*].a", "Splat of null value", "tolist(null)", "null sequences"),
         ("nowhere.x", "Reference to undeclared name", "nowhere.x", ""),
     ],

@@ -50,8 +50,9 @@ def render_report_text(report: Report, *, colour: bool = False, width: int = 80)
         lines.extend(f"{_INDENT}  {line}" for line in further_lines)
     folded_sections = [section for section in report.sections if section.is_folded and not section.is_finding]
     hidden_sections = folded_sections[MAX_FOLDED:]
+    hidden_ids = set(map(id, hidden_sections))  # other sections may be equal to them
     for section in report.sections:
-        if section not in hidden_sections:
+        if id(section) not in hidden_ids:
             lines += ["", *_render_section(section, paint, width)]
     if hidden_sections:
         first_title = escape_control_characters(hidden_sections[0].title)

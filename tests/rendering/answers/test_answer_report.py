@@ -9,7 +9,7 @@ from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.page.report_page import render_report_page
 from nexusform.rendering.pull_request.report_markdown import render_report_markdown
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
-from nexusform.rendering.text.report_text import render_report_text
+from nexusform.rendering.text.report_text import MAX_FOLDED, render_report_text
 
 ROWS = tuple(Row((f"vm{n}", "x" * 30, "y" * 40), is_finding=n == 20) for n in range(25))
 HEADS = ("name", "a", "b")
@@ -41,6 +41,13 @@ def test_long_details_are_cut_in_text_but_not_in_markdown() -> None:
     assert markdown.count("| vm") + markdown.count("| **vm") == 25
     assert "```sh\nrun --this\n```" in markdown
     assert markdown.startswith("### Title \\| &lt;b>\n\n\u274c **It is `so`.**")
+
+
+def test_sections_equal_to_hidden_ones_are_shown() -> None:
+    sections = tuple(Section("Finding", ("the same detail",), is_folded=True) for _ in range(MAX_FOLDED + 2))
+    text = render_report_text(Report("Title", "", is_finding=False, sections=sections))
+    assert text.count("the same detail") == MAX_FOLDED
+    assert "2 more sections, from: Finding" in text
 
 
 def test_control_characters_never_reach_the_terminal() -> None:

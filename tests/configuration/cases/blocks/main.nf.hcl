@@ -56,6 +56,7 @@ output "o" {
 }
 
 output "none" {
+  ephemeral = "x"
 }
 
 provider "simulated" {}

@@ -1,6 +1,9 @@
 nexusform {
   backend "local" {
   }
+  lint {
+    ignore = ["shared-machine"]
+  }
 }
 
 variable "size" {}
