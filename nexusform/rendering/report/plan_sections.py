@@ -331,7 +331,7 @@ def _build_pools(view: PlanReportData, sites: Sequence[SitePools]) -> Section:
 
 
 def _build_pool_table(site: SitePools, *, has_placed: bool, is_only_site: bool) -> Table:
-    """Build the table of one site, with certainty if it was computed. `has_placed` adds "predicted" or "decided" to the caption."""
+    """Build the table of one site, with certainty if computed; `has_placed` adds its kind to the caption."""
     has_certainty = any(row.exact_counts for row in site.rows)
     headers = (*_HEADERS, *_CERTAINTY_HEADERS) if has_certainty else _HEADERS
     rows = tuple(_build_pool_row(row, len(headers)) for row in site.rows)

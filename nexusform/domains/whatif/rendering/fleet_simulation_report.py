@@ -255,7 +255,7 @@ def _build_capacity_section(simulation: FleetSimulation) -> Iterator[Section]:
 
 
 def _build_capacity_row(member: MemberCapacity) -> Row:
-    """Build the row of a member's resources: `30500m -> 28500m of 44`, `28 of 44`, "" if unknown, or `gone`."""
+    """Build the row of a member's resources: `30500m -> 28500m of 44`, `28 of 44`, "" if unknown."""
     if member.after is None:
         return Row((member.name, "gone", "gone"))
     cells = []
