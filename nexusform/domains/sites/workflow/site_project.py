@@ -123,7 +123,7 @@ def load_cached_configuration(location: CommandContext) -> tuple[Configuration, 
 
 
 def _compute_signature(configuration: Configuration) -> tuple[tuple[str, int, int, int], ...]:
-    """Compute the signature of files and directories: any write, addition or deletion changes it; () if one is missing."""
+    """Compute the signature of files and directories: any write, addition or deletion changes it; () without one."""
     files = list(configuration.files)
     directories = {os.path.dirname(name) or "." for name in files}  # noqa: PTH120 - as strings
     marks = []
