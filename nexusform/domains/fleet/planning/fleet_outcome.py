@@ -86,7 +86,7 @@ def build_destroy_outcome(instances: Iterable[Instance]) -> FleetOutcome:
 
 
 def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
-    """Yield warnings about removed placements with propagation policy Abandon, which KubeFleet ignores.
+    """Yield warnings about removed placements with propagation policy Abandon. KubeFleet ignores it.
     Source: KubeFleet apis/placement/v1beta1 at e160c1cd; pkg/ does not reference DeleteStrategy.
     """
     for instance in instances:

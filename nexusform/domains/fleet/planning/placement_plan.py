@@ -323,7 +323,7 @@ class PlacementPlan(Struct):
         return rendered
 
     def project_rollout(self) -> RolloutProjection:
-        """Return the projected rolling update of the current bindings, computed once for these."""
+        """Return the projected rolling update of the current bindings; compute it again only for changed bindings."""
         if self.is_left_unchanged:
             return RolloutProjection(waves=(), bindings=self.bindings)
         if self._projection is None or self._projection[0] is not self.bindings:  # (bindings, projection)
@@ -331,7 +331,7 @@ class PlacementPlan(Struct):
             target = compute_rollout_target(
                 configuration.policy, self.spec.policy_snapshot.number_of_clusters, self.bindings
             )
-            # Clusters only waiting to be ready count as available, since they become so; departed ones do not.
+            # Clusters waiting to be ready count as available, since they will be; departed ones never are.
             readiness = Readiness(
                 unready_clusters=self.departed_clusters,
                 never_ready_clusters=self.failing_clusters,

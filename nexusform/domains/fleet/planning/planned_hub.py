@@ -237,11 +237,11 @@ class PlannedHub(Struct, dict=True):
         return replace(override, snapshot=number)
 
     def apply_approvals(self) -> None:
-        """Add granted approvals to the runs of this plan, and resume unchanged runs with a new one."""
-        resumed_runs = [
+        """Add unchanged runs with a new approval to `runs`, and to each run its granted approvals."""
+        continued_runs = [
             (instance, run) for instance, run in self.waiting_runs if run.build_key(run.name) in self.resumed_runs
         ]
-        active_runs = [*self.runs, *resumed_runs]
+        active_runs = [*self.runs, *continued_runs]
         self.runs = []
         for instance, run in active_runs:
             key = run.build_key(run.name)

@@ -451,7 +451,7 @@ def _describe_spread_rejection(
     verdict = topology_spread.evaluate_constraints(request, member_list, binding_masks)
     for constraint, members in verdict.rejected_by_constraint:
         if members >> position & 1:
-            by_value = member_list.members_by_label.get(constraint.topology_key, {})
+            by_value = member_list.members_by_label.get(constraint.topology_key, {})  # masks of members by domain
             own_value = member_list.members[position].labels.get(constraint.topology_key, "")
             values = sorted(by_value, key=lambda value: (value != own_value, value))  # its own domain first
             counts = [f"{value}: {(by_value[value] & binding_masks.current).bit_count()}" for value in values]

@@ -73,7 +73,7 @@ _RELEASE_TRIGGERS = {
 
 
 def find_change_trigger(change: BindingChange, triggers: SchedulingTriggers) -> Trigger:
-    """Return the trigger to display for a binding change: that of the cluster itself before general ones."""
+    """Return the trigger of a binding change: its release, a new placement or policy, its cluster, or a general one."""
     if change.action in (BindingAction.UNSCHEDULED, BindingAction.DROPPED):
         return _RELEASE_TRIGGERS[change.cause]
     if triggers.is_new:

@@ -148,12 +148,12 @@ class ManifestReader:
             self.problems.append(Problem(path, finding.id, f"{location}: {finding.detail}", finding.severity))
 
     def _check_manifest(self, manifest: Manifest) -> Iterable[Problem]:
-        """Return the problems of an object: by its Kubernetes schema, the fleet's API, or as an envelope of others."""
+        """Return the problems of an object by its Kubernetes schema, also as an envelope, or by the fleet's API."""
         if is_envelope(manifest) or not is_fleet_group(manifest.group):
             from nexusform.domains.pods.importers.kubernetes_schemas import list_schema_problems
 
-            problems = [*list_schema_problems(manifest)]
-            return [*list_envelope_problems(manifest), *problems] if is_envelope(manifest) else problems
+            envelope_problems = list_envelope_problems(manifest) if is_envelope(manifest) else ()
+            return [*envelope_problems, *list_schema_problems(manifest)]
         api = API_KINDS.get(manifest.kind)
         if api is None and self.is_observed:
             return ()  # created by the hub: bindings, snapshots, Works
@@ -164,7 +164,7 @@ class ManifestReader:
         fleet = read_fleet_object(manifest.file, document, api, BlockSchema({}), lenient=self.lenient)
         if manifest.kind != MEMBER:
             return fleet.findings
-        time_errors = check_member_times(Node.create_document_node(document))  # in its status, checked by no shape
+        time_errors = check_member_times(Node.create_document_node(document))  # in the status: not read above
         time_findings = [build_problem(manifest.file, location, INVALID, text) for location, text in time_errors]
         return [*fleet.findings, *time_findings, *_check_member(manifest.file, fleet)]
 

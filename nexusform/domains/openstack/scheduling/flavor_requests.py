@@ -159,7 +159,7 @@ def _find_unpredicted(properties: Mapping[str, str], prefixes: tuple[str, ...], 
 
 
 def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest | None:
-    """Return the NUMA cells (one if only CPUs or pages are requested), None if nothing is. Raises ValueError."""
+    """Return the requested NUMA cells: one for pinned CPUs or pages alone; None without requests. Raises ValueError."""
     policy, thread_policy = _parse_policy(flavor.properties, image), _parse_thread_policy(flavor.properties, image)
     is_pinned, is_isolated = policy in (DEDICATED, MIXED), flavor.properties.get(_EMULATOR) == ISOLATE
     for key, is_set in ((_THREADS, thread_policy), (_EMULATOR, is_isolated)):
@@ -175,7 +175,7 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
     if not any((nodes, page_size, is_pinned)):
         return None
     cells = _parse_numa_cells(flavor, image, int(nodes or 1), dedicated)
-    # The filter wants threads even if the flavor prefers them and the image requires them.
+    # Nova's filter wants threads if the flavor or the image requires them, even if the flavor only prefers them.
     needs_threads = policy == DEDICATED and REQUIRE in (flavor.properties.get(_THREADS), image.get(_THREADS))
     return NumaRequest(cells, page_size, policy, thread_policy, int(is_isolated), needs_threads)
 

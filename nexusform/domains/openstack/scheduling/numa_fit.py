@@ -182,7 +182,7 @@ def _sort_host_cells(
 
 
 def _fit_cell(cell: HostCell, guest: GuestCell, request: NumaRequest, ratios: HostRatios, emulator_cpus: int) -> bool:
-    """Return whether a guest cell fits on a host cell. Set its page size, and if it is pinned its CPUs and its id."""
+    """Return whether a guest cell fits on a host cell. Set the guest's page size and, if it is pinned, CPUs and id."""
     shared_vcpus = guest.vcpus - guest.dedicated_vcpus
     if not _fit_guest_memory(cell, guest, is_pinned=request.is_pinned) or shared_vcpus > len(cell.shared):
         return False
@@ -193,8 +193,9 @@ def _fit_cell(cell: HostCell, guest: GuestCell, request: NumaRequest, ratios: Ho
         # Like Nova, the cell keeps its CPUs even if a limit rejects it afterwards.
         guest.pins, guest.emulator_pins = selected_cpus
         guest.id = cell.id
-        if not guest.vcpus:  # Nova takes a cell without vCPUs for none
+        if not guest.vcpus:  # Nova rejects a cell without vCPUs
             return False
+    # Allocation ratios limit only cells with shared CPUs.
     return request.cpu_policy == DEDICATED or (
         cell.used_vcpus + shared_vcpus <= len(cell.shared) * ratios.cpu
         and cell.used_memory_mib + guest.memory_mib <= cell.memory_mib * ratios.memory

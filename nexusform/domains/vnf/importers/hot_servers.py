@@ -138,16 +138,16 @@ def build_placement_rules(
 
 
 def _find_group(
-    vdu: str, value: Any, node: Node, notes: DocumentFindings, groups: Mapping[ResourceReference, ServerGroup]
+    vdu: str, hints: Any, node: Node, notes: DocumentFindings, groups: Mapping[ResourceReference, ServerGroup]
 ) -> ResourceReference | None:
-    """Return the group in the scheduler_hints of a VDU, by reference or name; None, with a warning if unknown."""
-    group_name = value
-    if isinstance(value, dict):
-        for hint in value:
+    """Return the group in a VDU's scheduler hints: a mapping, or only the group. None without a known group."""
+    group_name = hints
+    if isinstance(hints, dict):
+        for hint in hints:
             if hint != "group":
                 detail = f'the scheduler hint "{hint}" of "{vdu}" is ignored; only "group" is supported.'
                 notes.add_warning(node, IGNORED, detail)
-        group_name = value.get("group")
+        group_name = hints.get("group")
     if group_name in (None, "", []):
         return None  # no group is requested
     if isinstance(group_name, ResourceReference):
@@ -157,7 +157,7 @@ def _find_group(
         detail = f'"{vdu}" references "{group_name.name}", which is not a server group.{suggestion}'
         notes.add_warning(node, IGNORED, detail)
         return None
-    if isinstance(group_name, str):
+    if isinstance(group_name, str):  # its name in the template or in the cloud
         matches = [reference for reference, group in groups.items() if group_name in {group.title, group.name}]
         if len(matches) == 1:
             return matches[0]

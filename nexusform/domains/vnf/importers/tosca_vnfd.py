@@ -512,7 +512,7 @@ def _list_scaling_aspects(
 
 
 def _parse_levels(topology: Topology, notes: DocumentFindings) -> tuple[tuple[InstantiationLevel, ...], str]:
-    """Return the instantiation levels, and the name of the default one: a single level is it; "" = none."""
+    """Return the instantiation levels, and the name of the default one: declared, or the only level; else ""."""
     numbers: dict[str, dict[str, int]] = {}  # by level: number of VMs by VDU
     for name, body in _select_policies(topology, "VduInstantiationLevels"):
         targets = _collect_policy_targets(name, body, topology, notes)

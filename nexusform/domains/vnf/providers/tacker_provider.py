@@ -330,14 +330,14 @@ def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeRe
 
 
 def _is_heal_already_executed(resumed_operation: str | None, latest: Mapping[str, Any] | None) -> bool:
-    """Return whether an interrupted run of this step healed already: it recorded its operation, or the one before."""
+    """Return whether an interrupted run of this step healed already. `latest` is the latest operation of the VNF."""
     outcome = (get_text(latest, "operation"), get_text(latest, "operationState"))
     if not resumed_operation or outcome != ("HEAL", COMPLETED):
         return False
     identifier = get_text(latest, "id")
-    # _BEFORE and the id of the latest operation are recorded just before the healing starts.
-    is_later = resumed_operation.startswith(_BEFORE) and resumed_operation != f"{_BEFORE}{identifier}"
-    return is_later or resumed_operation == identifier
+    # The run recorded _BEFORE with the id of the previous operation, and then the id of the healing.
+    is_started_since = resumed_operation.startswith(_BEFORE) and resumed_operation != f"{_BEFORE}{identifier}"
+    return is_started_since or resumed_operation == identifier
 
 
 def _build_instantiate_request(planned: Mapping[str, Any]) -> dict[str, Any]:

@@ -105,11 +105,11 @@ def _build_request_problem(detail: str) -> Problem:
 
 
 def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
-    """Return vnfd, base_hot and nested of the package in `csar`: unknown if it is, {} without one or with a problem."""
+    """Return vnfd, base_hot and nested of the package in `csar`: {} without a package, or with a problem."""
     path, flavour = attributes.get("csar"), attributes.get("flavour_id")
     if path is None:
         return {}, []
-    conflicting_names = list(filter(attributes.get, PACKAGED))
+    conflicting_names = [name for name in PACKAGED if attributes.get(name)]
     if conflicting_names:
         text = f"csar already contains {', '.join(conflicting_names)}. Remove csar, or the other arguments."
         return {}, [Problem(("csar",), "conflicting-arguments", text)]
