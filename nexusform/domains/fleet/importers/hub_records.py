@@ -106,7 +106,7 @@ def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], a
     final_condition = initialized if is_init_failed else succeeded
     update_stages = list_mappings(status, "stagesStatus")
     stages = [*update_stages, get_mapping(status, "deletionStageStatus")]
-    clusters = {get_text(stage, "stageName"): list_mappings(stage, "clusters") for stage in update_stages}  # by stage
+    by_stage = {get_text(stage, "stageName"): list_mappings(stage, "clusters") for stage in update_stages}
     all_clusters = [item for stage in stages for item in list_mappings(stage, "clusters")]  # deleted ones too
     tasks = [task for stage, key in product(stages, _TASK_STATUSES) for task in list_mappings(stage, key)]
     granted_tasks = [task for task in tasks if _has_true_condition(task, "ApprovalRequestApproved")]
@@ -121,7 +121,7 @@ def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], a
         policy_snapshot=parse_index(status.get("policySnapshotIndexUsed")),
         cluster_count=parse_index(status.get("policyObservedClusterCount")),
         resource_snapshot=parse_index(status.get("resourceSnapshotIndexUsed")),
-        stages=tuple((name, tuple(map(_get_cluster_name, item))) for name, item in clusters.items()),
+        stages=tuple((name, tuple(map(_get_cluster_name, clusters))) for name, clusters in by_stage.items()),
         done=tuple(_get_cluster_name(item) for item in all_clusters if _has_true_condition(item, "Succeeded")),
         approved=tuple(sorted({*approvals, *granted})),
         overrides={_get_cluster_name(item): tuple(list_override_names(item)) for item in all_clusters},

@@ -104,8 +104,8 @@ def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
 
 
 def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
-    """Compute the attributes of a placement after the plan. In deletion, its status stays; with invalid selectors, all
-    but its first condition.
+    """Compute the attributes of a placement after the plan. A placement in deletion keeps its status, and a placement
+    with invalid selectors keeps all of it except the first condition.
     """
     prior = placement.spec.prior_attributes
     # Unchanged bindings keep their provenance: observed (on a hub) or predicted.

@@ -434,7 +434,7 @@ class PlacementPlan(Struct):
                 predicted = collect_lasting_clusters(self.spec.recorded_bindings)
                 observed = collect_lasting_clusters(self.spec.prior_bindings)
                 removed, added = sorted(predicted - observed), sorted(observed - predicted)
-                # Paired in name order; "" if more were added than removed.
+                # In name order, each added cluster replaces a removed one, or none ("") after the last.
                 replaced = [*removed, *([""] * len(added))]
                 replaced_by_new = dict(zip(added, replaced, strict=False))
                 self._hub_moves = HubMoves(replaced_by_new, tuple(removed[len(added) :]))

@@ -201,7 +201,7 @@ class PlannedHub(Struct, dict=True):
         if objects.cluster_id:
             self.direct_objects.setdefault(objects.cluster_id, []).append((instance, objects.manifests))
         else:
-            deleting = find_deleting_objects(instance)  # on the hub: never selected
+            deleting = find_deleting_objects(instance)  # by path; the hub selects none of them
             kept = tuple(m for m in objects.manifests if "/".join(get_object_identity(m)) not in deleting)
             self.manifests += self._merge_applied_fields(instance, kept)
             self.configured_objects.append((instance, objects.manifests))

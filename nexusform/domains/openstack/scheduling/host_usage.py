@@ -146,7 +146,7 @@ class UsageTable:
         usage = self._usages.get(records)
         if usage is None:
             *previous, last = records
-            if previous and not last.startswith(SERVER_RECORD):
+            if previous and not last.startswith(SERVER_RECORD):  # a flavor: add one VM of it
                 usage = self._add(self.get_usage(tuple(previous)), last)
             else:
                 usage = self._build_usage(records)

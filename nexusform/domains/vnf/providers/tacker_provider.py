@@ -325,8 +325,8 @@ def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeRe
     located_ids = {vnfc.id for vnfc in instance.vnfcs if vnfc.host}
     ids: Mapping[str, str] = attributes["vnfc_ids"]
     vnfcs: Mapping[str, Mapping[str, Any]] = attributes["vnfcs"]
-    observed = tuple(("vnfcs", name) for name in ids if ids[name] in located_ids or not vnfcs[name].get("machine"))
-    return ChangeResult(attributes, observed, note={_IDS_KEY: attributes["vnfc_ids"]})
+    paths = tuple(("vnfcs", name) for name in ids if ids[name] in located_ids or not vnfcs[name].get("machine"))
+    return ChangeResult(attributes, observed_paths=paths, note={_IDS_KEY: ids})
 
 
 def _is_heal_already_executed(resumed_operation: str | None, latest: Mapping[str, Any] | None) -> bool:

@@ -78,7 +78,7 @@ def _read_instantiate_request(attributes: Mapping[str, Any]) -> tuple[dict[str, 
             arguments[name] = {**body[field], **configured}
         elif configured in (None, requested):
             arguments[name] = requested
-        elif is_set_and_known(configured):
+        elif is_set_and_known(configured):  # an unknown value is no conflict yet
             text = f'{name} is "{configured}", but {field} of the request is "{requested}". Remove one, or correct it.'
             problems.append(Problem((name,), "conflicting-arguments", text))
     return arguments, problems
