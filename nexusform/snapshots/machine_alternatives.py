@@ -41,7 +41,7 @@ class MachineAlternative(Struct, frozen=True):
 
 
 def list_alternative_machines(site: SiteSnapshot, demand: Demand, excluded: str) -> tuple[MachineAlternative, ...]:
-    """Return the machines of a site except `excluded`, in site order, each with the reason against `demand` on it now."""
+    """Return the machines of a site except `excluded`, in site order, with the current reasons against `demand`."""
     names: dict[int, str] = {}  # by handle
     for pool in site.pools:
         names |= {handle: name for name, handle in pool.handles.items()}

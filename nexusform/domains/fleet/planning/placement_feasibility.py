@@ -174,8 +174,7 @@ def _list_added_nodes(vms: Iterable[VmObject], row: Feasibility, outcome: FleetO
 
 
 def _evaluate_site_capacity(addition: _AdditionalNodes, additions: Iterable[_AdditionalNodes]) -> str:
-    """Return "yes" if a site has capacity for an addition beside those of other bindings, "no" or "unknown".
-
+    """Return "yes" if a site has capacity for an addition and the `additions` of other bindings, "no" or "unknown".
     Bindings of one pool may share new nodes: at least the largest addition is needed, at most the sum.
     """
     on_site = [other for other in additions if other.site == addition.site]

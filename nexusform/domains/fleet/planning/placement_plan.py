@@ -173,7 +173,7 @@ class PlacementPlan(Struct):
 
     @property
     def rollout_trigger(self) -> Trigger:
-        """Trigger of a rollout without rescheduling: the first of several."""
+        """Trigger of a rollout without rescheduling: the first of several; the resources if there is none."""
         if self.current.resources_changed:
             return Trigger.RESOURCES_CHANGED
         if self.has_missing_bindings:

@@ -176,12 +176,12 @@ def _find_differing_clusters(comparison: _ResourceComparisonInput, index: int) -
 def _pair_current_and_new_resources(
     comparison: _ResourceComparisonInput, index: int
 ) -> Iterator[tuple[str, RenderedResources, RenderedResources]]:
-    """Yield each bound cluster with its current resources and those of a snapshot (`index`) with today's overrides."""
+    """Yield each bound cluster, its current resources, and those of snapshot `index` with the present overrides."""
     for binding in comparison.spec.prior_bindings:
-        previous = comparison.applied.on_cluster.get(binding.cluster)
-        updated = comparison.snapshot_store.render_cluster(index, binding.cluster)
-        if previous is not None and updated is not None and binding.state is BindingState.BOUND:
-            yield binding.cluster, previous, updated
+        current = comparison.applied.on_cluster.get(binding.cluster)
+        new = comparison.snapshot_store.render_cluster(index, binding.cluster)
+        if current is not None and new is not None and binding.state is BindingState.BOUND:
+            yield binding.cluster, current, new
 
 
 def get_prior_note(spec: PlacementSpec) -> Mapping[str, Any]:

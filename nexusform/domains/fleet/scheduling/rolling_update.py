@@ -124,7 +124,7 @@ class WaveBudget(Struct, frozen=True):
 
 
 def compute_rollout_target(policy: Policy | None, number: int | None, bindings: Iterable[Binding]) -> int:
-    """Return the base of percentages: N of a PickN, the names of a PickFixed, or else the picked clusters."""
+    """Return the base of percentages: the count of names of a PickFixed, N of a PickN, or else of picked clusters."""
     effective = policy or Policy()
     if effective.placement_type is PlacementType.PICK_FIXED:
         return len(effective.cluster_names)

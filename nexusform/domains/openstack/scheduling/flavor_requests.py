@@ -234,7 +234,7 @@ def _parse_numa_cells(
     if sorted(chain.from_iterable(cpus)) != list(range(flavor.vcpus)) or sum(memory) != flavor.memory_mib:
         detail = f"{_CPUS}.N and {_MEMORY}.N are not the vCPUs and memory of the flavor: Nova rejects its servers"
         raise ValueError(detail)
-    return tuple(CellRequest(len(cell), len(cell & dedicated), size) for cell, size in zip(cpus, memory, strict=True))
+    return tuple(CellRequest(len(cell), len(cell & dedicated), mib) for cell, mib in zip(cpus, memory, strict=True))
 
 
 def _select_numbered_properties(properties: Mapping[str, str], image: Mapping[str, str], key: str) -> list[str]:

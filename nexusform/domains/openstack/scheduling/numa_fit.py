@@ -125,8 +125,8 @@ def fit_numa_cells(
     attempts: int = 1,
 ) -> list[GuestCell] | None:
     """Return the cells of the VM with their host cells, None if they do not fit. `fit_devices` checks the PCI devices
-    of the VM near host cells; None if it has none. Nova makes an `attempt` per allocation candidate of a host, and
-    the next one begins with the cells as the one before left them.
+    of the VM near host cells (None: a VM without devices). Nova makes one of `attempts` per allocation candidate of a
+    host; each attempt begins with the cells as left by the previous one.
     """
     if len(cells) < len(request.cells):
         return None  # each cell of the VM needs its own host cell

@@ -129,7 +129,8 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
     """Return the VDU with its minimum, maximum and initial number."""
     profile = body.get_node("properties", "vdu_profile")
     bounds = scaling.bounds.get(vdu.name)
-    if profile.is_absent and bounds is None and not topology.get_standard_type(body).endswith("tacker"):
+    is_old_type = topology.get_standard_type(body).endswith("tacker")  # Tacker's own type has no profile
+    if profile.is_absent and bounds is None and not is_old_type:
         detail = f'the VDU "{vdu.name}" has no vdu_profile; its number of instances is unlimited.'
         notes.add_warning(body, CORRECTED, detail)
     if profile.is_absent and bounds is not None:  # bounds of a scaling policy
@@ -453,7 +454,7 @@ def _parse_counts(section: Node, key: str, topology: Topology, notes: DocumentFi
 
 
 def _collect_scaling_deltas(topology: Topology, notes: DocumentFindings) -> dict[str, dict[str, _Deltas]]:
-    """Return the VMs added by the steps of each aspect to each VDU. Duplicate ones are reported; the last counts."""
+    """Return the VMs added by the steps of each aspect to each VDU. Report duplicate deltas; the last ones count."""
     by_aspect: dict[str, dict[str, _Deltas]] = {}
     for name, body in _select_policies(topology, "VduScalingAspectDeltas"):
         aspect = body.get_node("properties", "aspect").text
