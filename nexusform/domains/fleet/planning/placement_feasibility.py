@@ -337,7 +337,7 @@ def _exclude_clusters(affinity: Mapping[str, Any] | None, clusters: Sequence[str
     """Return an affinity excluding clusters: with one more condition in each required term (they are alternatives)."""
     expression = {"key": MEMBER_LABEL, "operator": "NotIn", "values": list(clusters)}
     cluster_affinity = get_mapping(affinity, "cluster_affinity")
-    terms = get_list(cluster_affinity, _REQUIRED_AFFINITY, "cluster_selector_term") or ({},)  # none: an empty one
+    terms = get_list(cluster_affinity, _REQUIRED_AFFINITY, "cluster_selector_term") or ({},)  # without terms: a new one
     extended = []
     for term in terms:
         selector = get_mapping(term, "label_selector")

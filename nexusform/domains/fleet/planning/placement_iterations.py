@@ -236,7 +236,7 @@ def update_pod_predictions(
     iterations: PlacementIterations,
 ) -> None:
     """Determine object owners, remove pods of removed bindings, and predict pods of bindings not `placed` yet."""
-    # With the bindings after the rollout, and the clusters reached by it.
+    # Triples of a placement, its bindings after the rollout, and the clusters reached by the rollout.
     placement_bindings = [(placement, *_project_clusters_after_rollout(placement)) for placement in placements]
     assign_object_owners(placement_bindings, iterations.shared_objects)
     # Resources of a member are removed with it, even if no rollout removes its binding.

@@ -264,8 +264,8 @@ def _build_all_binding_rows(
 
 
 def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> list[Diagnostic]:
-    """Execute the evictions of this plan in planning order: record the outcomes in the instances' notes, and with names
-    in `evictions` of the placements (by key). Return the problems of budgets and evictions.
+    """Execute the evictions of this plan in planning order. Record each outcome in the instance's note and, with the
+    eviction's name, in `evictions` of the placement. `placements` are by key. Return problems of budgets and evictions.
     """
     problems = list(_check_pick_all_budgets(placements, hub))
     for instance, eviction in hub.evictions:

@@ -112,7 +112,7 @@ class NovaHostUsage(Struct, frozen=True):
         """Return the use with one more VM. NUMA cells and PCI devices are taken only if they fit."""
         cells = self.fit_numa(request) if request.numa is not None else []  # None: do not fit
         # Nova first tries the candidate with PCPU. If only its second attempt succeeds, the CPUs are VCPU.
-        is_first_attempt = cells is not None or not self.cells  # the host has no known cells
+        is_first_attempt = cells is not None or not self.cells  # or unknown cells
         if request.dedicated_vcpus and (
             request.fallback_vcpus == 0 or (is_first_attempt and self.has_dedicated_vcpus(request))
         ):

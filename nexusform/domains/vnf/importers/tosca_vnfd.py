@@ -129,8 +129,8 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
     """Return the VDU with its minimum, maximum and initial number."""
     profile = body.get_node("properties", "vdu_profile")
     bounds = scaling.bounds.get(vdu.name)
-    is_old_type = topology.get_standard_type(body).endswith("tacker")  # Tacker's own type has no profile
-    if profile.is_absent and bounds is None and not is_old_type:
+    is_tacker_type = topology.get_standard_type(body).endswith("tacker")  # Tacker's own type has no profile
+    if profile.is_absent and bounds is None and not is_tacker_type:
         detail = f'the VDU "{vdu.name}" has no vdu_profile; its number of instances is unlimited.'
         notes.add_warning(body, CORRECTED, detail)
     if profile.is_absent and bounds is not None:  # bounds of a scaling policy

@@ -185,7 +185,7 @@ def _is_contradicting_rule(rule: PlacementRule, other: PlacementRule, maximum: M
 
 
 def _warn_contradiction(rule: PlacementRule, other: PlacementRule, notes: dict[str, DocumentFindings]) -> None:
-    """Warn about contradicting rules of a VNFD and a server group. The plan of a size reports if it violates them."""
+    """Warn about contradicting rules of a VNFD (`rule`) and of a server group (`other`), with the effect of both."""
     vdu_names = ", ".join(filter(other.vdus.__contains__, rule.vdus))
     first_kind, second_kind = describe_vdu_placement_rule(rule), describe_vdu_placement_rule(other)
     if rule.is_affinity == other.is_affinity:

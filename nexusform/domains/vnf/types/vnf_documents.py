@@ -105,7 +105,7 @@ def _build_request_problem(detail: str) -> Problem:
 
 
 def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
-    """Return vnfd, base_hot and nested of the package in `csar`: {} without a package, or with a problem."""
+    """Return vnfd, base_hot and nested of the package in `csar`: UNKNOWN with path or flavour, {} without a result."""
     path, flavour = attributes.get("csar"), attributes.get("flavour_id")
     if path is None:
         return {}, []
