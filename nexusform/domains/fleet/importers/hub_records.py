@@ -84,7 +84,7 @@ def read_evictions(manifests: Iterable[Manifest]) -> Iterator[ObservedEviction]:
 
 def read_runs(manifests: Iterable[Manifest]) -> Iterator[ObservedRun]:
     """Yield the staged runs started, or failed to start; others have no condition Initialized."""
-    manifests = tuple(manifests)
+    manifests = tuple(manifests)  # read twice
     # The granted approval requests by namespace and name of their run.
     approvals: dict[tuple[str, str], list[str]] = {}
     for manifest in manifests:

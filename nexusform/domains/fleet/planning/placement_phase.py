@@ -317,7 +317,7 @@ def _check_pick_all_budgets(placements: Mapping[str, PlacementPlan], hub: Planne
             continue  # not of this plan, or without special rules
         known_problems = check_disruption_budget(budget.budget, placement_type=None)
         for problem in check_disruption_budget(budget.budget, PlacementType.PICK_ALL):
-            if problem not in known_problems:  # validation of the budget itself reports these
+            if problem not in known_problems:  # else reported by the validation of the budget alone
                 text = format_sentence(problem.detail)
                 yield instance.build_diagnostic(Problem(problem.path, "invalid-disruption-budget", text))
 

@@ -75,7 +75,7 @@ def _find_status_namespace(placement: PlacementPlan) -> str:
 
 
 def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
-    """Return True if a provider manages the placement on a hub and the plan does not change it; its status stays."""
+    """Return True for a placement managed on a hub by a provider and unchanged, `lenient` apart; its status stays."""
     is_managed = placement.spec.observed_attributes and ON_HUB in placement.spec.instance.prior_note
     if not is_managed or placement.spec.prior_attributes.get("conditions") is None:  # no status to keep
         return False

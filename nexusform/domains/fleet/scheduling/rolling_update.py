@@ -124,7 +124,7 @@ class WaveBudget(Struct, frozen=True):
 
 
 def compute_rollout_target(policy: Policy | None, number: int | None, bindings: Iterable[Binding]) -> int:
-    """Return the base of percentages: the count of names of a PickFixed, N of a PickN, or else of picked clusters."""
+    """Return the base of percentages: the number of names (PickFixed), N (PickN), or else of the picked clusters."""
     effective = policy or Policy()
     if effective.placement_type is PlacementType.PICK_FIXED:
         return len(effective.cluster_names)

@@ -86,7 +86,7 @@ def find_change_trigger(change: BindingChange, triggers: SchedulingTriggers) -> 
 
 
 def _find_general_trigger(triggers: SchedulingTriggers) -> Trigger:
-    """Return the first trigger that applies to the whole placement."""
+    """Return the first trigger of the whole placement, or else of any member, or else the default one."""
     if triggers.number_increased:
         return Trigger.NUMBER_INCREASED
     if triggers.lost_bindings:

@@ -192,7 +192,7 @@ def read_manifests_data(attributes: Mapping[str, Any], context: ReadContext) -> 
 def read_files(
     reader: ManifestReader, attributes: Mapping[str, Any], context: ReadContext, empty_reason: str
 ) -> Path | None:
-    """Read the files of the arguments and return the argument's path; None if the directory cannot be read.
+    """Read the files and return the path of their argument, for problems; None if the directory cannot be read.
     `empty_reason` completes the message about files without objects.
     """
     directory = attributes.get("directory")
@@ -205,17 +205,17 @@ def read_files(
         reader.problems.append(Problem(("directory",), "unreadable-file", str(problem)))
         return None
     reader.problems += list_dump_errors(directory, context)
-    argument: Path = ("directory",) if directory is not None else ("files",)
+    argument_path: Path = ("directory",) if directory is not None else ("files",)
     for index, name in enumerate(names):
-        path = argument if directory is not None else (*argument, index)
+        path = argument_path if directory is not None else (*argument_path, index)
         try:
             reader.add_file(name, context.files.read(name), path)
         except FileProblem as problem:
             reader.problems.append(Problem(path, "unreadable-file", str(problem)))
     if not reader.manifests and not reader.problems:
         text = f"No object found in {build_id(attributes)}{empty_reason}"
-        reader.problems.append(Problem(argument, INVALID, text))
-    return argument
+        reader.problems.append(Problem(argument_path, INVALID, text))
+    return argument_path
 
 
 def group_objects_by_kind(reader: ManifestReader, argument: Path, attributes: Mapping[str, Any]) -> dict[str, Any]:

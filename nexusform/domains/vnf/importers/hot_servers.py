@@ -401,12 +401,12 @@ def _parse_flavor_size(template: Template, flavor: object) -> VduSize:
 
 
 def build_scaling_aspects(reading: HotReading) -> tuple[ScalingAspect, ...]:
-    """Return a scaling aspect per policy, else per group: its steps from the desired to the maximum size."""
+    """Return a scaling aspect per policy, else per group, with as many steps as all its VDUs have room for."""
     aspects: dict[str, ScalingAspect] = {}
     for name, group in reading.scaling_groups.items():
         vdu = reading.vdus[name]
         if not group or vdu.maximum is None or vdu.maximum <= vdu.initial:
-            continue  # no limit, or no room to grow
+            continue  # in no group, without a limit, or without room to grow
         aspect, step = reading.policies.get(group, (group, 1))  # by default, one VM per step
         levels = (vdu.maximum - vdu.initial) // step
         known_aspect = aspects.get(aspect, ScalingAspect(aspect, levels, steps=(), origin=vdu.origin))

@@ -88,7 +88,7 @@ def parse_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes:
 
 
 def _report_documents_without_vdu(documents: list[Node], notes: DocumentFindings) -> None:
-    """Report documents without a VDU as documents of another kind."""
+    """Report the kind of documents without a VDU: a HOT template, or another known kind."""
     for document in documents:
         if not find_first_field(document, "heat_template_version", "HeatTemplateFormatVersion").is_absent:
             notes.add_error(document, INVALID_DOCUMENT, "this is a HOT template: set it as base_hot.")
