@@ -317,7 +317,7 @@ def _build_run_context(
             "A run without resource_snapshot_index selects one at its start."
         )
         return _RejectedRun("blocked-staged-run", text)
-    overrides, positions_by_cluster = record.overrides, record.picked
+    overrides, positions_by_cluster = record.overrides, record.picked  # positions in `overrides`
     if overrides is None or positions_by_cluster is None:  # not fixed by an earlier plan or the hub
         overrides, positions_by_cluster = _select_run_overrides(placement, plan, snapshot)
     new_record = RunRecord(
