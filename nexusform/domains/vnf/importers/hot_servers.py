@@ -273,12 +273,12 @@ def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _Scal
     desired_node = find_first_field(properties, *_DESIRED)
     desired = _parse_instance_count(template, desired_node)
     minimum = min_size or 0
-    members = next(size for size in (desired, min_size, 1) if size is not None)
-    for contradiction in _describe_contradictions(members, minimum, maximum):
+    initial = next(size for size in (desired, min_size, 1) if size is not None)
+    for contradiction in _describe_contradictions(initial, minimum, maximum):
         template.notes.add_error(properties, INVALID_DOCUMENT, f'the group "{name}" {contradiction}.')
     # An invalid desired capacity leaves the initial number unknown.
     is_explicit = desired is not None or (desired_node.is_absent and min_size is not None)
-    return _ScalingGroupSizes(minimum, maximum, members, is_explicit, desired_node)
+    return _ScalingGroupSizes(minimum, maximum, initial, is_explicit, desired_node)
 
 
 def _describe_contradictions(members: int, minimum: int, maximum: int | None) -> Iterator[str]:
