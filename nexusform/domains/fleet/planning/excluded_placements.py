@@ -219,7 +219,7 @@ def _build_excluded_placement_rows(
                     reason=_EXCLUDED_REASON,
                 )
                 yield _mark_lost(row, reason, Trigger.CLUSTER_LEFT) if reason else row
-            for member, member_workloads in workloads.items():  # by member: the id of an unknown cluster
+            for member, member_workloads in workloads.items():  # by member; its name replaces an unknown cluster id
                 cluster_id, reason = context.members.get(member, member), context.explain_lost_member(member)
                 yield from _build_excluded_pod_rows(address, cluster_id, member_workloads, context, reason)
         elif kind is PlanningKind.MANIFEST:

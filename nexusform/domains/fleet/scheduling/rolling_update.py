@@ -215,7 +215,7 @@ def _build_next_wave(
     by_cluster: dict[str, Binding], pending: _PendingClusters, strategy: RollingUpdate, target: int, state: _WaveState
 ) -> RolloutWave:
     """Build the next wave within the budgets for removals and additions; `target` is the number of wanted clusters."""
-    delete, update, bind = pending  # clusters, in order
+    delete, update, bind = pending  # clusters, in name order
     running = [cluster for cluster, binding in by_cluster.items() if binding.has_resources]
     started = [cluster for cluster, binding in by_cluster.items() if binding.state is not BindingState.SCHEDULED]
     ready = sum(cluster not in state.unavailable_clusters for cluster in running)
