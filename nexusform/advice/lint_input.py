@@ -170,8 +170,8 @@ def build_finding(rule: str, detail: str, pool: LintPool, subject: Span | None =
 
 
 def build_placement_simulator(before: RackScheduler) -> Simulate:
-    """Return a function that places the new VMs of pools, in order, from this start. `before` is the site before the
-    plan (it is copied, never changed). Spare capacity is counted for the largest of the pools' SKUs.
+    """Return a function to place the new VMs of pools, in order, on a copy of `before`: the site before the plan. Its
+    result counts spare capacity for the largest of the pools' SKUs.
     """
 
     def simulate(pools: Sequence[LintPool]) -> SimulationResult:

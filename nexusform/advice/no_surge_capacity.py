@@ -43,7 +43,7 @@ def _format_summary(pool: LintPool, needed: int, free: Interval) -> str:
 
 
 def _format_detail(pool: LintPool, needed: int, free: Interval) -> str:
-    """Format the missing capacity of a pool for `needed` surge VMs, with the remedies; `free` is the capacity."""
+    """Format the missing capacity of a pool for `needed` surge VMs, with remedies. `free` counts the VMs with room."""
     zone_text = f" in the zones {format_list(sorted(pool.zones), MAXIMUM_ITEMS)}" if pool.zones else ""
     capacity_text = (
         f"{free} {select_word_form(free.maximum, 'more fits', 'more fit')}" if free.maximum else "no more fits"

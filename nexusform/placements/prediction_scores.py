@@ -155,7 +155,7 @@ def _parse_class_score(figures: Any) -> ShareClassScore | None:
 def add_predictions_to_note(
     private: Mapping[str, Any] | None, predictions: Iterable[VerifiedPrediction]
 ) -> Mapping[str, Any] | None:
-    """Return a private note with these predictions added to its record; the same note without predictions."""
+    """Return a private note with the results of predictions added to its record; the same note without predictions."""
     prediction_list = list(predictions)
     if not prediction_list:
         return private
@@ -167,10 +167,10 @@ def add_predictions_to_note(
     if len({subject for subject, _ in record.keys() - {_STREAK}}) > MAX_SUBJECTS:  # the streak is no subject
         raise ValueError(f"a record holds predictions for at most {MAX_SUBJECTS} subjects")
     document: dict[str, dict[str, list[float]]] = {}
-    for subject, number in sorted(record):
-        score = record[subject, number]
+    for subject, share_class in sorted(record):
+        score = record[subject, share_class]
         figures = [score.correct, score.incorrect, score.squares, score.chance_squares]
-        document.setdefault(subject, {})[str(number)] = figures
+        document.setdefault(subject, {})[str(share_class)] = figures
     return {**(private or {}), RECORD_KEY: document}
 
 

@@ -41,7 +41,7 @@ class MachineAlternative(Struct, frozen=True):
 
 
 def list_alternative_machines(site: SiteSnapshot, demand: Demand, excluded: str) -> tuple[MachineAlternative, ...]:
-    """Return every machine of the site except `excluded`, in site order, in the present situation."""
+    """Return the machines of a site except `excluded`, in site order, with the current reasons against `demand`."""
     names: dict[int, str] = {}  # by handle
     for pool in site.pools:
         names |= {handle: name for name, handle in pool.handles.items()}

@@ -163,7 +163,7 @@ class SiteSnapshot(Struct, frozen=True, dict=True):
         return tuple(sorted({machine.availability_zone for machine in self.machines.values()}, key=str.encode))
 
     def build_scheduler_without(self, machines: frozenset[str], reason: str) -> tuple[RackScheduler, dict[int, int]]:
-        """Return a scheduler without these machines (closed: `reason`) and their VMs, and its handles by old ones."""
+        """Return a scheduler with `machines` closed for `reason` and without their VMs, and new handles by old ones."""
         all_machines = [
             replace(machine, unschedulable_reason=reason) if machine.name in machines else machine
             for machine in self.scheduler.machines

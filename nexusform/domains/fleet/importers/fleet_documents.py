@@ -435,7 +435,7 @@ class _FleetObjectReader:
         return entries
 
     def _read_scalar(self, part: _DocumentPart, shape: FieldShape) -> Any:
-        """Return a flag, number or text, or a number or boolean as text (a correction); None if rejected."""
+        """Return a flag, number or text; None if rejected. A correction turns an unquoted number or flag into text."""
         data = part.node.data
         fault = validate_value(data, shape, part.node.position.source_text)
         if fault is not None and fault.intended_text:
@@ -445,7 +445,7 @@ class _FleetObjectReader:
                 data = fault.intended_text
                 fault = validate_value(data, shape)
         if fault is not None:
-            if not fault.intended_text:  # else _apply_correction has reported it
+            if not fault.intended_text:  # else _apply_correction has rejected it
                 self._reject(part, f"{part.display_path} {fault.detail}")
             if shape.choices:
                 # Fields that depend on a choice cannot be checked without it.

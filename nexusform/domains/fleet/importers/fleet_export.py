@@ -257,29 +257,30 @@ def check_observed_bindings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
 
 def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
     """Yield a warning for each snapshot used by bindings but not captured, or only one for a kind missing entirely."""
+    # Kinds of snapshots by field of a binding, in the order of the kinds of bindings.
     kinds = {"schedulingPolicySnapshotName": _POLICY_SNAPSHOT_KINDS, "resourceSnapshotName": _RESOURCE_SNAPSHOT_KINDS}
     captured = {(manifest.kind, manifest.namespace, manifest.name) for manifest in manifests}
     users: dict[tuple[str, str, str], list[Manifest]] = {}  # bindings by field, namespace and name of a snapshot
     for binding in _select_active_bindings(manifests):
-        for key, snapshot_kinds in kinds.items():
-            name = get_text(binding.body, "spec", key)
+        for spec_field, snapshot_kinds in kinds.items():
+            name = get_text(binding.body, "spec", spec_field)
             kind = snapshot_kinds[BINDING_KINDS.index(binding.kind)]
             if name and (kind, binding.namespace, name) not in captured:
-                users.setdefault((key, binding.namespace, name), []).append(binding)
+                users.setdefault((spec_field, binding.namespace, name), []).append(binding)
     captured_kinds = {kind for kind, _, _ in captured}
     reported_kinds: set[str] = set()
-    for (key, _namespace, name), bindings in users.items():
+    for (spec_field, _namespace, name), bindings in users.items():
         first, other_count = bindings[0], len(bindings) - 1
         subject = f"{first.title} and {other_count} more use" if other_count else f"{first.title} uses"
-        kind = kinds[key][BINDING_KINDS.index(first.kind)]
+        kind = kinds[spec_field][BINDING_KINDS.index(first.kind)]
         if kind in reported_kinds:
             continue  # one warning covers a kind without any snapshot
         if kind in captured_kinds:
-            text = f"{key} {name} was not captured, so its content is unknown. {subject} it."
+            text = f"{spec_field} {name} was not captured, so its content is unknown. {subject} it."
         else:
             text = f"No {kind} was captured, so the content of {name} is unknown. {subject} it."
             reported_kinds.add(kind)
-        yield build_problem(first.file, first.find_position("spec", key), "not-captured", text, Severity.WARNING)
+        yield build_problem(first.file, first.find_position("spec", spec_field), "not-captured", text, Severity.WARNING)
 
 
 def build_missing_override_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:

@@ -108,7 +108,7 @@ def _is_older_than_limit(time: datetime | None, now: datetime | None) -> bool:
 
 
 def _determine_member_health(root: Node, now: datetime | None) -> Health:
-    """Return the first reason for ineligibility as health; Healthy without one, or without a captured status."""
+    """Return the first reason against eligibility as health; without one Healthy, or RecentlyUnhealthy (eligible)."""
     if not root.get_node("metadata", "deletionTimestamp").is_absent:
         return Health.LEAVING
     if root.get_node("status").is_absent:

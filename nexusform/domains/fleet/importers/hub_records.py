@@ -85,7 +85,7 @@ def read_evictions(manifests: Iterable[Manifest]) -> Iterator[ObservedEviction]:
 
 def read_runs(manifests: Iterable[Manifest]) -> Iterator[ObservedRun]:
     """Yield the staged runs started, or failed to start; others have no condition Initialized."""
-    manifests = tuple(manifests)
+    manifests = tuple(manifests)  # read twice
     # The granted approval requests by namespace and name of their run.
     approvals: dict[tuple[str, str], list[str]] = {}
     for manifest in manifests:
@@ -107,7 +107,7 @@ def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], a
     final_condition = initialized if is_init_failed else succeeded
     update_stages = list_mappings(status, "stagesStatus")
     stages = [*update_stages, get_mapping(status, "deletionStageStatus")]
-    clusters = {get_text(stage, "stageName"): list_mappings(stage, "clusters") for stage in update_stages}  # by stage
+    by_stage = {get_text(stage, "stageName"): list_mappings(stage, "clusters") for stage in update_stages}
     all_clusters = [item for stage in stages for item in list_mappings(stage, "clusters")]  # deleted ones too
     tasks = [task for stage, key in product(stages, _TASK_STATUSES) for task in list_mappings(stage, key)]
     granted_tasks = [task for task in tasks if _has_true_condition(task, "ApprovalRequestApproved")]
@@ -122,7 +122,7 @@ def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], a
         policy_snapshot=parse_integer(status.get("policySnapshotIndexUsed")),
         cluster_count=parse_integer(status.get("policyObservedClusterCount")),
         resource_snapshot=parse_integer(status.get("resourceSnapshotIndexUsed")),
-        stages=tuple((name, tuple(map(_get_cluster_name, item))) for name, item in clusters.items()),
+        stages=tuple((name, tuple(map(_get_cluster_name, clusters))) for name, clusters in by_stage.items()),
         done=tuple(_get_cluster_name(item) for item in all_clusters if _has_true_condition(item, "Succeeded")),
         approved=tuple(sorted({*approvals, *granted})),
         overrides={_get_cluster_name(item): tuple(list_override_names(item)) for item in all_clusters},

@@ -150,7 +150,7 @@ def _add_rollout_step(row: PlacementChange, rollout_step: tuple[str, RolloutStep
 
 
 def _format_binding_reason(reason: str, rollout_step: tuple[str, RolloutStep] | None) -> str:
-    """Return the reason with the rollout step: `wave 2, after 60s`, `staged run r, stage prod, group 1`."""
+    """Return the reason with a rollout's (cause, step): `wave 2, after 60s`, `staged run r, stage prod, group 1`."""
     if rollout_step is None:
         return reason
     cause, step = rollout_step
@@ -337,11 +337,11 @@ def _build_run_steps(
         yield RolloutStep(
             kind=str(step.kind),
             stage=stage,
-            group=group if step.clusters else 0,
+            group=group if step.clusters else 0,  # a task has none
             clusters=step.clusters,
             start_seconds=start_seconds,
             wait_seconds=step.wait_seconds,
-            waits_for=", ".join(conditions) if has_conditions else step.task,
+            waits_for=", ".join(conditions) if has_conditions else step.task,  # an approval names itself
             status=_determine_step_status(step, number, updated_clusters, outcome),
         )
         if has_conditions:

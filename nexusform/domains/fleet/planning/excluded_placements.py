@@ -81,8 +81,8 @@ def build_excluded_rows(
 def list_forgotten_object_losses(
     blocks: BlockPlanner, vms: Sequence[VmObject], clusters: Mapping[str, NodeCluster]
 ) -> Iterator[PlacementChange]:
-    """Build a row for every binding and pod of objects forgotten by a `removed` block (removed from state only), if the
-    plan removes or re-creates its node or member.
+    """Yield a row for every binding and pod of objects forgotten by a `removed` block (removed from state only), if the
+    plan removes or re-creates the member of the binding, or the node of the pod.
     """
     forgotten = {
         address: instance.before
@@ -219,7 +219,7 @@ def _build_excluded_placement_rows(
                     reason=_EXCLUDED_REASON,
                 )
                 yield _mark_lost(row, reason, Trigger.CLUSTER_LEFT) if reason else row
-            for member, member_workloads in workloads.items():  # of a placement: by member
+            for member, member_workloads in workloads.items():  # by member; its name replaces an unknown cluster id
                 cluster_id, reason = context.members.get(member, member), context.explain_lost_member(member)
                 yield from _build_excluded_pod_rows(address, cluster_id, member_workloads, context, reason)
         elif kind is PlanningKind.MANIFEST:

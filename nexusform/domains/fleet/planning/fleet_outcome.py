@@ -86,7 +86,7 @@ def build_destroy_outcome(instances: Iterable[Instance]) -> FleetOutcome:
 
 
 def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
-    """Yield warnings about removed placements with propagation policy Abandon, which KubeFleet ignores.
+    """Yield warnings about removed placements with propagation policy Abandon. KubeFleet ignores it.
     Source: KubeFleet apis/placement/v1beta1 at e160c1cd; pkg/ does not reference DeleteStrategy.
     """
     for instance in instances:
@@ -104,8 +104,8 @@ def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
 
 
 def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
-    """Compute the attributes of a placement after the plan. In deletion, its status stays; with invalid selectors, all
-    but its first condition.
+    """Compute the attributes of a placement after the plan. A placement in deletion keeps its status, and a placement
+    with invalid selectors keeps all of it except the first condition.
     """
     prior = placement.spec.prior_attributes
     # Unchanged bindings keep their provenance: observed (on a hub) or predicted.
@@ -344,14 +344,14 @@ def _warn_unscheduled_placement(placement: PlacementPlan, iterations: PlacementI
 
 
 def _warn_old_property_name(placement: PlacementPlan, iterations: PlacementIterations) -> Iterator[Diagnostic]:
-    """Warn about a policy with the old name of a property that no member has."""
+    """Warn about a policy with the old name of a property, if no member has the property by this name."""
     policy = placement.spec.configuration.policy
     if rename_policy_properties(policy, iterations.member_list) is policy:  # nothing to rename
         return
     lines = get_text(placement.spec.instance.config, "manifest").splitlines()
-    numbers = [number for number, line in enumerate(lines, 1) if OLD_NODE_COUNT in line]
+    line_numbers = [number for number, line in enumerate(lines, 1) if OLD_NODE_COUNT in line]
     # Without such a line, the policy is written in blocks.
-    at_line, path = (f"manifest:{numbers[0]}: ", ("manifest",)) if numbers else ("", ("policy",))
+    at_line, path = (f"manifest:{line_numbers[0]}: ", ("manifest",)) if line_numbers else ("", ("policy",))
     consequence = "No cluster has that property. Use the new name, or set lenient = true to accept the old one."
     if placement.spec.configuration.accepts_old_names:
         consequence = (

@@ -173,7 +173,7 @@ class MemberClusters(Struct, frozen=True):
 
 
 def build_member_clusters(members: Mapping[str, FleetMemberState]) -> MemberClusters:
-    """Build the input of placements from the members."""
+    """Return the labels, departures and apply failures of the members after the plan."""
     planned = list_planned_members(members)
     configurations = [state.configuration for state in members.values() if state.planned is not None]
     return MemberClusters(

@@ -99,7 +99,7 @@ def merge_applied_objects(
     configured: Iterable[Manifest], previous: Iterable[Manifest], observed: Iterable[Manifest]
 ) -> Iterator[Manifest]:
     """Yield the `configured` objects as they are on the hub after an apply: with the fields of other managers.
-    `previous` are those of the last apply, `observed` those on the hub now.
+    `previous` are the objects of the last apply, `observed` the objects on the hub now.
     """
     observed_by_identity = {get_object_identity(manifest): manifest for manifest in observed}
     previous_by_identity = {get_object_identity(manifest): manifest for manifest in previous}

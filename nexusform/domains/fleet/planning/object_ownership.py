@@ -127,8 +127,8 @@ class _OwnershipCandidate(Struct, frozen=True):
 def _list_shared_objects_of_placement(
     placement: PlacementPlan, binding: Binding, reached: AbstractSet[str], objects: frozenset[ObjectIdentity]
 ) -> Iterator[_OwnershipCandidate]:
-    """Yield the shared `objects` wanted by a placement on a cluster; `reached` are the clusters of its rollout."""
-    is_released = binding.cluster in placement.released_clusters  # its objects are removed before
+    """Yield the shared `objects` wanted by a placement on a cluster. Its rollout changes the clusters in `reached`."""
+    is_released = binding.cluster in placement.released_clusters  # its objects go with the old binding
     content_before = None if is_released else placement.current.applied.on_cluster.get(binding.cluster)
     objects_before = collect_object_identities(content_before.manifests) if content_before is not None else frozenset()
     is_untouched = binding.cluster not in reached

@@ -263,12 +263,12 @@ class ClusterRenderer:
 
 
 def _explain_invalid_envelope_content(manifests: Iterable[Manifest]) -> str:
-    """Return the message, seen on a hub, for an envelope with an object of another namespace or scope; else ""."""
+    """Return a hub's message for the first object in an envelope with another namespace or scope; else ""."""
     for envelope in filter(is_envelope, manifests):
         for key, body in sorted(get_mapping(envelope.body, "data").items()):
             metadata = get_mapping(body, "metadata")
             namespace = str(metadata.get("namespace") or "")
-            # A ClusterResourceEnvelope has no namespace, and neither have its objects.
+            # A ClusterResourceEnvelope has no namespace, and neither have its objects. No metadata: not an object.
             if metadata and namespace != envelope.namespace:
                 return _format_misplaced_message(envelope, key, namespace, str(metadata.get("name")))
     return ""
@@ -437,7 +437,7 @@ def _apply_patch_to_list(target: list[Any], last: str, patch: JsonPatch, value: 
 
 
 def _explain_missing_item(step: str, patch: JsonPatch) -> str:
-    """Return the hub's message for a step of a path without an element in a list."""
+    """Return the hub's message for a patch path with a step (an index) not found in a list."""
     number = parse_integer(step, signed=True)
     if number is not None:
         return f"Unable to access invalid index: {number}: invalid index referenced"

@@ -107,7 +107,7 @@ def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Itera
 def _build_rows_with_loss_effects(
     rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase
 ) -> Iterator[Feasibility]:
-    """Yield the rows with the effect of one machine or rack down, unchanged without known nodes or pods."""
+    """Yield the rows with the effects of one machine and one rack down; without known nodes or pods, as they are."""
     losses_by_cluster: dict[str, ClusterLossEffects] = {}
     for row in rows:
         cluster = outcome.clusters.get(row.cluster)
@@ -119,8 +119,8 @@ def _build_rows_with_loss_effects(
         if row.cluster not in losses_by_cluster:
             losses_by_cluster[row.cluster] = ClusterLossEffects(pods, cluster)
         losses, keys = losses_by_cluster[row.cluster], {workload.key for workload in workloads}
-        machine, rack = losses.find_machine_effect(keys), losses.find_rack_effect(keys)
-        yield replace(row, one_machine_down=machine, one_rack_down=rack)
+        machine_effect, rack_effect = losses.find_machine_effect(keys), losses.find_rack_effect(keys)
+        yield replace(row, one_machine_down=machine_effect, one_rack_down=rack_effect)
 
 
 def _build_rejected_cluster_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
@@ -177,8 +177,7 @@ def _list_added_nodes(vms: Iterable[VmObject], row: Feasibility, outcome: FleetO
 
 
 def _evaluate_site_capacity(addition: _AdditionalNodes, additions: Iterable[_AdditionalNodes]) -> str:
-    """Return "yes" if a site has capacity for an addition beside those of other bindings, "no" or "unknown".
-
+    """Return "yes" if a site has capacity for an addition and the `additions` of other bindings, "no" or "unknown".
     Bindings of one pool may share new nodes: at least the largest addition is needed, at most the sum.
     """
     on_site = [other for other in additions if other.site == addition.site]
@@ -341,7 +340,7 @@ def _exclude_clusters(affinity: Mapping[str, Any] | None, clusters: Sequence[str
     """Return an affinity excluding clusters: with one more condition in each required term (they are alternatives)."""
     expression = {"key": MEMBER_LABEL, "operator": "NotIn", "values": list(clusters)}
     cluster_affinity = get_mapping(affinity, "cluster_affinity")
-    terms = get_list(cluster_affinity, _REQUIRED_AFFINITY, "cluster_selector_term") or ({},)
+    terms = get_list(cluster_affinity, _REQUIRED_AFFINITY, "cluster_selector_term") or ({},)  # without terms: a new one
     extended = []
     for term in terms:
         selector = get_mapping(term, "label_selector")

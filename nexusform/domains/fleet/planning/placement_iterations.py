@@ -145,9 +145,9 @@ def plan_after_staged_runs(
     pods: FleetPodPredictor,
     iterations: PlacementIterations,
 ) -> PlacementIterations:
-    """Predict the pods of staged runs, and plan placements queued by changed free resources of members."""
+    """Predict the pods of staged runs. If members have other free resources then, plan the affected placements."""
     for placement in placements:
-        if placement.spec.is_external:  # predict the pods of clusters changed by a run again
+        if placement.spec.is_external:  # forget the prediction for clusters changed by a run
             iterations.placed.difference_update((placement.address, name) for name in placement.rollout.clusters)
     update_pod_predictions(placements, members, pods, iterations)
     if not _recompute_member_resource_usage(members, pods):
@@ -236,6 +236,7 @@ def update_pod_predictions(
     iterations: PlacementIterations,
 ) -> None:
     """Determine object owners, remove pods of removed bindings, and predict pods of bindings not `placed` yet."""
+    # Triples of a placement, its bindings after the rollout, and the clusters reached by the rollout.
     placement_bindings = [(placement, *_project_clusters_after_rollout(placement)) for placement in placements]
     assign_object_owners(placement_bindings, iterations.shared_objects)
     # Resources of a member are removed with it, even if no rollout removes its binding.
@@ -253,8 +254,8 @@ def update_pod_predictions(
         iterations.progress(PlanningStage.PLACEMENTS, number, len(placement_bindings))
         for binding in bindings:
             state = members.get(binding.cluster)
-            key = (placement.address, binding.cluster)  # without a cluster, nodes are unknown: no prediction
-            if state is not None and state.cluster is not None and key not in iterations.placed:
+            is_placed = (placement.address, binding.cluster) in iterations.placed
+            if state is not None and state.cluster is not None and not is_placed:  # without a cluster: unknown nodes
                 _predict_binding_pods(placement, binding, reached, state.cluster.id, pods, iterations.placed)
 
 

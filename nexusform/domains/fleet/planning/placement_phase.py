@@ -264,8 +264,8 @@ def _build_all_binding_rows(
 
 
 def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> list[Diagnostic]:
-    """Execute the evictions of this plan in planning order: record the results in the instances' notes and in
-    `evictions` of the placements (by key). Return the problems, also of budgets.
+    """Execute the evictions of this plan in planning order. Record each outcome in the instance's note and, with the
+    eviction's name, in `evictions` of the placement. `placements` are by key. Return problems of budgets and evictions.
     """
     problems = list(_check_pick_all_budgets(placements, hub))
     for instance, eviction in hub.evictions:
@@ -317,7 +317,7 @@ def _check_pick_all_budgets(placements: Mapping[str, PlacementPlan], hub: Planne
             continue  # not of this plan, or without special rules
         known_problems = check_disruption_budget(budget.budget, placement_type=None)
         for problem in check_disruption_budget(budget.budget, PlacementType.PICK_ALL):
-            if problem not in known_problems:  # validation of the budget itself reports these
+            if problem not in known_problems:  # else reported by the validation of the budget alone
                 text = format_sentence(problem.detail)
                 yield instance.build_diagnostic(Problem(problem.path, "invalid-disruption-budget", text))
 

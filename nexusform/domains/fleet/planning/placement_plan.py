@@ -173,7 +173,7 @@ class PlacementPlan(Struct):
 
     @property
     def rollout_trigger(self) -> Trigger:
-        """Trigger of a rollout without rescheduling: the first of several."""
+        """Trigger of a rollout without rescheduling: the first of several; the resources if there is none."""
         if self.current.resources_changed:
             return Trigger.RESOURCES_CHANGED
         if self.has_missing_bindings:
@@ -323,7 +323,7 @@ class PlacementPlan(Struct):
         return rendered
 
     def project_rollout(self) -> RolloutProjection:
-        """Return the projected rolling update of the current bindings, computed once for these."""
+        """Return the projected rolling update of the current bindings; compute it again only for changed bindings."""
         if self.is_left_unchanged:
             return RolloutProjection(waves=(), bindings=self.bindings)
         if self._projection is None or self._projection[0] is not self.bindings:  # (bindings, projection)
@@ -331,7 +331,7 @@ class PlacementPlan(Struct):
             target = compute_rollout_target(
                 configuration.policy, self.spec.policy_snapshot.number_of_clusters, self.bindings
             )
-            # Clusters only waiting to be ready count as available, since they become so; departed ones do not.
+            # Clusters waiting to be ready count as available, since they will be; departed ones never are.
             readiness = Readiness(
                 unready_clusters=self.departed_clusters,
                 never_ready_clusters=self.failing_clusters,
@@ -434,7 +434,7 @@ class PlacementPlan(Struct):
                 predicted = collect_lasting_clusters(self.spec.recorded_bindings)
                 observed = collect_lasting_clusters(self.spec.prior_bindings)
                 removed, added = sorted(predicted - observed), sorted(observed - predicted)
-                # Paired in name order; "" if more were added than removed.
+                # In name order, each added cluster replaces a removed one, or none ("") after the last.
                 replaced = [*removed, *([""] * len(added))]
                 replaced_by_new = dict(zip(added, replaced, strict=False))
                 self._hub_moves = HubMoves(replaced_by_new, tuple(removed[len(added) :]))

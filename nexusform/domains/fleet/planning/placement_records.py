@@ -118,9 +118,8 @@ class AppliedResources(Struct, frozen=True):
 def add_snapshot(
     snapshots: tuple[ResourceSnapshot, ...], objects: tuple[Manifest, ...], limit: int
 ) -> tuple[ResourceSnapshot, ...]:
-    """Return the snapshots, with a new last one of these objects unless the newest has them already. A new one
-    drops the oldest beyond `limit`, used or not. Source: KubeFleet
-    pkg/utils/controller/resource_snapshot_resolver.go.
+    """Return the snapshots, with a new last one of `objects` unless the newest has them already. A new one drops the
+    oldest beyond `limit`, used or not. Source: KubeFleet pkg/utils/controller/resource_snapshot_resolver.go.
     """
     digest = compute_fingerprint(objects)
     if snapshots and snapshots[-1].hash == digest:

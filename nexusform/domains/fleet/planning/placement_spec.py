@@ -142,8 +142,8 @@ class PlacementSpec(Struct, frozen=True):
 def build_placement_spec(
     instance: Instance, configuration: FleetPlacement, observed_attributes: Mapping[str, Any] = NOT_OBSERVED
 ) -> PlacementSpec:
-    """Build the specification of an instance from its configuration, and from state and `observed_attributes` (those
-    from a hub, which win); a re-created placement starts without both.
+    """Build the specification of an instance from its configuration, its state and `observed_attributes` (read from a
+    hub; they have priority over the state). A re-created placement starts without state.
     """
     recorded = {} if instance.is_replaced else get_mapping(instance.before)
     attributes = {**recorded, **observed_attributes}

@@ -201,7 +201,7 @@ class PlannedHub(Struct, dict=True):
         if objects.cluster_id:
             self.direct_objects.setdefault(objects.cluster_id, []).append((instance, objects.manifests))
         else:
-            deleting = find_deleting_objects(instance)  # on the hub: never selected
+            deleting = find_deleting_objects(instance)  # by path; the hub selects none of them
             kept = tuple(m for m in objects.manifests if "/".join(get_object_identity(m)) not in deleting)
             self.manifests += self._merge_applied_fields(instance, kept)
             self.configured_objects.append((instance, objects.manifests))
@@ -237,11 +237,11 @@ class PlannedHub(Struct, dict=True):
         return replace(override, snapshot=number)
 
     def apply_approvals(self) -> None:
-        """Add granted approvals to the runs of this plan, and resume unchanged runs with a new one."""
-        resumed_runs = [
+        """Add unchanged runs with a new approval to `runs`, and to each run its granted approvals."""
+        continued_runs = [
             (instance, run) for instance, run in self.waiting_runs if run.build_key(run.name) in self.resumed_runs
         ]
-        active_runs = [*self.runs, *resumed_runs]
+        active_runs = [*self.runs, *continued_runs]
         self.runs = []
         for instance, run in active_runs:
             key = run.build_key(run.name)

@@ -75,7 +75,7 @@ def _find_status_namespace(placement: PlacementPlan) -> str:
 
 
 def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
-    """Return True if a provider manages the placement on a hub and the plan does not change it; its status stays."""
+    """Return True for a placement managed on a hub by a provider and unchanged, `lenient` apart; its status stays."""
     is_managed = placement.spec.observed_attributes and ON_HUB in placement.spec.instance.prior_note
     if not is_managed or placement.spec.prior_attributes.get("conditions") is None:  # no status to keep
         return False
@@ -162,7 +162,7 @@ def _compute_rolling_progress(placement: PlacementPlan) -> dict[str, ClusterProg
 
 
 def _compute_staged_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
-    """Return the progress of each picked cluster under staged runs: rolled out if bound or just reached, or unknown."""
+    """Return the progress of each picked cluster under staged runs: its rollout has started (True), or is unknown."""
     run_texts: dict[str, str] = {}  # of the last run by cluster
     for cluster, condition in _list_prior_conditions(placement, "RolloutStarted"):
         run_texts[cluster] = parse_run_status_text(str(condition["message"]))
@@ -171,9 +171,9 @@ def _compute_staged_progress(placement: PlacementPlan) -> dict[str, ClusterProgr
     by_cluster = {}
     for binding in select_scheduled_bindings(placement.bindings):
         cluster = binding.cluster
-        is_known = binding.state is BindingState.BOUND and cluster not in uncertain
+        is_rolled_out = binding.state is BindingState.BOUND and cluster not in uncertain
         progress = ClusterProgress(
-            rollout_started=TRUE if is_known or cluster in placement.rollout.clusters else UNKNOWN,
+            rollout_started=TRUE if is_rolled_out or cluster in placement.rollout.clusters else UNKNOWN,
             resource_snapshot=binding.resource_snapshot,
             run_text=run_texts.get(cluster, ""),
         )

@@ -147,7 +147,7 @@ def _has_own_override_changes(comparison: _ResourceComparisonInput, hub: Planned
         return own_overrides != [override for override in prior_overrides if override.placement == key]
     observed = comparison.spec.observed_attributes
     override_snapshots: Mapping[str, FleetOverride] = get_mapping(observed, "override_snapshots")
-    # An override captured in any binding has started its rollout; other clusters match it because of label changes.
+    # An override captured in any binding is not new: clusters with new labels matching it start no rollout.
     captured_overrides = [override for override in override_snapshots.values() if override.placement == key]
     for cluster, binding in get_mapping(observed, "bindings").items():
         snapshot = comparison.snapshot_store.find_snapshot(binding.get("resource_snapshot"))
@@ -176,12 +176,12 @@ def _find_differing_clusters(comparison: _ResourceComparisonInput, index: int) -
 def _pair_current_and_new_resources(
     comparison: _ResourceComparisonInput, index: int
 ) -> Iterator[tuple[str, RenderedResources, RenderedResources]]:
-    """Yield each bound cluster with its current resources and those of a snapshot (`index`) with today's overrides."""
+    """Yield each bound cluster, its current resources, and those of snapshot `index` with the present overrides."""
     for binding in comparison.spec.prior_bindings:
-        previous = comparison.applied.on_cluster.get(binding.cluster)
-        updated = comparison.snapshot_store.render_cluster(index, binding.cluster)
-        if previous is not None and updated is not None and binding.state is BindingState.BOUND:
-            yield binding.cluster, previous, updated
+        current = comparison.applied.on_cluster.get(binding.cluster)
+        new = comparison.snapshot_store.render_cluster(index, binding.cluster)
+        if current is not None and new is not None and binding.state is BindingState.BOUND:
+            yield binding.cluster, current, new
 
 
 def get_prior_note(spec: PlacementSpec) -> Mapping[str, Any]:
@@ -201,13 +201,13 @@ def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, h
     indices = _list_snapshot_indices(spec)  # of resource snapshots in bindings
     if spec.is_external and not indices:  # no staged run has reached a cluster yet
         return AppliedResources()
-    digest_now = compute_fingerprint(selection.manifests)
-    digest, index = digest_now, max(indices, default=0)  # the oldest states have no hash: as if unchanged
+    selected_digest = compute_fingerprint(selection.manifests)
+    digest, index = selected_digest, max(indices, default=0)  # the oldest states have no hash: as if unchanged
     last_resources = note.get("resources")
     if last_resources is not None:
         digest, index = str(last_resources["hash"]), int(last_resources.get("index") or 0)
     objects = selection.manifests
-    if digest != digest_now:  # the selection has changed since: select by the previous configuration
+    if digest != selected_digest:  # the selection has changed since: select by the previous configuration
         objects = select_resources(spec.previous_configuration, hub.prior_object_index)
     on_cluster = _restore_resources_from_hashes(spec, selection, hub, objects, digests=note.get("overrides"))
     return AppliedResources((ResourceSnapshot(index, digest, objects),), on_cluster)

@@ -259,18 +259,18 @@ def _find_failed_clusters_of_run(placement: PlacementPlan, context: _StagedRunIn
 
 
 def _find_clusters_with_apply_failures(placement: PlacementPlan, context: _StagedRunInput) -> frozenset[str]:
-    """Return the clusters with apply failures of a run's resources, by configuration or from a hub's report."""
+    """Return the unfinished clusters of a run with apply failures: configured, or reported for its snapshot."""
     if placement.spec.configuration.is_report_only:  # nothing is applied
         return frozenset()
     observed_bindings = get_mapping(placement.spec.observed_attributes, "bindings")
-    failed = {
+    reported = {
         binding.cluster
         for binding in placement.spec.prior_bindings
         if binding.resource_snapshot == context.snapshot.index
         and get_mapping(observed_bindings, binding.cluster).get("readiness") == FAILED
     }
     unfinished = frozenset(context.plan.updated_clusters) - {*context.record.done}
-    return unfinished & (failed | placement.selection.clusters.failing)
+    return unfinished & (reported | placement.selection.clusters.failing)
 
 
 def _build_run_context(
@@ -317,7 +317,7 @@ def _build_run_context(
             "A run without resource_snapshot_index selects one at its start."
         )
         return _RejectedRun("blocked-staged-run", text)
-    overrides, positions_by_cluster = record.overrides, record.picked
+    overrides, positions_by_cluster = record.overrides, record.picked  # positions in `overrides`
     if overrides is None or positions_by_cluster is None:  # not fixed by an earlier plan or the hub
         overrides, positions_by_cluster = _select_run_overrides(placement, plan, snapshot)
     new_record = RunRecord(

@@ -182,13 +182,13 @@ def _is_awaited_by_objects(changed: _ChangedInstance, context: _StepOrderContext
 
 
 def _is_override_after_namespace(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    """Return True for an override applied too late: after content with its new namespace and objects changed by it."""
+    """Return True for an override of objects in content applied before it, since content adds its namespace."""
     override, objects = changed.versions[-1], context.requested
     if not isinstance(override, FleetOverride) or not isinstance(objects, HubObjects) or changed.instance.is_removed:
         return False
-    is_late = not context.rollout.is_new and _is_rollout_override(changed, context)  # a new placement waits for it
-    is_same_step = is_late and _has_new_namespace_of_override(context.changed, override)
-    return is_same_step and is_any_affected(override, expand_envelopes(objects.manifests))
+    is_needed = not context.rollout.is_new and _is_rollout_override(changed, context)  # a new placement waits itself
+    follows_content = is_needed and _has_new_namespace_of_override(context.changed, override)
+    return follows_content and is_any_affected(override, expand_envelopes(objects.manifests))
 
 
 def _is_override_before_named_override(changed: _ChangedInstance, context: _StepOrderContext) -> bool:

@@ -92,9 +92,9 @@ def _list_bindings(plan: Plan) -> list[PlacementChange]:
 
 
 def build_fleet_matrix(plan: Plan) -> FleetMatrix:
-    """Build the matrix of a plan's bindings, with the reasons for other clusters; changed ones are first."""
-    bindings = _list_bindings(plan)
-    cells = _build_cells(bindings, plan)
+    """Build the matrix of the placements and clusters of a plan, those with changed bindings first."""
+    bindings = _list_bindings(plan)  # `address`: of the placement, `object`: the cluster
+    cells = _build_cells(bindings, plan)  # by placement and cluster, also of rejected ones
     changed_placements = {str(row.address) for row in bindings if row.action is not PlacementAction.KEEP}
     placements = sorted(dict.fromkeys(str(row.address) for row in bindings), key=lambda p: p not in changed_placements)
     picked_clusters = {row.object for row in bindings}
@@ -274,12 +274,12 @@ def _has_only_bindings(cells: Mapping[tuple[str, str], MatrixCell]) -> bool:
 
 def render_reasons(cells: Mapping[tuple[str, str], MatrixCell]) -> Part:
     """Render the reasons for picks and rejections, folded; None without any."""
-    placements_by_reason: dict[tuple[str, str, str], list[str]] = {}
+    placements_by_reason: dict[tuple[str, str, str], list[str]] = {}  # by cluster, rule and reason
     for (placement, cluster), cell in cells.items():
         if cell.reason:
             rule = cell.rule or ("picked" if cell.binding is not None else "not picked")
             placements_by_reason.setdefault((cluster, rule, cell.reason), []).append(placement)
-    lines = [(format_instances(placements), *reason) for reason, placements in placements_by_reason.items()]
+    lines = [(format_instances(placements), *columns) for columns, placements in placements_by_reason.items()]
     if not lines:
         return None
     heads = ("Placement", "Cluster", "Rule", "Reason")

@@ -25,7 +25,7 @@ from nexusform.resource_types.registry import build_registries
 from nexusform.resources.address import Address
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 
-_PLACEMENT: Final = "placement.kubernetes-fleet.io/v1beta1"
+_API_VERSION: Final = "placement.kubernetes-fleet.io/v1beta1"
 _KINDS: Final = {
     "fleet_cluster_resource_override": "ClusterResourceOverride",
     "fleet_resource_override": "ResourceOverride",
@@ -147,25 +147,26 @@ def _render_documents(type_name: str, schema: BlockSchema, attributes: Mapping[s
     if type_name == _MEMBER:
         yield from _render_member_labels_and_taints(attributes)
     elif type_name == _HUB_OBJECTS:
-        yield from () if attributes.get("cluster_id") else _render_hub_objects(attributes)  # (): not on the hub
+        if not attributes.get("cluster_id"):  # else on a cluster, not on the hub
+            yield from _render_hub_objects(attributes)
     else:
         manifest, is_lenient = attributes.get("manifest"), attributes.get("lenient") is True
         if isinstance(manifest, str) and not is_lenient:  # as written by the user
             yield manifest.strip().removeprefix("---").strip() + "\n"
             return
         text = _render_yaml(_build_fleet_object(type_name, schema, attributes))
-        yield text.replace(OLD_NODE_COUNT, NODE_COUNT) if is_lenient else text  # no member has the old name
+        yield text.replace(OLD_NODE_COUNT, NODE_COUNT) if is_lenient else text  # members have only the new name
 
 
 def _build_fleet_object(type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the API object of blocks, or of a manifest read leniently, with its mistakes corrected."""
+    """Build the API object from the blocks of an instance, or from its manifest, with mistakes corrected (lenient)."""
     kind = _KINDS[type_name]
     manifest = attributes.get("manifest")
     metadata = omit_empty({name: attributes.get(name) for name in ("name", "namespace")})
     arguments = attributes
     if isinstance(manifest, str):
         arguments = read_fleet_document("manifest", manifest, API_KINDS[kind], schema, lenient=True).values
-    return {"apiVersion": _PLACEMENT, "kind": kind, "metadata": metadata, "spec": _build_body(schema, arguments)}
+    return {"apiVersion": _API_VERSION, "kind": kind, "metadata": metadata, "spec": _build_body(schema, arguments)}
 
 
 def build_hub_bodies(type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -157,7 +157,7 @@ def _get_state(cluster: ClusterExplanation) -> str:
 def _build_cluster_row(
     cluster: ClusterExplanation, explanation: PlacementExplanation, *, has_batches: bool
 ) -> tuple[str, ...]:
-    """Build the cells of one cluster; if bound, or picked in an earlier batch, without rank and margin."""
+    """Build the cells of one cluster. A cluster bound, or picked in an earlier batch, has no rank and no margin."""
     is_unranked = cluster.is_bound or (cluster.batch is not None and cluster.batch < len(explanation.batches))
     batch = (_format_number(cluster.batch),) if has_batches else ()
     rank, margin = _format_number(cluster.rank), _format_score_margin(cluster)

@@ -70,8 +70,8 @@ def build_scheduled_condition(count: int, is_fulfilled: bool) -> Condition:
 def list_unselected_clusters(
     selected: Iterable[Binding], outscored: Iterable[Decision], rejected: Iterable[Decision]
 ) -> tuple[Decision, ...]:
-    """Return at most 20 decisions on unselected clusters, outscored ones first. A rejected but selected cluster is
-    omitted and still uses one of the 20 places, as on a real hub. `outscored` and `rejected` are read only as needed.
+    """Return at most 20 decisions on unselected clusters (1000 with the selected ones), outscored ones first. As on a
+    real hub, a rejected but selected cluster is omitted and still uses a place. The inputs are read only as needed.
     """
     selected_clusters = collect_clusters(selected)
     maximum = max(0, min(MAX_UNSELECTED, MAX_DECISIONS - len(selected_clusters)))

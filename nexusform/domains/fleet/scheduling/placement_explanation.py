@@ -304,7 +304,7 @@ def _build_reported_reason(
 def _compute_scores(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
 ) -> dict[int, tuple[int, int | None]]:
-    """Return affinity and topology spread scores by position; the latter is None under a violated hard constraint."""
+    """Return (affinity score, spread score) by position. A violated hard constraint leaves no spread score: None."""
     affinities, _ = cluster_affinity.compute_scores(request, member_list)
     spreads: dict[int, int] = {}
     verdict = topology_spread.evaluate_constraints(request, member_list, binding_masks)
@@ -319,7 +319,7 @@ def _compute_preference(term: PreferredTerm, member_list: MemberList, position: 
     scores, _failing = cluster_affinity.compute_scores(PlacementRequest(single_policy), member_list)
     points, sorter = scores[position], term.preference.property_sorter
     members = member_list.select_by_labels(term.preference.label_selector)
-    if sorter is None or isinstance(members, str) or not members >> position & 1:  # no sorter, or no match
+    if sorter is None or isinstance(members, str) or not members >> position & 1:  # no sorter; an error or no match
         return PreferredTermScore(term.weight, points)
     value = read_property(member_list.members[position], sorter.name)
     extremes = find_property_extremes(member_list, sorter.name)
@@ -451,7 +451,7 @@ def _describe_spread_rejection(
     verdict = topology_spread.evaluate_constraints(request, member_list, binding_masks)
     for constraint, members in verdict.rejected_by_constraint:
         if members >> position & 1:
-            by_value = member_list.members_by_label.get(constraint.topology_key, {})
+            by_value = member_list.members_by_label.get(constraint.topology_key, {})  # masks of members by domain
             own_value = member_list.members[position].labels.get(constraint.topology_key, "")
             values = sorted(by_value, key=lambda value: (value != own_value, value))  # its own domain first
             counts = [f"{value}: {(by_value[value] & binding_masks.current).bit_count()}" for value in values]

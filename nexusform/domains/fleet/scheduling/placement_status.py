@@ -388,7 +388,7 @@ def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding])
 
 
 def _read_progress_of_status(status: ClusterStatus) -> ClusterProgress:
-    """Return the progress of a cluster from its conditions; they end at the first step not completed."""
+    """Return the progress of a cluster from its conditions. Steps after the first one not completed have none."""
     verdicts = {condition.type: condition.status for condition in status.conditions}
     # With reported differences only, nothing is applied and nothing fails.
     missing = TRUE if "DiffReported" in verdicts else UNKNOWN

@@ -38,7 +38,7 @@ def build_policy_document(policy: Policy) -> dict[str, Any]:
 
 
 def _build_policy(policy: Policy) -> dict[str, Any]:
-    """Return the policy as in the API, without empty fields and its number of clusters (no part of the hash)."""
+    """Return the policy as in the API, without empty fields, and without its number of clusters (not hashed)."""
     required = None
     if policy.required_terms is not None:
         required = {"clusterSelectorTerms": [_build_term(term) for term in policy.required_terms]}

@@ -38,7 +38,7 @@ PropertyValue = Quantity | UnreadablePropertyError | None
 
 
 def read_property(member: Member, name: str) -> PropertyValue:
-    """Return a member's value, None if it has none, UnreadablePropertyError if KubeFleet would stop."""
+    """Return a property of a member: None if it has none, an error if KubeFleet would stop the scheduling cycle."""
     if name.startswith(RESOURCE_PREFIX):  # derived from the member's resource usage
         return _read_resource_quantity(member, name.removeprefix(RESOURCE_PREFIX))
     text = member.properties.get(name)

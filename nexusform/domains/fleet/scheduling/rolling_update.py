@@ -124,7 +124,7 @@ class WaveBudget(Struct, frozen=True):
 
 
 def compute_rollout_target(policy: Policy | None, number: int | None, bindings: Iterable[Binding]) -> int:
-    """Return the base of percentages: N of a PickN, the names of a PickFixed, or else the picked clusters."""
+    """Return the base of percentages: the number of names (PickFixed), N (PickN), or else of the picked clusters."""
     effective = policy or Policy()
     if effective.placement_type is PlacementType.PICK_FIXED:
         return len(effective.cluster_names)
@@ -215,7 +215,7 @@ def _build_next_wave(
     by_cluster: dict[str, Binding], pending: _PendingClusters, strategy: RollingUpdate, target: int, state: _WaveState
 ) -> RolloutWave:
     """Build the next wave within the budgets for removals and additions; `target` is the number of wanted clusters."""
-    delete, update, bind = pending
+    delete, update, bind = pending  # clusters, in name order
     running = [cluster for cluster, binding in by_cluster.items() if binding.has_resources]
     started = [cluster for cluster, binding in by_cluster.items() if binding.state is not BindingState.SCHEDULED]
     ready = sum(cluster not in state.unavailable_clusters for cluster in running)

@@ -355,8 +355,8 @@ def _build_status(number: int, selected: tuple[Binding, ...], unselected: tuple[
 def _bind_picked_clusters(
     binding_table: BindingTable, picks: list[ScoredMember], targets: Mask, *, has_scores: bool = True
 ) -> tuple[Binding, ...] | CycleAbort:
-    """Bind the picks, release obsolete bindings outside `targets`, and return the picks' bindings, new ones first. An
-    unrecoverable binding stops the cycle before any change.
+    """Bind the picks, release obsolete bindings of members outside `targets`, and return the bindings of the picks:
+    created, repointed, recovered. An unrecoverable binding stops the cycle before any change.
     """
     for pick in picks:
         if binding_table.is_unrecoverable(pick.position):
@@ -366,8 +366,8 @@ def _bind_picked_clusters(
     updated: dict[BindingAction, list[Binding]] = {BindingAction.REPOINTED: [], BindingAction.RECOVERED: []}
     for pick in picks:
         scores = (pick.affinity, pick.topology_spread) if has_scores else (None, None)
-        change = binding_table.bind_member(pick.position, *scores)
-        updated.get(change, created).append(binding_table.get_binding(pick.position))  # new ones are no key
+        action = binding_table.bind_member(pick.position, *scores)
+        updated.get(action, created).append(binding_table.get_binding(pick.position))  # CREATED is not in `updated`
     for position in iterate_ascending(binding_table.obsolete & ~targets):
         binding_table.release_member(position, ChangeCause.POLICY)
     updated_bindings = chain.from_iterable(sorted(group, key=lambda b: b.cluster) for group in updated.values())

@@ -73,7 +73,7 @@ _RELEASE_TRIGGERS = {
 
 
 def find_change_trigger(change: BindingChange, triggers: SchedulingTriggers) -> Trigger:
-    """Return the trigger to display for a binding change: that of the cluster itself before general ones."""
+    """Return the trigger of a binding change: its release, a new placement or policy, its cluster, or a general one."""
     if change.action in (BindingAction.UNSCHEDULED, BindingAction.DROPPED):
         return _RELEASE_TRIGGERS[change.cause]
     if triggers.is_new:
@@ -86,7 +86,7 @@ def find_change_trigger(change: BindingChange, triggers: SchedulingTriggers) -> 
 
 
 def _find_general_trigger(triggers: SchedulingTriggers) -> Trigger:
-    """Return the first trigger that applies to the whole placement."""
+    """Return the first trigger of the whole placement, or else of any member, or else the default one."""
     if triggers.number_increased:
         return Trigger.NUMBER_INCREASED
     if triggers.lost_bindings:

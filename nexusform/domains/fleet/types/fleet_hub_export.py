@@ -140,10 +140,10 @@ _SCHEMA: Final = BlockSchema(
 def read_export(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     """Read the files and the hub state in them."""
     reader = ManifestReader(lenient=attributes.get("lenient") is True, is_observed=True)
-    argument = read_files(reader, attributes, context, f". Capture the hub with: {COMMAND}")
-    if argument is None:
+    argument_path = read_files(reader, attributes, context, f". Capture the hub with: {COMMAND}")
+    if argument_path is None:  # unreadable directory
         return DataResult(attributes={}, problems=reader.problems)
-    answer = build_hub_attributes(reader, argument, attributes)
+    answer = build_hub_attributes(reader, argument_path, attributes)
     identity = {"id": build_id(attributes)} if answer.attributes else {}  # no attributes after errors
     return replace(answer, attributes={**identity, **answer.attributes})
 

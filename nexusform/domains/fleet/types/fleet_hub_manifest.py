@@ -111,8 +111,8 @@ _VERSION: Final = "yaml_body_wo_version"
 
 def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """Return yaml_body as computed from a write-only body (names and labels of its objects), and problems without the
-    text of the body; {} if the configuration sets yaml_body, or only a version. After other problems, or with an
-    unknown body, yaml_body is unknown.
+    text of the body. Without a write-only body, return {} if yaml_body or a version is set. After other problems,
+    and with an unknown body, yaml_body is unknown.
     """
     body, secret, version = (attributes.get(name) for name in (_TEXT, _WRITE_ONLY, _VERSION))
     if secret is None:

@@ -116,7 +116,7 @@ _APPROVED: Final = make_placement_argument(
 
 
 def _read_approval(attributes: Values, arguments: Values, fleet: FleetKind) -> FleetApprovalRequest:
-    """Return an approval request. It is approved by its argument, else by its manifest's condition, else always."""
+    """Return an approval request. It is approved by argument, else by its manifest's condition, without both always."""
     document, is_approved = fleet.read_document(attributes), attributes.get("approved")
     if not isinstance(is_approved, bool):
         is_approved = document is None or document.has_condition("Approved")

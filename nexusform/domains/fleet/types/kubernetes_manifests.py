@@ -148,12 +148,12 @@ class ManifestReader:
             self.problems.append(Problem(path, finding.id, f"{location}: {finding.detail}", finding.severity))
 
     def _check_manifest(self, manifest: Manifest) -> Iterable[Problem]:
-        """Return the problems of an object: by its Kubernetes schema, the fleet's API, or as an envelope of others."""
+        """Return the problems of an object by its Kubernetes schema, also as an envelope, or by the fleet's API."""
         if is_envelope(manifest) or not is_fleet_group(manifest.group):
             from nexusform.domains.pods.importers.kubernetes_schemas import list_schema_problems
 
-            problems = [*list_schema_problems(manifest)]
-            return [*list_envelope_problems(manifest), *problems] if is_envelope(manifest) else problems
+            envelope_problems = list_envelope_problems(manifest) if is_envelope(manifest) else ()
+            return [*envelope_problems, *list_schema_problems(manifest)]
         api = API_KINDS.get(manifest.kind)
         if api is None and self.is_observed:
             return ()  # created by the hub: bindings, snapshots, Works
@@ -164,7 +164,7 @@ class ManifestReader:
         fleet = read_fleet_object(manifest.file, document, api, BlockSchema({}), lenient=self.lenient)
         if manifest.kind != MEMBER:
             return fleet.findings
-        time_errors = check_member_times(Node.create_document_node(document))  # in its status, checked by no shape
+        time_errors = check_member_times(Node.create_document_node(document))  # in the status: not read above
         time_findings = [build_problem(manifest.file, location, INVALID, text) for location, text in time_errors]
         return [*fleet.findings, *time_findings, *_check_member(manifest.file, fleet)]
 
@@ -192,7 +192,7 @@ def read_manifests_data(attributes: Mapping[str, Any], context: ReadContext) -> 
 def read_files(
     reader: ManifestReader, attributes: Mapping[str, Any], context: ReadContext, empty_reason: str
 ) -> Path | None:
-    """Read the files of the arguments and return the argument's path; None if the directory cannot be read.
+    """Read the files and return the path of their argument, for problems; None if the directory cannot be read.
     `empty_reason` completes the message about files without objects.
     """
     directory = attributes.get("directory")
@@ -205,17 +205,17 @@ def read_files(
         reader.problems.append(Problem(("directory",), "unreadable-file", str(problem)))
         return None
     reader.problems += list_dump_errors(directory, context)
-    argument: Path = ("directory",) if directory is not None else ("files",)
+    argument_path: Path = ("directory",) if directory is not None else ("files",)
     for index, name in enumerate(names):
-        path = argument if directory is not None else (*argument, index)
+        path = argument_path if directory is not None else (*argument_path, index)
         try:
             reader.add_file(name, context.files.read(name), path)
         except FileProblem as problem:
             reader.problems.append(Problem(path, "unreadable-file", str(problem)))
     if not reader.manifests and not reader.problems:
         text = f"No object found in {build_id(attributes)}{empty_reason}"
-        reader.problems.append(Problem(argument, INVALID, text))
-    return argument
+        reader.problems.append(Problem(argument_path, INVALID, text))
+    return argument_path
 
 
 def group_objects_by_kind(reader: ManifestReader, argument: Path, attributes: Mapping[str, Any]) -> dict[str, Any]:

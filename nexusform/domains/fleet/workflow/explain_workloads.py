@@ -144,7 +144,7 @@ def explain_pods(
 
 
 def describe_unknown_nodes(result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern) -> str:
-    """Return a sentence about picked members without predicted pods; "" without any."""
+    """Return a sentence about picked members with unknown nodes, so without predicted pods; "" without any."""
     members = dict(fleet.pods.members)  # cluster ids by member
     for change in result.plan.changes:  # members of this plan
         cluster_id = get_value_at_path(change.after, "kubernetes_cluster_id")

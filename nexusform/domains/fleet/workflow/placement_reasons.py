@@ -99,8 +99,8 @@ def _explain_at_decision_time(
 def _get_snapshot_and_cluster_resources(
     placement: PlacementPlan, binding: Binding | None, cluster: str
 ) -> tuple[tuple[Manifest, ...], RenderedResources | None]:
-    """Return the objects of a cluster's snapshot, and its version of them. Without a binding or a rollout there, return
-    the selected objects, and their version for this cluster (None for an unknown one).
+    """Return the objects of a cluster's snapshot, and the cluster's version of them (with overrides). Without a binding
+    or a rollout there, return the selected objects, and their version for the cluster; None for an unknown cluster.
     """
     resources = placement.compute_resources(binding, placement.rollout.clusters) if binding is not None else None
     if binding is None or resources is None:

@@ -306,7 +306,7 @@ def parse_host_details(row: Mapping[str, Any]) -> dict[str, Any]:
         "numa_cells": [_parse_cell(_unwrap_versioned_object(cell)) for cell in topology["cells"]] if topology else [],
         # Nova uses pools with few properties first.
         "device_pools": sorted(map(_parse_device_pool, pools), key=lambda pool: len(pool["properties"])),
-        "supported_instances": [
+        "supported_instances": [  # architecture, hypervisor type and VM mode
             [str(part).lower() for part in instance] for instance in _parse(row["supported_instances"]) or ()
         ],
     }

@@ -160,7 +160,7 @@ def _find_unpredicted(properties: Mapping[str, str], prefixes: tuple[str, ...], 
 
 
 def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest | None:
-    """Return the NUMA cells (one if only CPUs or pages are requested), None if nothing is. Raises ValueError."""
+    """Return the requested NUMA cells: one for pinned CPUs or pages alone; None without requests. Raises ValueError."""
     policy, thread_policy = _parse_policy(flavor.properties, image), _parse_thread_policy(flavor.properties, image)
     is_pinned, is_isolated = policy in (DEDICATED, MIXED), flavor.properties.get(_EMULATOR) == ISOLATE
     for key, is_set in ((_THREADS, thread_policy), (_EMULATOR, is_isolated)):
@@ -176,7 +176,7 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
     if not any((nodes, page_size, is_pinned)):
         return None
     cells = _parse_numa_cells(flavor, image, int(nodes or 1), dedicated)
-    # The filter wants threads even if the flavor prefers them and the image requires them.
+    # Nova's filter wants threads if the flavor or the image requires them, even if the flavor only prefers them.
     needs_threads = policy == DEDICATED and REQUIRE in (flavor.properties.get(_THREADS), image.get(_THREADS))
     return NumaRequest(cells, page_size, policy, thread_policy, int(is_isolated), needs_threads)
 
@@ -235,7 +235,7 @@ def _parse_numa_cells(
     if sorted(chain.from_iterable(cpus)) != list(range(flavor.vcpus)) or sum(memory) != flavor.memory_mib:
         detail = f"{_CPUS}.N and {_MEMORY}.N are not the vCPUs and memory of the flavor: Nova rejects its servers"
         raise ValueError(detail)
-    return tuple(CellRequest(len(cell), len(cell & dedicated), size) for cell, size in zip(cpus, memory, strict=True))
+    return tuple(CellRequest(len(cell), len(cell & dedicated), mib) for cell, mib in zip(cpus, memory, strict=True))
 
 
 def _select_numbered_properties(properties: Mapping[str, str], image: Mapping[str, str], key: str) -> list[str]:

@@ -109,10 +109,10 @@ class NovaHostUsage(Struct, frozen=True):
         return allocate_pci_devices(self.pools, requests, cells, {cell.id: cell.socket for cell in self.cells})
 
     def add(self, request: FlavorRequest) -> NovaHostUsage:
-        """Return the use with one more VM; unsuitable cells and devices stay free."""
+        """Return the use with one more VM. NUMA cells and PCI devices are taken only if they fit."""
         cells = self.fit_numa(request) if request.numa is not None else []  # None: do not fit
         # Nova first tries the candidate with PCPU. If only its second attempt succeeds, the CPUs are VCPU.
-        is_first_attempt = cells is not None or not self.cells
+        is_first_attempt = cells is not None or not self.cells  # or unknown cells
         if request.dedicated_vcpus and (
             request.fallback_vcpus == 0 or (is_first_attempt and self.has_dedicated_vcpus(request))
         ):
@@ -146,7 +146,7 @@ class UsageTable:
         usage = self._usages.get(records)
         if usage is None:
             *previous, last = records
-            if previous and not last.startswith(SERVER_RECORD):
+            if previous and not last.startswith(SERVER_RECORD):  # a flavor: add one VM of it
                 usage = self._add(self.get_usage(tuple(previous)), last)
             else:
                 usage = self._build_usage(records)

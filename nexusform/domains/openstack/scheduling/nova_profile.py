@@ -220,7 +220,7 @@ class _NovaRules(NamedTuple):
         """Return why a property of the flavor rejects the host, or ""."""
         if key.startswith(TRAIT):
             trait = key.removeprefix(TRAIT)
-            rejected_value = "forbidden" if trait in host.traits else "required"
+            rejected_value = "forbidden" if trait in host.traits else "required"  # unfit for this host
             if value == rejected_value:
                 return f"trait {trait} is {value}"
         if AGGREGATES in self.enabled and (":" not in key or key.startswith(_SCOPED_SPEC)):

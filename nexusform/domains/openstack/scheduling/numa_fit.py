@@ -125,8 +125,8 @@ def fit_numa_cells(
     attempts: int = 1,
 ) -> list[GuestCell] | None:
     """Return the cells of the VM with their host cells, None if they do not fit. `fit_devices` checks the PCI devices
-    of the VM near host cells; None if it has none. Nova makes an `attempt` per allocation candidate of a host, and
-    the next one begins with the cells as the one before left them.
+    of the VM near host cells (None: a VM without devices). Nova makes one of `attempts` per allocation candidate of a
+    host; each attempt begins with the cells as left by the previous one.
     """
     if len(cells) < len(request.cells):
         return None  # each cell of the VM needs its own host cell
@@ -182,7 +182,7 @@ def _sort_host_cells(
 
 
 def _fit_cell(cell: HostCell, guest: GuestCell, request: NumaRequest, ratios: HostRatios, emulator_cpus: int) -> bool:
-    """Return whether a guest cell fits on a host cell. Set its page size, and if it is pinned its CPUs and its id."""
+    """Return whether a guest cell fits on a host cell. Set the guest's page size and, if it is pinned, CPUs and id."""
     shared_vcpus = guest.vcpus - guest.dedicated_vcpus
     if not _fit_guest_memory(cell, guest, is_pinned=request.is_pinned) or shared_vcpus > len(cell.shared):
         return False
@@ -193,8 +193,9 @@ def _fit_cell(cell: HostCell, guest: GuestCell, request: NumaRequest, ratios: Ho
         # Like Nova, the cell keeps its CPUs even if a limit rejects it afterwards.
         guest.pins, guest.emulator_pins = selected_cpus
         guest.id = cell.id
-        if not guest.vcpus:  # Nova takes a cell without vCPUs for none
+        if not guest.vcpus:  # Nova rejects a cell without vCPUs
             return False
+    # Allocation ratios limit only cells with shared CPUs.
     return request.cpu_policy == DEDICATED or (
         cell.used_vcpus + shared_vcpus <= len(cell.shared) * ratios.cpu
         and cell.used_memory_mib + guest.memory_mib <= cell.memory_mib * ratios.memory

@@ -104,11 +104,11 @@ def build_hosts_without_servers(
 
 def _describe_cell(cell: HostCell) -> dict[str, Any]:
     """Return a NUMA cell as plain data of `build_host`."""
-    sets = {name: _format_cpus(getattr(cell, name)) for name in ("shared", "dedicated", "pinned")}
+    cpu_sets = {name: _format_cpus(getattr(cell, name)) for name in ("shared", "dedicated", "pinned")}
     siblings = [_format_cpus(core) for core in cell.siblings]
     return {
         **{name: getattr(cell, name) for name in _CELL_FIGURES},
-        **sets,
+        **cpu_sets,
         "siblings": siblings,
         "pages": msgspec.to_builtins(cell.pages),
     }

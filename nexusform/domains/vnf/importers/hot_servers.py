@@ -139,16 +139,16 @@ def build_placement_rules(
 
 
 def _find_group(
-    vdu: str, value: Any, node: Node, notes: DocumentFindings, groups: Mapping[ResourceReference, ServerGroup]
+    vdu: str, hints: Any, node: Node, notes: DocumentFindings, groups: Mapping[ResourceReference, ServerGroup]
 ) -> ResourceReference | None:
-    """Return the group in the scheduler_hints of a VDU, by reference or name; None, with a warning if unknown."""
-    group_name = value
-    if isinstance(value, dict):
-        for hint in value:
+    """Return the group in a VDU's scheduler hints: a mapping, or only the group. None without a known group."""
+    group_name = hints
+    if isinstance(hints, dict):
+        for hint in hints:
             if hint != "group":
                 detail = f'the scheduler hint "{hint}" of "{vdu}" is ignored; only "group" is supported.'
                 notes.add_warning(node, IGNORED, detail)
-        group_name = value.get("group")
+        group_name = hints.get("group")
     if group_name in (None, "", []):
         return None  # no group is requested
     if isinstance(group_name, ResourceReference):
@@ -158,7 +158,7 @@ def _find_group(
         detail = f'"{vdu}" references "{group_name.name}", which is not a server group.{suggestion}'
         notes.add_warning(node, IGNORED, detail)
         return None
-    if isinstance(group_name, str):
+    if isinstance(group_name, str):  # its name in the template or in the cloud
         matches = [reference for reference, group in groups.items() if group_name in {group.title, group.name}]
         if len(matches) == 1:
             return matches[0]
@@ -274,12 +274,12 @@ def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _Scal
     desired_node = find_first_field(properties, *_DESIRED)
     desired = _parse_count(template, desired_node)
     minimum = min_size or 0
-    members = next(size for size in (desired, min_size, 1) if size is not None)
-    for contradiction in _describe_contradictions(members, minimum, maximum):
+    initial = next(size for size in (desired, min_size, 1) if size is not None)
+    for contradiction in _describe_contradictions(initial, minimum, maximum):
         template.notes.add_error(properties, INVALID_DOCUMENT, f'the group "{name}" {contradiction}.')
     # An invalid desired capacity leaves the initial number unknown.
     is_explicit = desired is not None or (desired_node.is_absent and min_size is not None)
-    return _ScalingGroupSizes(minimum, maximum, members, is_explicit, desired_node)
+    return _ScalingGroupSizes(minimum, maximum, initial, is_explicit, desired_node)
 
 
 def _describe_contradictions(members: int, minimum: int, maximum: int | None) -> Iterator[str]:
@@ -400,12 +400,12 @@ def _parse_flavor_size(template: Template, flavor: object) -> VduSize:
 
 
 def build_scaling_aspects(reading: HotReading) -> tuple[ScalingAspect, ...]:
-    """Return a scaling aspect per policy, else per group: its steps from the desired to the maximum size."""
+    """Return a scaling aspect per policy, else per group, with as many steps as all its VDUs have room for."""
     aspects: dict[str, ScalingAspect] = {}
     for name, group in reading.scaling_groups.items():
         vdu = reading.vdus[name]
         if not group or vdu.maximum is None or vdu.maximum <= vdu.initial:
-            continue  # no limit, or no room to grow
+            continue  # in no group, without a limit, or without room to grow
         aspect, step = reading.policies.get(group, (group, 1))  # by default, one VM per step
         levels = (vdu.maximum - vdu.initial) // step
         known_aspect = aspects.get(aspect, ScalingAspect(aspect, levels, steps=(), origin=vdu.origin))

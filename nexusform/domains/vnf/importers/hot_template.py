@@ -104,7 +104,7 @@ def _add_template(reading: HotReading, context: _ResourceContext) -> None:
 
 
 def _add_resource(reading: HotReading, context: _ResourceContext, name: str, body: Node) -> None:
-    """Add a resource by its type: server, scaling group, server group, policy or nested template. Ignore any other."""
+    """Add a resource by type: server, scaling group, port (a check), server group, policy, template. Ignore others."""
     template = context.template
     kind, properties = get_declared_type(body), get_resource_properties(body)
     if kind in _SERVERS:

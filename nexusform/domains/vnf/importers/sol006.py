@@ -164,9 +164,9 @@ def _select_flavour(descriptor: Node, flavour_id: str, notes: DocumentFindings) 
 
 
 def _build_vdu(
-    name: str, body: Node, descriptor: Node, profile: Node | None, level: int | None, notes: DocumentFindings
+    name: str, body: Node, descriptor: Node, profile: Node | None, default_count: int | None, notes: DocumentFindings
 ) -> Vdu:
-    """Return a VDU with its numbers of VMs; `level` is the number at the default level, None without one."""
+    """Return a VDU with its numbers of VMs. `default_count` is its number at the default level, None if not there."""
     minimum, maximum = 0, None  # no limits
     if profile is None:
         notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" has no vdu-profile in the flavour.')
@@ -183,8 +183,8 @@ def _build_vdu(
         size=_parse_vdu_size(name, body, descriptor, notes),
         minimum=minimum,
         maximum=maximum,
-        initial=max(minimum, 1 if level is None else level),
-        has_count=level is not None,
+        initial=max(minimum, 1 if default_count is None else default_count),
+        has_count=default_count is not None,
         has_bounds=profile is not None,
     )
 
@@ -330,7 +330,7 @@ def _build_placement_rule(
     name: str, body: Node, keys: tuple[str, str], vdus: tuple[str, ...], notes: DocumentFindings
 ) -> Iterator[PlacementRule]:
     """Yield one rule, if its type and scope apply to machines, racks or sites."""
-    kind, scope_node = (body.get_node(key) for key in keys)
+    kind, scope_node = (body.get_node(key) for key in keys)  # its type and its scope
     is_affinity = _TYPES.get(_strip_yang_prefix(_get_name(kind)))
     if is_affinity is None:
         detail = f'the rule "{name}" is neither affinity nor anti-affinity ({keys[0]}); it is ignored.'

@@ -144,11 +144,11 @@ def _list_definitions(section: Node, noun: str, notes: DocumentFindings) -> Iter
     if section.data not in (None, "...") and not isinstance(section.data, (dict, list)):
         notes.add_warning(section, IGNORED, f"expected {noun} definitions by name; this is ignored.")
     for part in list_bodies(section):
-        yield from _list_misindented_definitions(part, noun, notes)
+        yield from _list_definitions_in_map(part, noun, notes)
 
 
-def _list_misindented_definitions(part: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
-    """Yield the bodies of a map; a body not indented under its name is assigned to it."""
+def _list_definitions_in_map(part: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
+    """Yield the names and bodies in a map. The first name without a body gets the body not indented under its name."""
     stray_fields = {key: body for key, body in part.list_fields() if key in _BODY and not body.get_node("type").text}
     has_stray_body = "type" in stray_fields
     for name, body in part.list_fields():
@@ -192,9 +192,8 @@ def parse_count_or_default(node: Node, notes: DocumentFindings, default: int) ->
 def parse_rule_scope(
     rule: tuple[str, Node], scope: tuple[str, Node], scopes: Mapping[str, str], notes: DocumentFindings
 ) -> str:
-    """Return the scope of a rule as used here; "", and a finding, if it is missing or not in `scopes`.
-
-    `rule` is its name and body, `scope` the configured scope as a key of `scopes`, and its node.
+    """Return the scope of a rule: machine, rack or site; "", and a finding, if it is missing or not in `scopes`. `rule`
+    is its name and body, `scope` the configured scope as a key of `scopes`, and its node.
     """
     name, body = rule
     scope_key, scope_node = scope

@@ -88,7 +88,7 @@ def parse_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes:
 
 
 def _report_documents_without_vdu(documents: list[Node], notes: DocumentFindings) -> None:
-    """Report documents without a VDU as documents of another kind."""
+    """Report the kind of documents without a VDU: a HOT template, or another known kind."""
     for document in documents:
         if not find_first_field(document, "heat_template_version", "HeatTemplateFormatVersion").is_absent:
             notes.add_error(document, INVALID_DOCUMENT, "this is a HOT template: set it as base_hot.")
@@ -129,7 +129,8 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
     """Return the VDU with its minimum, maximum and initial number."""
     profile = body.get_node("properties", "vdu_profile")
     bounds = scaling.bounds.get(vdu.name)
-    if profile.is_absent and bounds is None and not topology.get_standard_type(body).endswith("tacker"):
+    is_tacker_type = topology.get_standard_type(body).endswith("tacker")  # Tacker's own type has no profile
+    if profile.is_absent and bounds is None and not is_tacker_type:
         detail = f'the VDU "{vdu.name}" has no vdu_profile; its number of instances is unlimited.'
         notes.add_warning(body, CORRECTED, detail)
     if profile.is_absent and bounds is not None:  # bounds of a scaling policy
@@ -457,7 +458,7 @@ def _parse_counts(section: Node, key: str, topology: Topology, notes: DocumentFi
 
 
 def _collect_scaling_deltas(topology: Topology, notes: DocumentFindings) -> dict[str, dict[str, _Deltas]]:
-    """Return the VMs added by the steps of each aspect to each VDU. Duplicate ones are reported; the last counts."""
+    """Return the VMs added by the steps of each aspect to each VDU. Report duplicate deltas; the last ones count."""
     by_aspect: dict[str, dict[str, _Deltas]] = {}
     for name, body in _select_policies(topology, "VduScalingAspectDeltas"):
         aspect = body.get_node("properties", "aspect").text
@@ -516,7 +517,7 @@ def _list_scaling_aspects(
 
 
 def _parse_levels(topology: Topology, notes: DocumentFindings) -> tuple[tuple[InstantiationLevel, ...], str]:
-    """Return the instantiation levels, and the name of the default one: a single level is it; "" = none."""
+    """Return the instantiation levels, and the name of the default one: declared, or the only level; else ""."""
     numbers: dict[str, dict[str, int]] = {}  # by level: number of VMs by VDU
     for name, body in _select_policies(topology, "VduInstantiationLevels"):
         targets = _collect_policy_targets(name, body, topology, notes)

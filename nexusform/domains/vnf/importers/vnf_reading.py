@@ -184,19 +184,19 @@ def _is_contradicting_rule(rule: PlacementRule, other: PlacementRule, maximum: M
 
 
 def _warn_contradiction(rule: PlacementRule, other: PlacementRule, notes: dict[str, DocumentFindings]) -> None:
-    """Warn about contradicting rules: only the plan knows the size, and rejects one that violates both."""
-    names = ", ".join(filter(other.vdus.__contains__, rule.vdus))
+    """Warn about contradicting rules of a VNFD (`rule`) and of a server group (`other`), with the effect of both."""
+    vdu_names = ", ".join(filter(other.vdus.__contains__, rule.vdus))
     first_kind, second_kind = describe_vdu_placement_rule(rule), describe_vdu_placement_rule(other)
     if rule.is_affinity == other.is_affinity:
         text = "The stricter one applies."
     elif rule.is_hard and other.is_hard:
-        maximum = max(rule.max_per_location, other.max_per_location)
+        maximum = max(rule.max_per_location, other.max_per_location)  # 1 in the affinity rule
         text = f"Both can be met for at most {maximum} of these VMs. Larger sizes are rejected."
     else:
         text = "Both are kept. Hard rules have priority over soft ones."
     detail = (
         f'the server group "{other.name}" requires {second_kind}, but {rule.origin}, rule '
-        f'"{rule.name}", requires {first_kind}. Both apply to {names}. {text}'
+        f'"{rule.name}", requires {first_kind}. Both apply to {vdu_names}. {text}'
     )
     _add_contradiction(other.origin, detail, notes)
 

@@ -259,7 +259,7 @@ def build_dropped_rule_warnings(vnf: Vnf, numbers: Mapping[str, int]) -> Iterato
 
 
 def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks: int) -> list[UnmetRule]:
-    """Return the hard rules with too few locations for these numbers of VMs, or contradicted by another rule."""
+    """Return the hard rules with too few locations for `numbers` (VMs by VDU), or contradicted by another one."""
     location_counts = {MACHINE: machines, RACK: racks, SITE: 1}
     unmet_rules = []
     hard_rules = [rule for rule in vnf.rules if rule.is_hard]
@@ -271,8 +271,8 @@ def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks:
             unmet_rules.append(UnmetRule(rule, vms, maximum))
     # An affinity rule joins VMs on a location, and an anti-affinity rule of its or a wider scope separates them.
     for separating_rule, joining_rule in product(anti_affinity_rules, hard_rules):
-        is_narrower = SCOPES.index(joining_rule.scope) <= SCOPES.index(separating_rule.scope)
+        is_contained = SCOPES.index(joining_rule.scope) <= SCOPES.index(separating_rule.scope)
         shared = count_vms({*separating_rule.vdus} & {*joining_rule.vdus}, numbers)
-        if joining_rule.is_affinity and is_narrower and shared > separating_rule.max_per_location:
+        if joining_rule.is_affinity and is_contained and shared > separating_rule.max_per_location:
             unmet_rules.append(UnmetRule(separating_rule, shared, separating_rule.max_per_location, joining_rule))
     return unmet_rules

@@ -107,9 +107,8 @@ class TackerClient:
                 return rows
 
     def write(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> ApiResponse:
-        """Send a change once, again only after a conflict. Raises TackerProblem.
-
-        Tacker reports the end of an operation before it unlocks the VNF.
+        """Send a change. Send it again after conflicts, for a limited time: Tacker reports the end of an operation
+        before it unlocks the VNF. Raises TackerProblem.
         """
         ends_at = self.timing.read_clock() + _UNLOCK_SECONDS
         while True:

@@ -325,19 +325,19 @@ def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeRe
     located_ids = {vnfc.id for vnfc in instance.vnfcs if vnfc.host}
     ids: Mapping[str, str] = attributes["vnfc_ids"]
     vnfcs: Mapping[str, Mapping[str, Any]] = attributes["vnfcs"]
-    observed = tuple(("vnfcs", name) for name in ids if ids[name] in located_ids or not vnfcs[name].get("machine"))
-    return ChangeResult(attributes, observed, note={_IDS_KEY: attributes["vnfc_ids"]})
+    paths = tuple(("vnfcs", name) for name in ids if ids[name] in located_ids or not vnfcs[name].get("machine"))
+    return ChangeResult(attributes, observed_paths=paths, note={_IDS_KEY: ids})
 
 
 def _is_heal_already_executed(resumed_operation: str | None, latest: Mapping[str, Any] | None) -> bool:
-    """Return whether an interrupted run of this step healed already: it recorded its operation, or the one before."""
+    """Return whether an interrupted run of this step healed already. `latest` is the latest operation of the VNF."""
     outcome = (get_text(latest, "operation"), get_text(latest, "operationState"))
     if not resumed_operation or outcome != ("HEAL", COMPLETED):
         return False
     identifier = get_text(latest, "id")
-    # _BEFORE and the id of the latest operation are recorded just before the healing starts.
-    is_later = resumed_operation.startswith(_BEFORE) and resumed_operation != f"{_BEFORE}{identifier}"
-    return is_later or resumed_operation == identifier
+    # The run recorded _BEFORE with the id of the previous operation, and then the id of the healing.
+    is_started_since = resumed_operation.startswith(_BEFORE) and resumed_operation != f"{_BEFORE}{identifier}"
+    return is_started_since or resumed_operation == identifier
 
 
 def _build_instantiate_request(planned: Mapping[str, Any]) -> dict[str, Any]:

@@ -133,7 +133,7 @@ def _find_format_problem(request: Any) -> str:
             return f"{name} is missing."
     for name in ("addResources", "removeResources"):
         rows = request.get(name, [])
-        if list_mappings(request, name) != rows:  # it leaves out anything else
+        if list_mappings(request, name) != rows:  # list_mappings leaves out other types
             return f"{name} is not a list of objects."
         if not all(get_text(row, "id") for row in rows):
             return f"A resource in {name} has no id."

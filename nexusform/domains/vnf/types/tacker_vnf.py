@@ -241,7 +241,7 @@ def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity) -
     """Build the problem of a rule contradicted by another one, or with too few locations for its VMs."""
     rule = unmet_rule.rule
     vdus = ", ".join(f'"{name}"' for name in rule.vdus)
-    scope = f" (scope {rule.label})" if rule.label != "anti-affinity" else ""
+    scope = f" (scope {rule.label})" if rule.label != "anti-affinity" else ""  # a server group's policy is no scope
     text = f'{rule.origin}: "{rule.name}" separates the VMs of {vdus}{scope}'
     if unmet_rule.conflicting_rule is not None:
         other = unmet_rule.conflicting_rule
@@ -251,7 +251,7 @@ def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity) -
         )
     else:
         limit_text = f" with up to {rule.max_per_location} on each" if rule.max_per_location > 1 else ""
-        location_count = unmet_rule.capacity // rule.max_per_location
+        location_count = unmet_rule.capacity // rule.max_per_location  # capacity counts VMs
         count_text = f"the site has {location_count} {select_word_form(location_count, rule.scope)}"
         capacity_text = "a VNF runs on one site" if rule.scope == "site" else count_text
         scale_text = "" if severity is Severity.ERROR else " at the largest scale"

@@ -78,7 +78,7 @@ def _read_instantiate_request(attributes: Mapping[str, Any]) -> tuple[dict[str, 
             arguments[name] = {**body[field], **configured}
         elif configured in (None, requested):
             arguments[name] = requested
-        elif is_set_and_known(configured):
+        elif is_set_and_known(configured):  # an unknown value is no conflict yet
             text = f'{name} is "{configured}", but {field} of the request is "{requested}". Remove one, or correct it.'
             problems.append(Problem((name,), "conflicting-arguments", text))
     return arguments, problems
@@ -105,11 +105,11 @@ def _build_request_problem(detail: str) -> Problem:
 
 
 def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
-    """Return vnfd, base_hot and nested of the package in `csar`: unknown if it is, {} without one or with a problem."""
+    """Return vnfd, base_hot and nested of the package in `csar`: UNKNOWN with path or flavour, {} without a result."""
     path, flavour = attributes.get("csar"), attributes.get("flavour_id")
     if path is None:
         return {}, []
-    conflicting_names = list(filter(attributes.get, PACKAGED))
+    conflicting_names = [name for name in PACKAGED if attributes.get(name)]
     if conflicting_names:
         text = f"csar already contains {', '.join(conflicting_names)}. Remove csar, or the other arguments."
         return {}, [Problem(("csar",), "conflicting-arguments", text)]

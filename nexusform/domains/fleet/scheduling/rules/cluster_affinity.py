@@ -109,7 +109,7 @@ def _find_matching_members(requirement: PropertyRequirement, member_list: Member
 
 def _parse_requirement_quantity(requirement: PropertyRequirement) -> Quantity | str:
     """Return the quantity to compare with, or an error."""
-    if len(requirement.values) != 1:
+    if len(requirement.values) != 1:  # KubeFleet has one text for none and several
         return "more than one value in the property selector expression"
     quantity = parse_quantity(requirement.values[0])
     if isinstance(quantity, InvalidQuantity):
