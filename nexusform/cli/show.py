@@ -93,8 +93,9 @@ def show(arguments: ShowArguments) -> int:
                 show_sensitive=arguments.show_sensitive,
             )
         else:
-            instances = target.state.instances if target.instances is None else target.instances  # None: no address
-            state = replace(target.state, instances=instances)
+            state = target.state
+            if target.instances is not None:  # the objects at an address, without outputs
+                state = replace(state, instances=target.instances, outputs={})
             document = build_state_document(state, show_sensitive=arguments.show_sensitive)
         sys.stdout.flush()
         write_json(document, sys.stdout.buffer)

@@ -330,9 +330,6 @@ def _decode_conditions(blocks: Sequence[syntax.Block], kind: str, problems: list
     return decode_condition_blocks(blocks, kind, problems)
 
 
-# --- rest of the body, for the schema ----------------------------------------------------------
-
-
 def remove_decoded_parts(body: AnyBody, decoded_schema: BodySchema) -> AnyBody:
     """Return the body without the decoded arguments and blocks."""
     if isinstance(body, syntax.JsonBody):

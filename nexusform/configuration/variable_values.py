@@ -285,9 +285,6 @@ def _parse_text(variable: Variable, text: str) -> tuple[Value, list[Diagnostic]]
 _LITERAL_TYPES: Final = (STRING, PrimitiveType("number"), PrimitiveType("bool"))
 
 
-# --- constant variables (`const = true`), for the sources of modules -----------------------------
-
-
 class ConstantVariableScope:
     """Scope of one module: its constant variables, and the locals that depend on them alone."""
 

@@ -165,9 +165,6 @@ def get_first_character_span(span: Span) -> Span:
     return Span(span.filename, start, Position(start.line, start.column + 1, start.byte + 1))
 
 
-# --- JSON: a schema distinguishes arguments and blocks ---------------------------------------
-
-
 def _decode_json_body(
     body: syntax.JsonBody, schema: BodySchema, *, partial: bool
 ) -> tuple[BodyContent, list[Diagnostic]]:

@@ -73,9 +73,6 @@ def build_value_notes(expression: syntax.Expression, scope: Scope) -> tuple[Valu
     return ExpressionRun(scope, _HANDLERS).build_notes(expression)
 
 
-# --- literals ----------------------------------------------------------------------------------
-
-
 def _evaluate_literal(node: syntax.Literal, run: ExpressionRun) -> Value:
     """Return the value of a literal; unknown, after a diagnostic, for a number with too many digits."""
     value = node.value
@@ -95,9 +92,6 @@ def _build_number(number: Decimal | int) -> Value:
     return Value(NUMBER, convert_decimal(number) if isinstance(number, Decimal) else normalize_number(number))
 
 
-# --- references --------------------------------------------------------------------------------
-
-
 def _evaluate_index(node: syntax.Index, run: ExpressionRun) -> Value:
     """Evaluate `collection[key]`; a problem is reported at the part at fault."""
     previous_count = len(run.diagnostics)
@@ -109,9 +103,6 @@ def _evaluate_index(node: syntax.Index, run: ExpressionRun) -> Value:
         node_at_fault = node.key if outcome.id == "invalid-index" else node.collection  # else the collection is null
         return run.report_problem(outcome.id, outcome.detail, node_at_fault, node)
     return outcome
-
-
-# --- constructors ------------------------------------------------------------------------------
 
 
 def _evaluate_tuple(node: syntax.TupleCons, run: ExpressionRun) -> Value:

@@ -80,9 +80,6 @@ def format_text(source: SourceFile) -> tuple[str, list[Diagnostic]]:
     return "".join(line.render() for line in lines), []
 
 
-# --- tokens and lines --------------------------------------------------------------------------
-
-
 def _list_tokens_with_merged_heredocs(tokens: scanner.Tokens) -> list[_Token]:
     """Return the tokens up to the end; a heredoc is one token."""
     result: list[_Token] = []
@@ -190,9 +187,6 @@ def _split_line_into_alignment_cells(line: _Line) -> None:
             return
 
 
-# --- spaces ------------------------------------------------------------------------------------
-
-
 def _set_token_spacing(cell: list[_Token]) -> None:
     """Set the spaces before every token of a cell except the first."""
     previous = _NO_TOKEN
@@ -233,9 +227,6 @@ def _has_space_at_brackets(token: _Token, after: _Token) -> bool:
     if (kind, following) in _BRACES_IN_SEQUENCES:
         return True  # such as "${ {"
     return not (token.depth_change > 0 or after.depth_change < 0 or (kind, following) in _ADJACENT_SEQUENCES)
-
-
-# --- lines and their neighbours ----------------------------------------------------------------
 
 
 def _set_indentation(lines: list[_Line]) -> None:

@@ -237,7 +237,7 @@ def test_limits_in_a_module_are_reported_as_ignored(
     Path("m/main.nf.hcl").write_text("nexusform {\n  limits {\n    machines = 7\n  }\n}\n" + build_machine(96, 1))
     Path("main.nf.hcl").write_text('module "m" {\n  source = "./m"\n}\n')
     assert run_command_line(["plan"]) == 0
-    assert "Limits ignored" in capsys.readouterr().out
+    assert "Settings ignored" in capsys.readouterr().out
 
 
 LARGE = """

@@ -66,9 +66,6 @@ def _build_conversion(name: str, target: Type, description: str, *examples: Exam
     )
 
 
-# --- errors caught -----------------------------------------------------------------------------
-
-
 def _evaluate_try(*attempts: Thunk) -> Value:
     """Return the first value without errors; if it is not wholly known, an unknown value of open type instead."""
     if not attempts:
@@ -98,9 +95,6 @@ def _evaluate_can(*attempts: Thunk) -> Value:
     return TRUE if value.is_wholly_known else Value(BOOL, UNKNOWN)
 
 
-# --- marks -------------------------------------------------------------------------------------
-
-
 def _build_expression_parameter(description: str) -> Parameter:
     return build_any_parameter("value", description, allow_marked=True)
 
@@ -122,9 +116,6 @@ def _is_sensitive(value: Value) -> Value:
     if value.is_sensitive:
         return TRUE
     return Value(BOOL, UNKNOWN) if value.raw is UNKNOWN else FALSE  # an unknown value may become sensitive
-
-
-# --- types as text -----------------------------------------------------------------------------
 
 
 def _format_type_of_value(value: Value) -> Value:

@@ -188,9 +188,6 @@ def _render_integer(verb: _FormatVerb, number: Any) -> str:
     return _render_signed_number(verb, number < 0, digits)
 
 
-# --- decimals: exact, rounded half to even, as big floats are printed ----------------------------
-
-
 def _render_decimal(verb: _FormatVerb, number: Any, mode: str) -> str:
     """Render a number as %f, %e or %g."""
     size = abs(number)

@@ -55,6 +55,13 @@ def list_ids_and_lines(problems: list[Diagnostic]) -> list[tuple[str, int]]:
             'defaults {\n source = "."\n backend "local" {\n  path = "1"\n }\n}\nsite "a" {}\nsite "b" {}',
             [("shared-site-state", 8)],
         ),
+        (
+            "".join(
+                f'site "{name}" {{\n source = "./s"\n backend "local" {{\n  path = "{path}"\n }}\n}}\n'
+                for name, path in (("a", "x/a"), ("b", "./x//a"))
+            ),
+            [("shared-site-state", 7)],
+        ),
         ('site "a" {\n source = "./s"\n backend "lokal" {}\n}', [("unknown-backend", 3)]),
         ('site "a" {\n source = "./s"\n backend "local" {\n  paths = "x"\n }\n}', [("unsupported-argument", 4)]),
         ("defaults {}\ndefaults {}", [("duplicate-block", 2)]),

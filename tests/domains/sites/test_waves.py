@@ -19,7 +19,7 @@ from nexusform.domains.sites.types.site_tasks import (
     SiteTaskKind,
     Task,
 )
-from nexusform.domains.sites.workflow.wave_progress import ProgressEventKind, read_wave_progress
+from nexusform.domains.sites.workflow.wave_progress import ProgressEventKind, WaveProgressLine, read_wave_progress
 from nexusform.domains.sites.workflow.wave_runner import ApplyObserver, FleetApply, WaveStop, apply_waves
 
 LOCKED = SiteDiagnostic("error", "state-lock-error", "", "")
@@ -248,6 +248,8 @@ def test_truncated_progress_line_is_ignored(tmp_path: Path) -> None:
     assert progress.is_finished("one")
     assert progress.find_time(ProgressEventKind.FINISHED, "two") is None
     assert read_wave_progress(str(tmp_path / "f"), "another").lines == []
+    progress.add_line(WaveProgressLine("d", ProgressEventKind.FINISHED, "two", at=1.0))
+    assert read_wave_progress(str(tmp_path / "f"), "d").find_time(ProgressEventKind.FINISHED, "two") == 1.0
 
 
 def test_wave_without_changes_needs_no_approval_or_soak(tmp_path: Path) -> None:

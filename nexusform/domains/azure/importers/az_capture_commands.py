@@ -72,9 +72,6 @@ def _quote(text: str) -> str:
     return text if _SAFE_WORD.fullmatch(text) else "'" + text.replace("'", "'\\''") + "'"
 
 
-# --- the files of a directory -------------------------------------------------------------------
-
-
 # Files with other names are read too; the type of each resource gives its kind.
 _EXPORT_SUFFIXES: Final = (".json", ".jsonl", ".yaml", ".yml")
 # Configuration files in the same directory.

@@ -269,9 +269,6 @@ def parse_machine_roles(labels: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(roles))
 
 
-# --- a site before a server is racked ----------------------------------------------------------
-
-
 def read_planned_site(
     clusters: Iterable[ArmItem], options: MachineReadOptions
 ) -> tuple[dict[str, AzRack], dict[str, AzMachine]]:

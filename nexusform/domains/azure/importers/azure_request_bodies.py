@@ -111,9 +111,6 @@ def read_opaque_body(values: Mapping[str, Any]) -> dict[str, Any]:
     return dict(body) if isinstance(body, Mapping) else {}
 
 
-# --- merge and comparison of bodies ---------------------------------------------------------------
-
-
 def merge_bodies(base: Any, overlay: Any) -> Any:
     """Merge one body over another; objects merge recursively, everything else is replaced."""
     if isinstance(base, Mapping) and isinstance(overlay, Mapping):

@@ -41,9 +41,6 @@ from nexusform.schemas.block_schema import BlockSchema
 Values = Mapping[str, Any]
 
 
-# --- manifests ---------------------------------------------------------------------------------
-
-
 @lru_cache(maxsize=256)
 def parse_manifest(manifest: str, kind: str, schema: BlockSchema, *, lenient: bool) -> FleetDocument:
     """Return the manifest of an object, parsed once per text."""
@@ -96,9 +93,6 @@ def remove_unknown_part_problems(attributes: Values, problems: Iterable[Problem]
     return [problem for problem in problems if not is_about_unknown_part(problem.path)]
 
 
-# --- selectors ---------------------------------------------------------------------------------
-
-
 def read_label_selector(values: Values | None) -> LabelSelector | None:
     """Return a label_selector block; None if it is absent."""
     if values is None:
@@ -145,9 +139,6 @@ def read_taints(blocks: Iterable[Values]) -> tuple[Taint, ...]:
     return tuple(
         Taint(read_text(b, "key"), read_text(b, "value"), get_or_default(b, "effect", "NoSchedule")) for b in blocks
     )
-
-
-# --- policy and strategy -----------------------------------------------------------------------
 
 
 def read_policy(values: Values | None) -> Policy | None:

@@ -101,9 +101,6 @@ def build_run_type(name: str, kind: str, *, strategy: str, is_namespaced: bool) 
     )
 
 
-# --- approval requests -------------------------------------------------------------------------
-
-
 _APPROVAL_SPEC: Final = BlockSchema(
     {
         "parent_stage_rollout": make_text("Name of the staged update run.", required=True, on_change=OnChange.REPLACE),
@@ -151,9 +148,6 @@ def build_approval_type(name: str, kind: str, *, run: str, is_namespaced: bool) 
         values={"approved": _APPROVED},
         goes_beside=(run,),
     )
-
-
-# --- strategies --------------------------------------------------------------------------------
 
 
 _TASK: Final = BlockSchema(

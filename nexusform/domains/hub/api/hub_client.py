@@ -508,9 +508,6 @@ def _parse_json_or_text(content: bytes) -> Any:
         return content[:_MAX_TEXT].decode(errors="replace")
 
 
-# --- connecting ----------------------------------------------------------------------------------
-
-
 def _open_account(location: HubLocation) -> tuple[KubernetesAccount, ApiClient]:
     """Return server with credentials, and its HTTP client. Raises HubProblem."""
     paths = _find_kubeconfigs(location)

@@ -75,7 +75,8 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
         verdict = f"Planning failed: {format_count(len(plan.errors), 'error')}."
         return Report("Plan of sites", verdict, is_finding=True, sections=(section,))
     groups = group_sites(site.result for site in plan.sites)
-    rejected = plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus.SKIPPED)
+    rejected_statuses = (SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus.SKIPPED)
+    rejected = plan.select_by_status(*rejected_statuses)
     # Build the section of waves in order.
     heads = ("wave", "sites", "change", "rejected", "unchanged", "placed", "moved", "removed")
     rows = []
@@ -85,7 +86,7 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
         counts = [
             len(results),
             statuses.count(SiteStatus.PLANNED),
-            statuses.count(SiteStatus.REJECTED),
+            sum(map(statuses.count, rejected_statuses)),
             statuses.count(SiteStatus.UNCHANGED),
             sum(result.placed for result in results),
             sum(result.moved for result in results),

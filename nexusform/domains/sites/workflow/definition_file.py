@@ -227,7 +227,9 @@ def _read_sites_and_waves(body: Body, reading: _FileReading) -> tuple[list[SiteE
         problems.append(build_error("no-sites", f"It declares no site. {_FILE_HINT}", body.span))
     first_by_location: dict[tuple[str, str], SiteEntry] = {}
     for site in sites.values():
-        earlier = first_by_location.setdefault((site.backend, repr(sorted(site.settings.items()))), site)
+        path = {name: os.path.normpath(str(text)) for name, text in site.settings.items() if site.backend == "local"}
+        settings = {**site.settings, **path}  # `./states/a` and `states/a` are equal
+        earlier = first_by_location.setdefault((site.backend, repr(sorted(settings.items()))), site)
         if earlier is not site:
             detail = (
                 f'"{earlier.name}" and "{site.name}" have the same state location. Use the site name in '

@@ -92,9 +92,6 @@ def open_site_project(fleet: FleetContext, site: SiteEntry, environment: Mapping
     return OpenResult(create_project(location, configuration, values, sources, backend), tuple(problems), sources)
 
 
-# --- root modules ------------------------------------------------------------------------------
-
-
 class _CachedConfiguration(Struct, frozen=True):
     """Cached configuration with the signature of its files."""
 
@@ -134,9 +131,6 @@ def _compute_signature(configuration: Configuration) -> tuple[tuple[str, int, in
             return ()
         marks.append((name, status.st_mtime_ns, status.st_size, status.st_ino))
     return tuple(marks)
-
-
-# --- inputs ------------------------------------------------------------------------------------
 
 
 def _build_inputs_file_name(site: SiteEntry) -> str:
@@ -181,9 +175,6 @@ def _locate_problem_at_inputs(problem: Diagnostic, site: SiteEntry) -> Diagnosti
         detail = f"{problem.detail.partition('. Use a -var')[0]}. Set it in the inputs of the site."
         return replace(problem, detail=detail)
     return problem
-
-
-# --- state -------------------------------------------------------------------------------------
 
 
 def open_state(

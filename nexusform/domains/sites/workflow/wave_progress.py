@@ -80,16 +80,20 @@ class FleetApplyProgress(Struct):
 
 
 def read_wave_progress(plan_path: str, identity: str) -> FleetApplyProgress:
-    """Read the progress of the plan with this identity (none before its first apply). Raises FileProblem."""
+    """Read the progress of the plan with this identity (none before its first apply), and remove an incomplete last
+    line from the file. Raises FileProblem.
+    """
     path = Path(f"{plan_path}{SUFFIX}")
     try:
         data = read_regular(path, _MAX_BYTES, follow=False)
+        complete_lines, _, incomplete_line = data.rpartition(b"\n")
+        if incomplete_line:  # of a killed run: later lines must not follow it on the same line
+            os.truncate(path, len(data) - len(incomplete_line))
     except FileNotFoundError:
         return FleetApplyProgress(path, identity, lines=[])
     except (OSError, NotRegularFile, FileTooLarge) as problem:
         raise FileProblem(f'"{path}" cannot be read: {problem}.') from None
     lines: list[WaveProgressLine] = []
-    complete_lines, _, _ = data.rpartition(b"\n")  # an incomplete line does not count
     for number, text in enumerate(complete_lines.splitlines(), start=1):
         try:
             line = msgspec.json.decode(text, type=WaveProgressLine)

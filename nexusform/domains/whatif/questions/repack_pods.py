@@ -78,13 +78,13 @@ class _PodSimulation:
         )
         self._pods[cluster] = moved_cluster = replace(pods, cluster=replace(pods.cluster, nodes=moved_nodes))
         self._existing[cluster] = simulate_nodes_up(moved_cluster, meanwhile)
-        final_nodes = {pod.name: pod.node for pod in self._existing[cluster]}
+        final_nodes = {(pod.workload, pod.name): pod.node for pod in self._existing[cluster]}
         moved: list[MovedPod] = []
         for impact in impacts:
             if impact.workload.split("/")[1] == _DAEMONS:  # of <namespace>/<kind>/<name>
                 continue
             for move in impact.moves:
-                nodes_of_pod = (move.old_node, move.node, final_nodes.get(move.pod, ""))
+                nodes_of_pod = (move.old_node, move.node, final_nodes.get((impact.workload, move.pod), ""))
                 moved.append(MovedPod(cluster, impact.workload, move.pod, *nodes_of_pod, move.is_certain))
         return moved
 

@@ -58,7 +58,7 @@ def _build_summary(upgrade: KubernetesUpgrade) -> str:
 def _describe_upgrade(upgrade: KubernetesUpgrade) -> Iterable[str]:
     """Build sentences about the upgrade."""
     yield (
-        "The control plane is upgraded first, one node at a time, then the pools. New VMs of a batch "
+        "The control plane is upgraded first, one node at a time, then the pools. Surge VMs of a batch "
         "are placed before the old ones are deleted."
     )
     timeouts = sorted({pool.drain_timeout for pool in upgrade.pools if not pool.is_control_plane})
@@ -68,7 +68,7 @@ def _describe_upgrade(upgrade: KubernetesUpgrade) -> Iterable[str]:
     if upgrade.samples is not None:
         yield f"NUMA cells: {describe_sampled_capacity(upgrade.samples)}"
     if upgrade.blocked_pools:
-        yield ("Azure stops an upgrade without capacity for a surge VM. Later batches are simulated anyway.")
+        yield "Azure stops an upgrade without capacity for a surge VM. Later pools are simulated anyway."
 
 
 def _build_pool_row(pool: PoolUpgrade) -> Row:

@@ -65,14 +65,17 @@ def _describe_counted_machines(answer: CapacityAnswer) -> Iterable[str]:
     """Build sentences about counted and uncounted machines."""
     totals = answer.totals
     zone_text = "" if answer.zones is None else f" in zones {', '.join(answer.zones)}"
+    closed_count = sum(answer.closed.values())
+    verb = select_word_form(totals.machines, "accepts", "accept")
     yield (
-        f"{format_count(totals.machines, 'machine')}{zone_text} accept new VMs; free: "
+        f"{format_count(totals.machines, 'machine')}{zone_text} {verb} new VMs; free: "
         f"{_format_share(totals.free_vcpus, totals.vcpus, 'vCPUs')} and "
         f"{_format_share(totals.free_memory_gib, totals.memory_gib, 'GiB')}."
     )
     if answer.closed:
         causes = ", ".join(f"{count} {reason}" for reason, count in sorted(answer.closed.items()))
-        yield f"{format_count(sum(answer.closed.values()), 'machine')} accept no new VMs and are not counted: {causes}."
+        verbs = select_word_form(closed_count, "accepts no new VMs and is", "accept no new VMs and are")
+        yield f"{format_count(closed_count, 'machine')} {verbs} not counted: {causes}."
     if answer.planned_racks:
         yield f"Planned racks (counted separately): {format_list(answer.planned_racks)}."
     yield "Each count assumes that only this SKU is added."

@@ -210,9 +210,6 @@ def _build_input(things: tuple[SiteObject, ...], catalogue: str, base_input: Sim
     return replace(base_input, snapshot=snapshot, pods=pods, things=things, catalogue=catalogue)
 
 
-# --- clusters observed by data blocks ----------------------------------------------------------
-
-
 _NodeReading: TypeAlias = tuple[Mapping[str, KubectlSnapshot], list[Diagnostic]]  # clusters by id, and problems
 
 
