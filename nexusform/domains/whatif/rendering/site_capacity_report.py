@@ -39,8 +39,9 @@ def build_capacity_report(answers: Sequence[CapacityAnswer], origin: str) -> Rep
 def _build_summary(answer: CapacityAnswer) -> str:
     """Build the summary: `4 more NC_P46_224_v1 fit, 2 with one rack down; ...`, or the complete sets of a mix."""
     if answer.mix is not None:
-        sets = answer.mix.sets
-        return f"{_format_set_count(sets, 'set')} of {_format_sku_mix(answer.mix.parts)} {describe_fit(sets)}"
+        sets, sequential_sets = answer.mix.sets, answer.mix.sequential_sets
+        order = "" if sequential_sets == sets else f" at once, {sequential_sets} one after another"
+        return f"{_format_set_count(sets, 'set')} of {_format_sku_mix(answer.mix.parts)} {describe_fit(sets)}{order}"
     if not answer.sku_capacities:
         return "no SKU to count"
     capacity_texts = [
