@@ -101,6 +101,20 @@ def test_missing_capacity_is_a_finding(run_simulate: Any) -> None:
     assert "One more set does not fit: 1 x NC_P46_224_v1 finds no capacity." in text
 
 
+def test_headline_of_a_mix_names_sets_created_one_after_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The cluster of three racks of four machines fits twice: a third one is placed after the smaller VMs of two."""
+    monkeypatch.chdir(tmp_path)
+    site, _, _ = MAIN.partition('resource "nexus_kubernetes_cluster"')
+    (tmp_path / "main.nf.hcl").write_text(re.sub("machine_count = .*", "machine_count = 4", site))
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    capsys.readouterr()
+    assert run_command_line(["simulate", "capacity", "-mix=3xNC_G12_56_v1,7xNC_P46_224_v1"]) == 0
+    headline = "3 sets of 3 x NC_G12_56_v1 + 7 x NC_P46_224_v1 fit at once, 2 one after another."
+    assert headline in capsys.readouterr().out
+
+
 def test_order_of_racks_is_explained(run_simulate: Any) -> None:
     text = run_simulate("runtime-upgrade")
     assert [line.split()[2] for line in text.splitlines() if line.startswith("Wave ")] == ["r1,", "r10,", "r2,"]
