@@ -138,7 +138,10 @@ def _prepare_arguments(
 
 
 def _add_constant_value(argument: PreparedArgument, template: dict[str, Any], problems: list[Diagnostic]) -> None:
-    """Evaluate a constant into the template; its errors are reported once, not per instance. Null keeps the default."""
+    """Evaluate a constant argument once for all instances; add its value to their values (`template`), and its errors.
+
+    Null keeps the value in `template`; for a required argument it is an error, and the value unknown.
+    """
     plain_value, _, _, new_problems = argument.evaluate(EMPTY_SCOPE)  # a constant has no sensitive or unknown parts
     problems.extend(new_problems)
     name = argument.attribute.name

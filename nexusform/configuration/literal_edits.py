@@ -32,8 +32,8 @@ def build_literal_edit(
 ) -> TextEdit | None:
     """Build the edit that sets an argument of an instance to another value; `value` is plain data.
 
-    None if the edit would change more (a block of several instances, a module with several calls), or if the
-    argument is no literal, not set, or in JSON.
+    Return None if the edit would change other instances, too (a block or a module with several), or if the argument is
+    no literal, not set, or in JSON.
     """
     block = _find_block_of_single_instance(configuration.root, address)
     attribute = _find_argument_at_path(block.body, path) if block is not None else None
@@ -87,7 +87,10 @@ def _count_calls(module: Module, directory: str) -> int:
 
 
 def _find_argument_at_path(body: syntax.Body | syntax.JsonBody, path: Sequence[str | int]) -> syntax.Attribute | None:
-    """Find the argument at a path: through blocks by type, then by label or number if there are any."""
+    """Find the argument at a path such as ("subnet", 0, "name"): block types, each with a label or number, and a name.
+
+    The label or number may be absent for a single block without labels.
+    """
     if isinstance(body, syntax.JsonBody) or not path:
         return None  # JSON is not edited; a path needs a name
     name, remaining_path = path[0], path[1:]
@@ -103,11 +106,11 @@ def _find_nested_block(
 ) -> tuple[syntax.Block | None, Sequence[str | int]]:
     """Find one of the blocks of a type by the first step of a path: its number or its label.
 
-    Return it, None without such a block, and the remaining path. A single block without labels needs no step: for
-    any text it is found, and the whole path remains.
+    Return the block (None if there is none) and the remaining path. A single block without labels needs no step of its
+    own: text as first step is then a name inside the block, and the whole path remains.
     """
     step = path[0]
-    if isinstance(step, int):  # a number
+    if isinstance(step, int):
         return (blocks[step] if step < len(blocks) else None), path[1:]
     labelled = [block for block in blocks if block.labels and block.labels[0].value == step]
     if labelled:

@@ -226,7 +226,10 @@ class _FileReader:
         return self.read_module(os.path.join(parent, call.source), call)  # noqa: PTH118 - a shown path
 
     def read_module(self, directory: str, call: CallHeader | None) -> ModuleFiles | None:
-        """Read a directory's files (none: an error); None, and an error, if unreadable. `call`: None at the root."""
+        """Read a directory's files; report an error if it has none. Return None, and report it, if it is unreadable.
+
+        `call` is the header of the module's call, None for the root module.
+        """
         directory = os.path.normpath(directory)
         try:
             identity = os.path.realpath(self._confinement.resolve(directory))

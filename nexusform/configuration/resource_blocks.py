@@ -166,7 +166,7 @@ def decode_resource_block(
         lifecycle=lifecycle,
         span=block.span,
         header_span=block.header_span,
-        position=(*location.prefix, (location.file, start.byte)),
+        position=(*location.prefix, (location.file, start.byte)),  # of the calls, then of the block
         ignored_rules=location.ignored_rules.get(start.line, frozenset()),
     )
 
@@ -254,7 +254,7 @@ def _decode_lifecycle(parts: BodyContent, mode: Mode, problems: list[Diagnostic]
     prevention = arguments.get("prevent_destroy")
     condition = None
     if prevention is not None and not is_constant_value(prevention.expression):
-        condition, prevention = prevention.expression, None
+        condition, prevention = prevention.expression, None  # the fixed setting is then False
     return Lifecycle(
         create_before_destroy=evaluate_bool(arguments.get("create_before_destroy"), problems, default=False),
         keeps_object=not evaluate_bool(arguments.get("destroy"), problems, default=True),
@@ -274,10 +274,10 @@ def _decode_lifecycle(parts: BodyContent, mode: Mode, problems: list[Diagnostic]
 def check_enabled_repetition(
     enabled: syntax.Expression | None, count: object, for_each: object
 ) -> Iterator[Diagnostic]:
-    """Report `enabled` in a block with count or for_each."""
-    name = get_repetition_argument(count, for_each)
-    if name and enabled is not None:
-        detail = f'"{name}" and "enabled" are mutually exclusive. Use one of them.'
+    """Report `enabled` in a block with count or for_each; each is None if not set."""
+    repetition_name = get_repetition_argument(count, for_each)
+    if repetition_name and enabled is not None:
+        detail = f'"{repetition_name}" and "enabled" are mutually exclusive. Use one of them.'
         yield build_error("conflicting-arguments", detail, enabled.span)
 
 

@@ -156,7 +156,7 @@ def resolve_variable_values(
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
     """Return the value and origin of every declared variable; the last of several assignments counts.
 
-    `hint` returns the possible intended source of a missing value.
+    `hint` returns advice on the missing value of a variable, by name.
     """
     problems: list[Diagnostic] = []
     last_assignments: dict[str, Assignment] = {}
@@ -172,7 +172,10 @@ def resolve_variable_values(
 
 
 def _check_variable_declared(assignment: Assignment, variables: Mapping[str, Variable]) -> Iterable[Diagnostic]:
-    """Report an undeclared variable: an error for -var, a warning for a file; the environment may be for others."""
+    """Report an undeclared variable: an error for -var, a warning for a file.
+
+    One of the environment is not reported: it may be for another configuration.
+    """
     hint = suggest_name(assignment.name, variables)
     advice = f'To use this value, add a "variable" block to the configuration.{hint}'
     if assignment.origin.text == "-var":
@@ -192,7 +195,7 @@ def _check_variable_declared(assignment: Assignment, variables: Mapping[str, Var
 def _resolve_variable(
     variable: Variable, assignment: Assignment | None, hint: Callable[[str], str], problems: list[Diagnostic]
 ) -> tuple[Value, VariableValueSource]:
-    """Return the value (assigned, else default, else unknown after an error) and origin; `hint` returns advice."""
+    """Return the value (assigned, else default, else unknown after an error) and its origin; `hint` as above."""
     origin = VariableValueSource(DEFAULT, variable.span)
     value: Value | None = variable.default
     if assignment is not None:
@@ -214,8 +217,8 @@ def _resolve_variable(
                 )
                 subject = assignment.origin.span or variable.span
                 problems.append(build_error("required-variable-not-set", detail, subject))
-                value = build_unknown(variable.type)  # so that it is reported once
-    if value is None:
+                value = build_unknown(variable.type)  # not None: it is reported already
+    if value is None:  # neither assigned nor a default
         detail = (
             f'The root module input variable "{variable.name}" is not set, and has no default value. Use a -var '
             f"or -var-file command line argument to provide a value for this variable.{hint(variable.name)}"
@@ -299,22 +302,22 @@ class ConstantVariableScope:
         self._variables = variables
         self._locals = locals_
         self._values = values
-        self._evaluated_locals: list[str] = []  # from the outside in
+        self._locals_in_evaluation: list[str] = []  # each depends on the next
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
-        """Return the value of a constant `var.NAME` or `local.NAME`, the number of steps it takes, and its problems.
+        """Return the value of a constant `var.NAME` or `local.NAME`, 1 for the step read (NAME), and the problems.
 
-        Any other reference gives an unknown value, all its steps, and a problem.
+        For any other reference return an unknown value, the number of all its steps, and a problem.
         """
         step = traversal.steps[0] if traversal.steps else None
         name = step.name if isinstance(step, TraverseAttribute) else ""
         root = traversal.root.name
-        if root == "local" and name in self._evaluated_locals:
-            return DYNAMIC_UNKNOWN, len(traversal.steps), []  # the cycle is reported elsewhere
+        if root == "local" and name in self._locals_in_evaluation:  # it depends on itself: reported elsewhere
+            return DYNAMIC_UNKNOWN, len(traversal.steps), []
         if root == "local" and name in self._locals:
-            self._evaluated_locals.append(name)
+            self._locals_in_evaluation.append(name)
             value, problems = evaluate_constant(self._locals[name].expression, self)
-            self._evaluated_locals.pop()
+            self._locals_in_evaluation.pop()
             return value, 1, problems
         if root == "var" and name in self._values:
             variable = self._variables[name]

@@ -88,12 +88,12 @@ class CollectionParser:
     # --- objects -------------------------------------------------------------------------------
 
     def parse_object(self) -> syntax.Expression:
-        """Parse `{ k = v }` or `{for k, v in c : k => v}`; newlines separate items of the former."""
+        """Parse an object `{ k = v }`, its items separated by newlines or commas, or `{for k, v in c : k => v}`."""
         stream = self.stream
         outer, stream.skip_newlines = stream.skip_newlines, True
         try:
             opening = stream.read_token()
-            after = stream.index
+            index_after_opening = stream.index
             if stream.is_next_word("for"):
                 parts = self._parse_for_expression(opening)
                 closing = self._parse_for_end(opening, "}")
@@ -111,7 +111,7 @@ class CollectionParser:
                     condition=parts.condition,
                     span=span,
                 )
-            stream.index = after  # peeking went past newlines, which count from here on
+            stream.index = index_after_opening  # back before newlines skipped by `is_next_word`: they count here
             stream.skip_newlines = False
             items, closing = self._parse_object_items(opening)
         finally:

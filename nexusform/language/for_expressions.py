@@ -107,7 +107,10 @@ class _ForCondition:
         return self._decide(outcome)
 
     def _decide(self, outcome: Value) -> bool:
-        """Return the clause's value as a bool, false after an error; an unknown one makes the whole result unknown."""
+        """Return `outcome`, the value of the `if` clause for an element, as a bool: whether to include the element.
+
+        Return False after an error, and if it is unknown: the whole result is then unknown.
+        """
         assert self.clause is not None
         self.marks |= outcome.marks
         if outcome.raw is None:

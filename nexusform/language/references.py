@@ -41,10 +41,7 @@ def list_body_traversals(body: syntax.Body | syntax.JsonBody) -> tuple[syntax.Tr
 
 
 def parse_traversal(expression: syntax.Expression) -> syntax.Traversal | None:
-    """Return the expression if it is a traversal, else None; for arguments with names as values (`depends_on`).
-
-    JSON can only use a string for it, so a string is parsed as an expression.
-    """
+    """Return the expression if it is a traversal such as `a.b`, else None. A string, as in JSON, is parsed first."""
     if isinstance(expression, syntax.StringLiteral):
         parsed, _ = parse_expression(SourceFile(expression.span.filename, expression.value), expression.span.start)
         return parsed if isinstance(parsed, syntax.Traversal) else None

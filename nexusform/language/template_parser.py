@@ -239,7 +239,7 @@ class TemplateParser:
     def _build_template_expression(self, pieces: list[_Piece], span: Span, end: Span) -> Expression:
         """Build the expression of a list of pieces; `span` is the whole template, `end` its closing mark."""
         if len(pieces) == 1 and isinstance(pieces[0], _Interpolation):
-            return TemplateWrap(pieces[0].expression, span)
+            return TemplateWrap(pieces[0].expression, span)  # its value keeps its type
         pieces = _merge_adjacent_literals(pieces)
         if not pieces:
             return StringLiteral("", span)
@@ -253,7 +253,7 @@ class TemplateParser:
                 stack[-1].parts.append(StringLiteral(piece.value, literal_span))
             elif isinstance(piece, _Interpolation):
                 stack[-1].parts.append(piece.expression)
-            elif piece.keyword in _ENDS:  # `if` or `for`
+            elif piece.keyword in _ENDS:  # the start of an `if` or `for`
                 stack.append(_OpenDirective(piece))
             else:
                 self._process_directive_end(piece, stack)

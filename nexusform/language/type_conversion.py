@@ -36,9 +36,10 @@ from nexusform.values.typed_value import (
 
 
 def convert_value(value: Value, target: Type) -> Value:
-    """Convert the value to type `target`, keeping marks; defaults of optional attributes are filled in.
+    """Convert the value to type `target`, with its marks; fill in defaults of optional attributes.
 
-    Open parts (DYNAMIC) of `target` keep the value's type (elements of a collection get one). Raises ConversionProblem.
+    Open parts (DYNAMIC) of `target` keep the type of the value's part; open elements of a collection are converted to
+    their common type. Raises ConversionProblem.
     """
     from_type = value.type
     if target is DYNAMIC or from_type is target:
@@ -251,7 +252,7 @@ def remove_optional_attributes(target: Type) -> Type:
 
 
 def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
-    """Return `target` with its open parts (DYNAMIC) taken from the value's type; an open part without match stays."""
+    """Return `target` with its open parts (DYNAMIC) taken from `from_type`; a part absent there stays open."""
     if target is DYNAMIC:
         return from_type
     if from_type is DYNAMIC or not has_dynamic(target):
@@ -259,6 +260,7 @@ def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
     if isinstance(target, ObjectType):
         if not isinstance(from_type, ObjectType):
             return target
+        # Filled from itself, the type of an absent attribute stays.
         attributes = [(n, _fill_dynamic_types(t, from_type.get_attribute(n) or t)) for n, t in target.attributes]
         return ObjectType(tuple(attributes))
     if isinstance(target, TupleType):
@@ -271,8 +273,8 @@ def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
         return target  # it cannot be converted
     from nexusform.language.type_unification import list_part_types, unify_types  # loaded on first use
 
-    inner = unify_types(list_part_types(from_type))
-    return target if inner is None else type(target)(_fill_dynamic_types(target.element, inner))
+    element = unify_types(list_part_types(from_type))
+    return target if element is None else type(target)(_fill_dynamic_types(target.element, element))
 
 
 def _require_convertible(from_type: Type, target: Type) -> None:

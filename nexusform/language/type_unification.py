@@ -39,6 +39,7 @@ def unify_types(types: Sequence[Type]) -> Type | None:
         return _unify_structures(distinct)
     if kinds <= {ObjectType, MapType}:
         common = _unify_part_types(distinct)
+        # Without a common type, an object still wins over maps of open element type.
         return _find_object_type_among_open_maps(distinct) if common is None else MapType(common)
     if kinds <= {ListType, SetType, TupleType}:
         common = _unify_part_types(distinct)

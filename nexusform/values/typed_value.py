@@ -123,8 +123,8 @@ def format_digits(digits: str, point: int) -> str:
 
 
 def compute_shortest_digits(number: Number) -> tuple[str, int]:
-    """Return digits d1 d2 ... and point of the shortest decimal 0.d1d2... * 10**point for a number above zero."""
-    # The fewest digits that lie nearer to this number than half the distance to its neighbours of PRECISION bits.
+    """Return the shortest decimal for a number above zero: `digits` and `point` of 0.digits * 10**point."""
+    # It has the fewest digits that lie nearer to the number than half the distance to its neighbours of PRECISION bits.
     numerator, denominator = number.numerator, number.denominator
     shift = PRECISION - numerator.bit_length()
     mantissa = numerator << shift if shift >= 0 else numerator >> -shift
@@ -525,7 +525,7 @@ def is_refinement_met(plain_value: Any, refinement: Refinement) -> bool:
         return plain_value.startswith(refinement.prefix)
     if isinstance(plain_value, list | dict):
         return _is_within_bounds(len(plain_value), refinement.shortest, refinement.longest)
-    return _is_within_bounds(plain_value, refinement.lowest, refinement.highest)
+    return _is_within_bounds(plain_value, refinement.lowest, refinement.highest)  # both None for a bool
 
 
 def _is_within_bounds(number: Any, lowest: Any, highest: Any) -> bool:

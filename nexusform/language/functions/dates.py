@@ -229,7 +229,8 @@ def parse_duration(text: str, position: int) -> int:
         total += int(Fraction(number.rstrip(".")) * _UNITS[unit])
         index = match.end()
     is_negative = text[0] == "-"
-    if total > _MAX_DURATION - (not is_negative):  # signed 64 bits: -2**63 to 2**63 - 1
+    largest = _MAX_DURATION if is_negative else _MAX_DURATION - 1  # signed 64 bits: -2**63 to 2**63 - 1
+    if total > largest:
         raise FunctionProblem(f'the duration "{_truncate_quoted_text(text)}" is longer than 292 years', position)
     return -total if is_negative else total
 

@@ -88,7 +88,7 @@ def _compute_coalesce_list(*lists: Value) -> Value:
         raise FixedProblem("at least one argument is required")
     for position, argument in enumerate(lists):
         if argument.raw is UNKNOWN:
-            break  # the loop below ends here at the latest: later arguments are not checked
+            break  # later arguments cannot be the result: they are not checked
         if not isinstance(argument.type, (ListType, TupleType)):
             raise FixedProblem("coalescelist arguments must be lists or tuples", position)
     for argument in lists:
@@ -165,7 +165,7 @@ def _find_index_of_value(sequence: Value, value: Value) -> Value:
 
 
 def _has_element(sequence: Value, value: Value) -> Value:
-    """Check whether an element is equal to a value; unknown if only an unknown element may be."""
+    """Check whether any element equals the value; unknown if none does, but an unknown element may."""
     if not isinstance(sequence.type, SEQUENCES):
         raise FixedProblem("argument must be list, tuple, or set")
     has_unknown = False

@@ -170,7 +170,7 @@ def _replace_all(text: Value, substring: Value, replacement: Value) -> Value:
     offset = length = 0
     for match in _list_matches(compiled_pattern, text.raw):
         pieces += (text.raw[offset : match.start()], _expand_template(replacement.raw, compiled_pattern, match))
-        length += len(pieces[-1])
+        length += len(pieces[-1])  # of the replacements alone: the rest is not longer than the text
         check_text_length(length)
         offset = match.end()
     pieces.append(text.raw[offset:])

@@ -75,7 +75,7 @@ def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _join_lists(*arguments: Value) -> Value:
-    """Evaluate `concat`: a list with converted elements if there is a common type, else a tuple."""
+    """Evaluate `concat` of known arguments: a list with converted elements if there is a common type, else a tuple."""
     result_type = _find_concat_result_type(arguments)
     items: list[Value] = []
     for argument in arguments:
@@ -91,7 +91,7 @@ def _remove_duplicates(sequence: Value) -> Value:
         return Value(sequence.type, UNKNOWN)
     unique_items: dict[Any, Value] = {}
     for item in sequence.raw:
-        unique_items.setdefault(compute_order_key(item), item)
+        unique_items.setdefault(compute_order_key(item), item)  # equal elements have equal keys
     return Value(sequence.type, tuple(unique_items.values()))
 
 

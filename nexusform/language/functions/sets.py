@@ -97,7 +97,7 @@ def _compute_cartesian_product(*sets: Value) -> Value:
         longest: int | None = 1
         for _, high in bounds:
             longest = None if longest is None or high is None else longest * high  # None: no bound
-        # Rows may be equal: at least one remains.
+        # In a set, equal rows are one: of several only one is certain.
         product_bounds = Refinement(not_null=True, shortest=min(shortest, 1), longest=longest)
         return add_refinement(Value(result_type, UNKNOWN), product_bounds)
     if prod([len(s.raw) for s in sets]) > MAX_PRODUCT:

@@ -204,7 +204,7 @@ class _YamlReader:
     def __init__(self, events: list[Event]) -> None:
         self.events = events
         self.index = 0
-        self.anchors: dict[str, tuple[Value, int]] = {}
+        self.anchors: dict[str, tuple[Value, int]] = {}  # the value of each anchor and its number of nodes
         self.nodes = 0
 
     def parse_document(self) -> Value:
@@ -227,7 +227,10 @@ class _YamlReader:
             raise FunctionProblem(f"the document expands to more than {MAX_NODES} nodes", argument=0)
 
     def _parse_node(self, depth: int) -> Value:
-        """Parse the value at the next event, with its parts. An alias counts as all nodes of its anchor."""
+        """Parse the value at the next event, with its parts.
+
+        An alias counts as all nodes of its anchor, so that aliases of aliases cannot make a huge value.
+        """
         import yaml
 
         if depth > MAX_DEPTH:
@@ -237,8 +240,8 @@ class _YamlReader:
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in self.anchors:
                 raise FunctionProblem(f'reference to undefined anchor "{event.anchor}"', argument=0)
-            value, size = self.anchors[event.anchor]  # the size is its number of nodes
-            self._count_nodes_toward_limit(size)
+            value, node_count = self.anchors[event.anchor]
+            self._count_nodes_toward_limit(node_count)
             return value
         previous_count = self.nodes
         self._count_nodes_toward_limit(1)
@@ -255,7 +258,7 @@ class _YamlReader:
             assert isinstance(event, yaml.MappingStartEvent)
             value = self._parse_mapping(event, depth)
         if event.anchor:
-            self.anchors[event.anchor] = (value, self.nodes - previous_count)
+            self.anchors[event.anchor] = (value, self.nodes - previous_count)  # with the number of its nodes
         return value
 
     def _parse_mapping(self, event: Any, depth: int) -> Value:
@@ -341,7 +344,7 @@ def _parse_scalar(event: Any) -> Value:
 
 
 def _parse_plain_scalar(text: str) -> Value:
-    """Parse a plain scalar by YAML 1.2's rules and, as in other implementations, with the bools of YAML 1.1."""
+    """Parse an unquoted scalar by YAML 1.2's rules, but also with the bools and timestamps of YAML 1.1."""
     if text in _NULLS:
         return NULL
     word = text.lower()
@@ -358,6 +361,6 @@ def _parse_plain_scalar(text: str) -> Value:
     if _SPECIAL_FLOAT.match(text):
         raise FunctionProblem(f'the number "{text}" is not finite', argument=0)
     moment = _TIMESTAMP.match(text)  # groups: date, time, zone; the last two may be missing
-    if moment is not None:
+    if moment is not None:  # a timestamp becomes text, completed to RFC 3339
         return Value(STRING, f"{moment[1]}T{moment[2] or '00:00:00'}{moment[3] or 'Z'}")
     return Value(STRING, text)

@@ -131,9 +131,9 @@ class CharacterPositions:
         return position
 
     def build_span(self, begin: int, end: int) -> Span:
-        """Build the span between two character offsets, the end exclusive; fast on the same line as before."""
-        if self._simple:
-            if not self._low <= begin < self._high:
+        """Build the span between two character offsets, the end exclusive."""
+        if self._simple:  # ASCII from the start of the file: fast if the span lies on one line
+            if not self._low <= begin < self._high:  # not on the line of the span before
                 self._line = line = bisect_right(self._lines, begin)
                 self._low = self._lines[line - 1]
                 self._high = self._lines[line] if line < len(self._lines) else len(self._text) + 1
@@ -272,7 +272,7 @@ class _Scanner:
         self.invalid_count = 0
 
     def run(self) -> Tokens:
-        """Scan to the end: code, or the next piece of the innermost open string or heredoc. Groups are of `_QUOTED`."""
+        """Scan to the end, piece by piece: code, or text of the innermost open string or heredoc."""
         size = len(self.text)
         while self.offset < size:
             mode = self.stack[-1] if self.stack else None  # None: code outside of all templates
@@ -281,7 +281,7 @@ class _Scanner:
             elif mode.ending == CLOSE_QUOTE:
                 match = _QUOTED.match(self.text, self.offset)
                 assert match is not None
-                group, begin, end = match.lastindex, self.offset, match.end()
+                group, begin, end = match.lastindex, self.offset, match.end()  # `group` is the alternative of _QUOTED
                 self.offset = end
                 if group == 1:  # literal text
                     self.tokens.add(QUOTED_TEXT, begin, end)
@@ -382,15 +382,15 @@ class _Scanner:
         return False
 
     def _scan_comment(self, begin: int, end: int) -> None:
-        """Scan a comment, and the line end after it; without comments, the line end alone, from the comment's start."""
+        """Add the tokens of a comment: a COMMENT if wanted, then a NEWLINE if its text includes a line end."""
         ends_line = self.text[end - 1] == "\n" and self.text[begin : begin + 2] != "/*"
-        stop = begin
+        newline_begin = begin  # without a token for it, the comment counts as a part of the line end
         if self.with_comments:
             line_end = "\r\n" if self.text.endswith("\r\n", begin, end) else "\n"
-            stop = end - len(line_end) if ends_line else end
-            self.tokens.add(COMMENT, begin, stop)
+            newline_begin = end - len(line_end) if ends_line else end
+            self.tokens.add(COMMENT, begin, newline_begin)
         if ends_line:
-            self.tokens.add(NEWLINE, stop, end)
+            self.tokens.add(NEWLINE, newline_begin, end)
 
     def _enter_template_sequence(self, kind: str, begin: int, end: int) -> None:
         self.tokens.add(kind, begin, end)

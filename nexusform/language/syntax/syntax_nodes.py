@@ -317,10 +317,9 @@ class Body(Node, frozen=True):
     end_span: Span
 
     def list_literal_paths(self, prefix: Path = ()) -> Iterator[Path]:
-        """List the literal paths, in the order of the text: arguments, blocks (by labels, too), and keys
-        inside arguments.
+        """List the paths written in the text, in its order: arguments with the keys inside them, and blocks.
 
-        Parts of a list have the path of the list.
+        A block with labels has two paths, without and with them. Parts of a list have the path of the list.
         """
         parts: list[Attribute | Block] = [*self.attributes, *self.blocks]
         for part in sorted(parts, key=lambda part: part.span.start.byte):
@@ -337,7 +336,7 @@ class Body(Node, frozen=True):
 
 
 def _list_key_paths(expression: Expression, prefix: Path) -> Iterator[Path]:
-    """List the literal keys of an expression, including those of function arguments."""
+    """List the paths of literal object keys in an object, a list, parentheses or function arguments; no others."""
     match expression:
         case Parentheses():
             yield from _list_key_paths(expression.inner, prefix)
