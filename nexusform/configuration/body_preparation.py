@@ -84,7 +84,7 @@ def _prepare_new_body(
         varying=varying,
         blocks=blocks,
         sensitive_names=sensitive_names,
-        lengths={  # to be compared at evaluation, as both are set
+        lengths={  # a count and the list with as many items, to be compared at evaluation if both are set
             count_name: list_name
             for count_name, list_name in schema.lengths.items()
             if _is_argument_set(arguments.get(count_name)) and _is_argument_set(arguments.get(list_name))
@@ -118,14 +118,14 @@ def _prepare_arguments(
     template: dict[str, Any],
     problems: list[Diagnostic],
 ) -> dict[str, PreparedArgument]:
-    """Collect the configured arguments in the schema's order; report computed ones, and missing ones (UNKNOWN)."""
+    """Collect the configured arguments in the schema's order; report computed ones, and required ones if missing."""
     arguments: dict[str, PreparedArgument] = {}
     for name, attribute_schema in schema.attributes.items():
         attribute = attributes.get(name)
         if attribute is None:
             if attribute_schema.required:
                 problems.append(build_missing_argument_error(name, location))
-                template[name] = UNKNOWN
+                template[name] = UNKNOWN  # in every instance
         elif attribute_schema.is_configurable:
             arguments[name] = PreparedArgument(attribute, attribute_schema)
         else:
@@ -138,14 +138,11 @@ def _prepare_arguments(
 
 
 def _add_constant_value(argument: PreparedArgument, template: dict[str, Any], problems: list[Diagnostic]) -> None:
-    """Evaluate a constant argument once for all instances; add its value to their values (`template`), and its errors.
-
-    Null keeps the value in `template`; for a required argument it is an error, and the value unknown.
-    """
+    """Evaluate a constant argument once for all instances: add its value to `template`, the values of each of them."""
     plain_value, _, _, new_problems = argument.evaluate(EMPTY_SCOPE)  # a constant has no sensitive or unknown parts
     problems.extend(new_problems)
     name = argument.attribute.name
-    if plain_value is not None:
+    if plain_value is not None:  # null keeps the default, already in `template`
         template[name] = plain_value
     elif argument.schema.required:
         problems.append(build_missing_argument_error(name, argument.span))

@@ -62,7 +62,7 @@ def is_literal_expression(expression: syntax.Expression) -> bool:
     if isinstance(expression, syntax.Unary):
         return isinstance(expression.operand, syntax.Literal)  # a negative number
     if isinstance(expression, syntax.Template):
-        return all(isinstance(part, syntax.StringLiteral) for part in expression.parts)
+        return all(isinstance(part, syntax.StringLiteral) for part in expression.parts)  # such as a heredoc
     return isinstance(expression, syntax.Literal | syntax.StringLiteral)
 
 
@@ -87,10 +87,7 @@ def _count_calls(module: Module, directory: str) -> int:
 
 
 def _find_argument_at_path(body: syntax.Body | syntax.JsonBody, path: Sequence[str | int]) -> syntax.Attribute | None:
-    """Find the argument at a path such as ("subnet", 0, "name"): block types, each with a label or number, and a name.
-
-    The label or number may be absent for a single block without labels.
-    """
+    """Find the argument at a path: types of blocks, each with label or number unless it is the only one, and a name."""
     if isinstance(body, syntax.JsonBody) or not path:
         return None  # JSON is not edited; a path needs a name
     name, remaining_path = path[0], path[1:]

@@ -310,7 +310,7 @@ def _decode_triggers(attribute: syntax.Attribute | None, problems: list[Diagnost
         if expression is None:
             continue  # reported as a syntax error
         instance = expression.source if isinstance(expression, syntax.RelativeTraversal) else expression
-        has_computed_key = (  # a constant key is a step of the traversal instead
+        has_computed_key = (  # `TYPE.NAME[KEY]`; a constant key is a step of the traversal instead
             isinstance(instance, syntax.Index)
             and isinstance(instance.collection, syntax.Traversal)
             and len(instance.collection.steps) == 1

@@ -85,7 +85,7 @@ def parse_variable_option(text: str) -> tuple[Assignment | None, list[Diagnostic
 
 
 def parse_variable_file(source: SourceFile) -> tuple[list[Assignment], list[Diagnostic]]:
-    """Parse the assignments of a variable file."""
+    """Parse the assignments of a variable file. Its problems never show its text: it may contain secrets."""
     from nexusform.language.json_syntax import parse_json_file
 
     if source.name.endswith(".json"):
@@ -172,10 +172,7 @@ def resolve_variable_values(
 
 
 def _check_variable_declared(assignment: Assignment, variables: Mapping[str, Variable]) -> Iterable[Diagnostic]:
-    """Report an undeclared variable: an error for -var, a warning for a file.
-
-    One of the environment is not reported: it may be for another configuration.
-    """
+    """Report an undeclared variable: an error for -var, a warning for a file, nothing for the (shared) environment."""
     hint = suggest_name(assignment.name, variables)
     advice = f'To use this value, add a "variable" block to the configuration.{hint}'
     if assignment.origin.text == "-var":
@@ -195,7 +192,7 @@ def _check_variable_declared(assignment: Assignment, variables: Mapping[str, Var
 def _resolve_variable(
     variable: Variable, assignment: Assignment | None, hint: Callable[[str], str], problems: list[Diagnostic]
 ) -> tuple[Value, VariableValueSource]:
-    """Return the value (assigned, else default, else unknown after an error) and its origin; `hint` as above."""
+    """Return the value (assigned, default, or unknown after an error) and origin; `hint` returns advice for a name."""
     origin = VariableValueSource(DEFAULT, variable.span)
     value: Value | None = variable.default
     if assignment is not None:
@@ -264,6 +261,7 @@ def _convert_assigned_value_to_type(variable: Variable, assignment: Assignment) 
         return convert_value(value, variable.type), problems
     except ConversionProblem as problem:
         declared = place_of(variable.span)
+        # Without a span, the text is the only information about the origin.
         source = f" (from {assignment.origin.text})" if assignment.origin.span is None else ""
         detail = (
             f"The given value{source} is not suitable for var.{variable.name} declared at {declared}: "
@@ -339,12 +337,12 @@ def evaluate_constant_variables(
     for name, variable in variables.items():
         values[name] = DYNAMIC_UNKNOWN if variable.default is None else variable.default
         if name not in header.inputs:
-            continue  # the default counts; a missing one is reported with the call
-        expression = header.inputs[name][0]
+            continue  # the default remains; if there is none, it is reported with the call
+        expression, _ = header.inputs[name]
         value, new_problems = evaluate_constant(expression, scope)
         problems += new_problems
         if has_errors(new_problems) or (value.is_null and not variable.nullable):
-            continue  # the default counts
+            continue  # the default remains
         try:
             values[name] = convert_value(value, variable.type)
         except ConversionProblem as problem:

@@ -176,7 +176,7 @@ class CollectionParser:
     # --- for -----------------------------------------------------------------------------------
 
     def _parse_for_expression(self, opening: int) -> _ForParts:
-        """Parse from the word `for` to before the closing bracket; the caller rejects parts of the other kind."""
+        """Parse `for` in a tuple or object, up to the closing bracket; the caller checks for a key and `...`."""
         stream = self.stream
         stream.read_token()
         key_name, value_name = None, self._parse_for_name("For expression requires variable name after 'for'.", opening)

@@ -161,7 +161,7 @@ class ExpressionParser:
         raise stream.report_error("invalid-number-literal", detail, index)
 
     def _parse_keyword_call_or_traversal(self) -> syntax.Expression:
-        """Parse a keyword, a function call, or a traversal that starts with a name."""
+        """Parse a function call, a keyword, or a reference (a name), with the steps after it."""
         stream = self.stream
         index = stream.read_token()
         name = stream.tokens.get_text(index)
@@ -224,7 +224,7 @@ class ExpressionParser:
         return tuple(arguments), False
 
     def _build_missing_separator_error(self, kind: str, first: int) -> Exception:
-        """Report the token found in place of a comma or closing parenthesis, and return the exception to raise."""
+        """Report a token in place of a comma or ")" in the call from token `first`. Return the exception to raise."""
         if kind == END:
             opening = first
             while self.stream.tokens.kinds[opening] != "(":

@@ -28,15 +28,12 @@ def iterate_traversals(expression: syntax.Expression) -> Iterator[syntax.Travers
 
 
 def list_body_traversals(body: syntax.Body | syntax.JsonBody) -> tuple[syntax.Traversal, ...]:
-    """Return the free traversals of a body, in source order, without a schema.
+    """Return the references of a body to names other than its own (of a `for` or `dynamic`), in source order.
 
-    In JSON every string is parsed as a template, since only a schema could distinguish them.
+    In JSON every string is parsed as a template: without a schema, other texts cannot be distinguished.
     """
     if isinstance(body, syntax.JsonBody):
-        free: list[syntax.Traversal] = []
-        for json_object in body.objects:
-            free.extend(_list_in_json(json_object, _NO_NAMES))
-        return tuple(free)
+        return tuple(chain.from_iterable(_list_in_json(json_object, _NO_NAMES) for json_object in body.objects))
     return tuple(_list_body_references(body, _NO_NAMES))
 
 
@@ -122,9 +119,9 @@ def _list_body_references(body: syntax.Body, bound_names: _Names) -> Iterator[sy
 
 
 def _list_dynamic_references(body: syntax.Body, label: str, bound_names: _Names) -> Iterator[syntax.Traversal]:
-    """List the references of a dynamic block, except to `bound_names`, and in `labels` and `content` to its iterator.
+    """List the references of a dynamic block, except those to `bound_names` and, outside of `for_each`, its iterator.
 
-    The iterator has the name in the argument `iterator`, by default the block's `label`.
+    The argument `iterator` is the name of the iterator, by default the block's `label`.
     """
     iterator = label
     for attribute in body.attributes:

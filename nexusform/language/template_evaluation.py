@@ -176,7 +176,7 @@ def evaluate_condition(expression: Expression, run: ExpressionRun, enclosing: Ex
     previous_count = len(run.diagnostics)
     condition = run.evaluate(expression)
     if len(run.diagnostics) > previous_count and condition == DYNAMIC_UNKNOWN:
-        return None  # reported during its evaluation
+        return None  # the result of an error reported during its evaluation
     if condition.raw is None:
         detail = "The condition value is null. Conditions must either be true or false."
         run.report_problem("null-condition", detail, expression, enclosing)

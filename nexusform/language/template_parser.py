@@ -168,7 +168,7 @@ class TemplateParser:
         return piece, stream.tokens.get_text(last) == "~}"
 
     def _parse_sequence_end(self, first: int, keyword: str = "") -> int:
-        """Read the closing brace, and return its index; `keyword` is the keyword of a `%{ }` directive."""
+        """Read the closing brace, and return its index; `keyword` is that of a `%{ }` directive, "" in a `${ }`."""
         stream = self.stream
         kind = stream.peek()
         if kind == scanner.SEQUENCE_END:
@@ -182,7 +182,7 @@ class TemplateParser:
     def _report_unclosed_sequence(self, kind: str, first: int) -> MalformedSyntaxError:
         """Report the token found in place of the closing brace of a `${`. Return the exception to raise."""
         stream = self.stream
-        if kind in {scanner.END, scanner.CLOSE_QUOTE, scanner.OPEN_QUOTE}:
+        if kind in {scanner.END, scanner.CLOSE_QUOTE, scanner.OPEN_QUOTE}:  # a quote was meant to close the template
             container = "file" if kind == scanner.END else "quoted template"
             stream.add_problem(
                 "unclosed-template-interpolation-sequence",
@@ -305,9 +305,9 @@ def _build_directive_expression(open_directive: _OpenDirective, start: _Directiv
     span = start.span.extend_to(end)
     if start.keyword == "for":
         return TemplateFor(start.key_name, start.value_name, start.expression, tuple(open_directive.parts), span)
-    then, otherwise = open_directive.then, open_directive.parts
-    if then is None:  # there was no `else`
-        then, otherwise = otherwise, []
+    then, otherwise = open_directive.then, open_directive.parts  # `parts` are those read since the `else`
+    if then is None:  # there was no `else`: they are those of the `if`
+        then, otherwise = open_directive.parts, []
     return TemplateIf(start.expression, tuple(then), tuple(otherwise), span)
 
 
@@ -315,7 +315,7 @@ def _remove_shared_heredoc_indent(pieces: list[_Piece]) -> None:
     """Remove the shared indentation of all lines of a `<<-` heredoc.
 
     Every white-space character counts as one. Blank lines are ignored, and a line that starts with a sequence
-    has no indentation. Trimming happens before it is decided which piece starts a line.
+    has no indentation. A line break removed by `~` starts no line.
     """
     leading: list[_LiteralText] = []  # texts at the start of a line
     minimum: int | None = None  # smallest indentation of the lines so far

@@ -142,11 +142,11 @@ def _convert_and_unify_elements(
     """Convert every part to the element type, or if it is open to a common one. Return the type and the parts."""
     element = target.element
     if not isinstance(from_type, TupleType | ObjectType):
-        _require_convertible(from_type, target)  # also for a collection without elements
+        _require_convertible(from_type, target)  # also without elements; parts of a tuple or object are checked below
     items = [_convert_part(step, part, element) for step, part in parts]
     if not has_dynamic(element):
         return remove_optional_attributes(element), items
-    if not items:  # the type of the value gives that of the elements
+    if not items:  # without elements to unify, the element type comes from that of the value
         filled = _fill_dynamic_types(target, from_type)
         assert isinstance(filled, (ListType, SetType, MapType))
         return remove_optional_attributes(filled.element), items
@@ -298,7 +298,7 @@ def _require_convertible(from_type: Type, target: Type) -> None:
 def _require_convertible_to_object(from_type: Type, target: ObjectType) -> None:
     """Require a map, or an object with the required attributes. Raises ConversionProblem."""
     if isinstance(from_type, MapType):
-        return  # its keys are those of the value
+        return  # only a value shows whether it has the keys
     if not isinstance(from_type, ObjectType):
         raise ConversionProblem(path=(), message="object required")
     attributes = dict(from_type.attributes)

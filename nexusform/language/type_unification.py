@@ -78,7 +78,7 @@ def _find_object_type_among_open_maps(types: Sequence[Type]) -> Type | None:
 
 
 def list_part_types(value_type: Type) -> list[Type]:
-    """Return the types of the parts of a collection, tuple or object: one for collections."""
+    """Return the types of the attributes of an object or elements of a tuple; the element type alone of a collection."""
     if isinstance(value_type, ObjectType):
         return [t for _, t in value_type.attributes]
     if isinstance(value_type, TupleType):

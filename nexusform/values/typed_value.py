@@ -328,7 +328,7 @@ class Value:
         return self._compute_value_traits() >> _SIZE_SHIFT
 
     def _compute_value_traits(self) -> int:
-        """Return the cached properties of the parts: bits for an unknown part and a marked part, then the size."""
+        """Return two bits, for an unknown part (or value) and a marked part, and in the bits above the size; cached."""
         if self._inner != _NOT_COMPUTED:
             return self._inner
         raw = self.raw

@@ -109,7 +109,7 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> L
     year, month, day, hour, minute, second = map(int, date_and_time)
     hours, minutes = int(offset_hours or 0), int(offset_minutes or 0)
     try:
-        # The same day of a year in another cycle, since a date has no year 0. Raises ValueError for an invalid day.
+        # A `date` has no year 0: use the day in the years 400 to 799 (a cycle). Raises ValueError for an invalid day.
         cycles, cycle_year = divmod(year, _CYCLE_YEARS)
         ordinal = date(cycle_year + _CYCLE_YEARS, month, day).toordinal() + (cycles - 1) * _CYCLE_DAYS
         time(hour, minute, second)  # raises it for an invalid time, too

@@ -52,12 +52,12 @@ def _combine_bools(decisive: bool, items: Value) -> Value:
 
 
 def _find_coalesce_type(arguments: Sequence[Value]) -> Type:
-    """Return the type of the result of `coalesce` for any of its arguments."""
+    """Return the common type of the arguments of `coalesce`; DYNAMIC if each of them keeps its own."""
     types = [argument.type for argument in arguments]
     common = unify_types(types) if types else None
     if common is not None:
         return common
-    # With an untyped null each keeps its type; only objects and tuples together are rejected.
+    # Beside an untyped null the other types may differ, but objects and tuples may not be mixed.
     if DYNAMIC in types and not {ObjectType, TupleType} <= {argument_type.__class__ for argument_type in types}:
         return DYNAMIC
     raise FixedProblem("all arguments must have the same type")
@@ -100,7 +100,7 @@ def _compute_coalesce_list(*lists: Value) -> Value:
 
 
 def _find_single_element(sequence: Value) -> Value:
-    """Return the only element of a sequence; null if empty, unknown if open. Raises FunctionProblem for others."""
+    """Return the only element of a sequence, null without any, unknown if that is open. Raises FunctionProblem else."""
     if isinstance(sequence.type, TupleType):
         if len(sequence.type.elements) > 1:
             raise FunctionProblem(_TOO_MANY_ELEMENTS, argument=0)

@@ -87,7 +87,7 @@ def _compile_pattern(pattern: str) -> CompiledPattern:
             raise _build_pattern_error("invalid escape sequence", "\\C")
         if name is not None and not _GROUP_NAME.fullmatch(name):
             raise _build_pattern_error("invalid named capture", token.group())
-        if name is not None or token["plain"]:
+        if name is not None or token["plain"]:  # plain: "(" of a group without a name
             names.append(name)
     return CompiledPattern(engine, tuple(names))
 

@@ -137,7 +137,7 @@ def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value
     if not (values.is_wholly_known and keys.is_wholly_known):
         return Value(values.type, UNKNOWN)
     try:
-        search_keys = [_convert(key, common) for key in searchset.raw]
+        search_keys = [_convert(key, common) for key in searchset.raw]  # some may be unknown
         value_keys = [_convert(key, common) for key in keys.raw]
     except ConversionProblem as problem:
         raise FunctionProblem(problem.message) from None

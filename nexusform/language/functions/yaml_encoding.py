@@ -47,7 +47,7 @@ def render_yaml(value: Value) -> str:
     """Render a wholly known value as YAML, with strings always quoted."""
     if isinstance(value.raw, (tuple, dict)) and value.raw:
         return "\n".join(_render_lines(value, indent=0)) + "\n"
-    first, *further_lines = _render_value(value, indent=2, column=0)
+    first, *further_lines = _render_value(value, indent=2, column=0)  # no collection with items: a scalar, [] or {}
     text = "\n".join([first, *_add_indentation(further_lines)])
     if isinstance(value.raw, (str, tuple, dict)):
         return text + "\n"
@@ -109,13 +109,13 @@ def _render_mapping_entry(key: str, item: Value, indent: int) -> list[str]:
     if isinstance(item.raw, dict) and item.raw:
         return [name, *_add_indentation(_render_lines(item, indent + 2))]
     if isinstance(item.raw, tuple) and item.raw:
-        return [name, *_render_lines(item, indent)]  # a sequence starts at the column of its key
+        return [name, *_render_lines(item, indent)]  # not indented: a sequence starts at the column of its key
     start, *rest = _render_value(item, indent=indent + 2, column=indent + len(name) + 1)
     return [f"{name} {start}", *_add_indentation(rest)]
 
 
 def _render_value(value: Value, indent: int, column: int) -> list[str]:
-    """Render the lines of a value from `column` on. The caller indents further lines to column `indent`."""
+    """Render the lines of a value: the first begins at `column`, the caller indents the others to column `indent`."""
     raw = value.raw
     if isinstance(raw, (tuple, dict)) and raw:
         return _render_lines(value, indent)
@@ -125,7 +125,7 @@ def _render_value(value: Value, indent: int, column: int) -> list[str]:
         body = raw.rstrip("\n")
         line_ends = len(raw) - len(body)
         chomp = "+" if not body else {0: "-", 1: ""}.get(line_ends, "+")
-        lead = "2" if raw[0] in " \n" else ""
+        lead = "2" if raw[0] in " \n" else ""  # columns by which the caller indents the text
         empty_lines = [""] * max(line_ends - 1, 0)
         return [f"|{lead}{chomp}", *body.split("\n"), *empty_lines]
     if isinstance(raw, str):
@@ -227,10 +227,7 @@ class _YamlReader:
             raise FunctionProblem(f"the document expands to more than {MAX_NODES} nodes", argument=0)
 
     def _parse_node(self, depth: int) -> Value:
-        """Parse the value at the next event, with its parts.
-
-        An alias counts as all nodes of its anchor, so that aliases of aliases cannot make a huge value.
-        """
+        """Parse the value at the next event, with its parts."""
         import yaml
 
         if depth > MAX_DEPTH:
@@ -241,7 +238,7 @@ class _YamlReader:
             if event.anchor not in self.anchors:
                 raise FunctionProblem(f'reference to undefined anchor "{event.anchor}"', argument=0)
             value, node_count = self.anchors[event.anchor]
-            self._count_nodes_toward_limit(node_count)
+            self._count_nodes_toward_limit(node_count)  # else aliases of aliases could make a huge value
             return value
         previous_count = self.nodes
         self._count_nodes_toward_limit(1)
@@ -323,7 +320,7 @@ def _parse_scalar(event: Any) -> Value:
     text = normalize_stored_text(event.value)
     is_quoted = event.style in {"'", '"'}
     if event.tag is None:
-        return _parse_plain_scalar(text) if event.implicit[0] else Value(STRING, text)
+        return _parse_plain_scalar(text) if event.implicit[0] else Value(STRING, text)  # implicit[0]: not quoted
     kind = event.tag.removeprefix(_TAG)
     if kind == "binary":
         decode_base64(text)  # raises FunctionProblem

@@ -101,7 +101,7 @@ class CharacterPositions:
         self._known: dict[int, Position] = {}  # by offset
         # Nearly all spans lie on one line of an ASCII file, near the span asked for before: keep the number of that
         # line, and the offsets at the start of it and of the next one.
-        self._simple = self._ascii and start is None
+        self._simple = self._ascii and start is None  # offsets in the text are bytes of the file
         self._line, self._low, self._high = 1, 0, 0
 
     def _compute_byte_offsets(self) -> list[int]:
@@ -125,7 +125,7 @@ class CharacterPositions:
                 piece = self._text[begin:offset]
                 byte = self._line_bytes[line] + len(piece.encode("utf-8", "surrogatepass"))
                 visible = piece.removeprefix(_BYTE_ORDER_MARK) if line == 0 else piece
-                column = count_clusters(visible) if visible else 0  # at least one character is required
+                column = count_clusters(visible)
             first_column = start.column if line == 0 else 1
             position = self._known[offset] = Position(start.line + line, first_column + column, start.byte + byte)
         return position
@@ -334,11 +334,11 @@ class _Scanner:
 
     def _scan_rare_token(self, group: int, begin: int, end: int, mode: _OpenTemplateSequence | None) -> bool:
         """Scan a token of a less common group of `_NORMAL`; true if a template or sequence begins or ends."""
-        if group == 5:
+        if group == 5:  # "{", "}", "~}" or "~"
             return self._scan_brace(begin, end, mode)
         if group in {7, 8}:
             self._scan_comment(begin, end)
-        elif group in {9, 10}:
+        elif group in {9, 10}:  # the start of a heredoc or of a string with sequences
             if group == 10:
                 self.tokens.add(OPEN_QUOTE, begin, end)
                 self.stack.append(_OpenTemplate(CLOSE_QUOTE))
@@ -378,7 +378,7 @@ class _Scanner:
                 return True
             else:
                 mode.braces -= 1
-        self.tokens.add(SEQUENCE_END if word == "~}" else word, begin, end)
+        self.tokens.add(SEQUENCE_END if word == "~}" else word, begin, end)  # "~}" closes no "{": a syntax error
         return False
 
     def _scan_comment(self, begin: int, end: int) -> None:

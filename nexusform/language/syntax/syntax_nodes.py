@@ -403,7 +403,7 @@ class JsonBody(Node, frozen=True):
 
 
 def _list_json_paths(value: JsonValue, prefix: Path) -> Iterator[Path]:
-    """List the names in a JSON value; items of an array have the path of the array."""
+    """List the paths of the names in a JSON value, below `prefix`; items of an array have the path of the array."""
     if isinstance(value, JsonArray):
         for item in value.items:
             yield from _list_json_paths(item, prefix)

@@ -281,7 +281,7 @@ def decode_quoted_text(text: str, report_escape: ReportEscape) -> str:
     if "\\" not in text and "{" not in text:  # no escape: all have a backslash or are "$${" or "%%{"
         return normalize_text(text)
 
-    def replace(match: re.Match[str]) -> str:
+    def decode_match(match: re.Match[str]) -> str:
         escape = match.group()
         if escape in _SIMPLE:
             return _SIMPLE[escape]
@@ -290,7 +290,7 @@ def decode_quoted_text(text: str, report_escape: ReportEscape) -> str:
             report_escape(problem, *match.span())
         return decoded
 
-    return normalize_text(_ESCAPE.sub(replace, text))
+    return normalize_text(_ESCAPE.sub(decode_match, text))
 
 
 # Errors by selector, the character after the backslash.
@@ -302,12 +302,12 @@ _ESCAPE_RULES = {
 
 
 def _decode_escape(escape: str) -> tuple[str, str]:
-    r"""Decode an escape. Return its error, "" for a valid \uXXXX or \UXXXXXXXX, and its text.
+    r"""Decode an escape by \uXXXX or \UXXXXXXXX. Return the error, "" if it is valid, and the text.
 
-    The text is "" with an error, except for an unknown selector (the character after the backslash): it is the text.
+    With an error the text is "", or the character after the backslash (the selector) if that is unknown.
     """
     selector = escape[1:2]
-    if len(escape) in {6, 10} and (selector == "U") == (len(escape) == 10):  # all 4 digits of \u, all 8 of \U
+    if len(escape) == {"u": 6, "U": 10}.get(selector):  # with all its digits
         code = int(escape[2:], base=16)  # noqa: FURB166 - "\\u" is no prefix that int() knows
         if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:  # beyond Unicode, or half of a surrogate pair
             return f"Cannot encode character U+{code:04x} in UTF-8.", ""
