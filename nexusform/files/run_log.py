@@ -32,7 +32,7 @@ def start_log(environment: Mapping[str, str]) -> str:
     import logging
 
     path = environment.get("NF_LOG_PATH", "")
-    # A pull request may add a link that leads elsewhere; a link such as /dev/stdout is no part of it.
+    # A pull request may add a link to any file; links below /dev (/dev/stdout) are no part of it.
     if os.path.islink(path) and not path.startswith("/dev/"):  # noqa: PTH114
         return f'NF_LOG_PATH: "{path}" is a link. Name the file itself.'
     try:

@@ -248,7 +248,7 @@ class _BlockDecoder:
     def decode_level(
         self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
     ) -> None:
-        """Decode the value after `labels`: objects by next label, or bodies after the last. Adds to `blocks`."""
+        """Decode the value below `labels` and add its blocks to `blocks`: objects by the next label, or else bodies."""
         if len(labels) == len(self.label_names):  # no label is left: the value is a body or an array of bodies
             name_span = labels[-1].span if labels else self.block.name_span
             for item in _list_array_items(value):
@@ -269,7 +269,7 @@ class _BlockDecoder:
             return
         label_name = self.label_names[len(labels)]
         items = _list_array_items(value)
-        # No item has a property for the label; a scalar item has its own error in the loop below.
+        # The names of properties are labels: one is required. A scalar has its own error in the loop below.
         if not any(isinstance(item, syntax.JsonScalar) or getattr(item, "properties", ()) for item in items):
             detail = f"At least one object property is required: the {self.block.name} block's {label_name}."
             self.diagnostics.append(build_error("missing-block-label", detail, value.span))

@@ -86,7 +86,7 @@ class _ForCondition:
         self.has_failed = False
 
     def check_type(self, names: dict[str, Value]) -> None:
-        """Report a clause that is no bool for an unknown element, even without any elements; ignore other errors."""
+        """Evaluate the clause for an unknown element; report a result other than a bool, and ignore other errors."""
         if self.clause is None:
             return
         _set_loop_names(names, self.node, DYNAMIC_UNKNOWN, DYNAMIC_UNKNOWN)

@@ -168,7 +168,7 @@ class TemplateParser:
         return piece, stream.tokens.get_text(last) == "~}"
 
     def _parse_sequence_end(self, first: int, keyword: str = "") -> int:
-        """Read the closing brace, and return its index; `keyword` is that of a `%{ }` directive, "" in a `${ }`."""
+        """Read the closing brace, and return its index; `keyword` is "if", "for", ... in a `%{ }`, "" in a `${ }`."""
         stream = self.stream
         kind = stream.peek()
         if kind == scanner.SEQUENCE_END:

@@ -200,7 +200,7 @@ def _convert_to_object(value: Value, target: ObjectType) -> Value:
     for name, attribute_type in target.attributes:
         part = raw.get(name)
         default = defaults.get(name)
-        if (part is None or part.raw is None) and isinstance(default, Value):
+        if (part is None or part.raw is None) and isinstance(default, Value):  # None: no default
             part = default.add_marks(part.marks if part else NO_MARKS)
         if part is None:
             items[name] = Value(remove_optional_attributes(attribute_type), None)

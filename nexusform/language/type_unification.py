@@ -78,7 +78,7 @@ def _find_object_type_among_open_maps(types: Sequence[Type]) -> Type | None:
 
 
 def list_part_types(value_type: Type) -> list[Type]:
-    """Return the types of the attributes of an object or elements of a tuple; the element type alone of a collection."""
+    """Return the types of an object's attributes or a tuple's elements; of a collection only its element type."""
     if isinstance(value_type, ObjectType):
         return [t for _, t in value_type.attributes]
     if isinstance(value_type, TupleType):

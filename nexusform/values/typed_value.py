@@ -136,7 +136,7 @@ def compute_shortest_digits(number: Number) -> tuple[str, int]:
     point = _find_decimal_point(exact, scale)
     power = -point
     while True:
-        power += 1  # one more digit than before; the first attempt has one
+        power += 1  # as an integer, number * 10**power has one more digit than before, at first one
         above, below = _build_power_of_ten(power)  # 10**power == above / below
         # The candidate is an integer next to number * 10**power; both gaps are in units of 1 / (scale * below).
         down, low_gap = divmod(exact * above, scale * below)

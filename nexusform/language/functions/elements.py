@@ -100,7 +100,10 @@ def _compute_coalesce_list(*lists: Value) -> Value:
 
 
 def _find_single_element(sequence: Value) -> Value:
-    """Return the only element of a sequence, null without any, unknown if that is open. Raises FunctionProblem else."""
+    """Return the only element of a sequence, null if it is empty, unknown if its number of elements is.
+
+    Raises FunctionProblem for several elements, or a value other than a sequence.
+    """
     if isinstance(sequence.type, TupleType):
         if len(sequence.type.elements) > 1:
             raise FunctionProblem(_TOO_MANY_ELEMENTS, argument=0)

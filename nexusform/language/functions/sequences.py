@@ -141,7 +141,7 @@ def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value
         value_keys = [_convert(key, common) for key in keys.raw]
     except ConversionProblem as problem:
         raise FunctionProblem(problem.message) from None
-    reversed_keys = reversed(list(enumerate(search_keys)))  # so that the first of equal keys remains
+    reversed_keys = reversed(list(enumerate(search_keys)))  # so that the dict keeps the first index of equal keys
     first_indices = {compute_order_key(key): index for index, key in reversed_keys if key.is_wholly_known}
     unknown_keys = [(index, key) for index, key in enumerate(search_keys) if not key.is_wholly_known]
     chosen = []

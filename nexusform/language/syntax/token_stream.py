@@ -304,7 +304,7 @@ _ESCAPE_RULES = {
 def _decode_escape(escape: str) -> tuple[str, str]:
     r"""Decode an escape by \uXXXX or \UXXXXXXXX. Return the error, "" if it is valid, and the text.
 
-    With an error the text is "", or the character after the backslash (the selector) if that is unknown.
+    With an error the text is "", or for an unknown selector (the character after the backslash) the selector.
     """
     selector = escape[1:2]
     if len(escape) == {"u": 6, "U": 10}.get(selector):  # with all its digits
