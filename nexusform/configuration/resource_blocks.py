@@ -208,7 +208,7 @@ def _find_unknown_type_hint(name: str) -> str:
 def read_repetition(
     attributes: Mapping[str, syntax.Attribute], noun: str, problems: list[Diagnostic]
 ) -> tuple[syntax.Expression | None, syntax.Expression | None]:
-    """Return `count` and `for_each`; if both are set, report it and return None for the latter."""
+    """Return `count` and `for_each`, None if not set; if both are set, report it and return None for `for_each`."""
     count, for_each = attributes.get("count"), attributes.get("for_each")
     if count is not None and for_each is not None:
         detail = (

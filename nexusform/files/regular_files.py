@@ -115,7 +115,7 @@ UNCONFINED: Final = Confinement()
 
 
 def open_regular_file(path: str | Path, flags: int = os.O_RDONLY, *, follow: bool = True) -> int:
-    """Open an existing regular file; without `follow` no link. Raises OSError, NotRegularFile."""
+    """Open a regular file (private if `flags` create it); without `follow` no link. Raises OSError, NotRegularFile."""
     try:
         descriptor = os.open(path, flags | _OPEN_FLAGS | (0 if follow else _NO_FOLLOW), PRIVATE)
     except OSError as problem:

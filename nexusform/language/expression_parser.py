@@ -269,7 +269,7 @@ class ExpressionParser:
         if kind == NUMBER:
             index = stream.read_token()
             word = stream.tokens.get_text(index)
-            if not word.isdigit():
+            if not word.isdigit():  # such as "0.1": two indexes in a row are one number
                 first, _, second = word.partition(".")
                 detail = (
                     "When using the legacy index syntax, chaining two indexes together is not permitted. "

@@ -135,9 +135,11 @@ def _visit_included_elements(conditions: _ForCondition, collection: Value, add: 
     """
     node, run = conditions.node, conditions.run
     with run.extend_names() as names:
-        conditions.check_type(names)  # may set `has_failed`
+        conditions.check_type(names)
+        if conditions.has_failed:
+            return
         before = len(run.diagnostics)
-        for key, element in () if conditions.has_failed else _list_key_value_pairs(collection):
+        for key, element in _list_key_value_pairs(collection):
             run.count_work(1)
             _set_loop_names(names, node, key, element)
             if conditions.should_include():

@@ -99,7 +99,7 @@ def list_child_expressions(expression: syntax.Expression) -> tuple[syntax.Expres
             return (first, second)
         case syntax.RelativeTraversal(source=first):
             return (first,)
-    return ()
+    return ()  # of a literal or a traversal
 
 
 def _list_body_references(body: syntax.Body, bound_names: _Names) -> Iterator[syntax.Traversal]:

@@ -41,8 +41,8 @@ def join_parts(parts: tuple[Expression, ...], run: ExpressionRun, enclosing: Exp
         marks |= value.marks
         text = _convert_to_text(value, part, run, enclosing)
         if text is None:
-            # The known text before the first unknown part is a prefix of the result.
-            prefix = "".join(pieces) + get_refinement(value).prefix if is_known else prefix
+            if is_known:  # the first unknown part: all known text up to it is a prefix of the result
+                prefix = "".join(pieces) + get_refinement(value).prefix
             is_known = False
         else:
             pieces.append(text)
@@ -75,7 +75,7 @@ def _convert_to_text(value: Value, part: Expression, run: ExpressionRun, enclosi
 
 
 def evaluate_template_if(node: TemplateIf, run: ExpressionRun) -> Value:
-    """Evaluate `%{ if }` to the text of one of the branches; errors of the other are ignored."""
+    """Evaluate `%{ if }` to the text of the chosen branch; ignore errors of the other branch."""
     condition = evaluate_condition(node.condition, run, node)
     if condition is None:  # reported as invalid
         return UNKNOWN_STRING
@@ -90,7 +90,7 @@ def evaluate_template_if(node: TemplateIf, run: ExpressionRun) -> Value:
 
 
 def evaluate_conditional(node: Conditional, run: ExpressionRun) -> Value:
-    """Evaluate a conditional to the chosen branch, converted to the common type; errors of the other are ignored."""
+    """Evaluate a conditional to the chosen branch, converted to the common type; ignore errors of the other branch."""
     then, then_problems = run.evaluate_separately(node.then)
     otherwise, otherwise_problems = run.evaluate_separately(node.otherwise)
     common_type = _find_common_type(then, otherwise)

@@ -206,7 +206,7 @@ class TemplateParser:
         return stream.report_error("extra-characters-after-interpolation-expression", detail, since=first)
 
     def _parse_directive(self, first: int) -> _Directive:
-        """Parse keyword, names and expression of the `%{` at the token index `first`, up to the brace, exclusive."""
+        """Parse the `%{` at token `first` up to its closing brace: keyword, `for` names, and `if` or `for` value."""
         stream = self.stream
         if stream.peek() != scanner.IDENT:
             detail = 'A template directive keyword ("if", "for", etc) is expected at the beginning of a %{ sequence.'

@@ -140,22 +140,22 @@ def _convert_and_unify_elements(
     parts: Iterable[tuple[PathStep, Value]], target: ListType | SetType | MapType, from_type: Type, collection_word: str
 ) -> tuple[Type, list[Value]]:
     """Convert every part to the element type, or if it is open to a common one. Return the type and the parts."""
-    element = target.element
+    element_type = target.element
     if not isinstance(from_type, TupleType | ObjectType):
         _require_convertible(from_type, target)  # also without elements; parts of a tuple or object are checked below
-    items = [_convert_part(step, part, element) for step, part in parts]
-    if not has_dynamic(element):
-        return remove_optional_attributes(element), items
-    if not items:  # without elements to unify, the element type comes from that of the value
+    elements = [_convert_part(step, part, element_type) for step, part in parts]
+    if not has_dynamic(element_type):
+        return remove_optional_attributes(element_type), elements
+    if not elements:  # none to unify: the element type comes from the type of the value
         filled = _fill_dynamic_types(target, from_type)
         assert isinstance(filled, (ListType, SetType, MapType))
-        return remove_optional_attributes(filled.element), items
+        return remove_optional_attributes(filled.element), []
     from nexusform.language.type_unification import unify_types  # loaded on first use
 
-    common = unify_types([v.type for v in items])
+    common = unify_types([element.type for element in elements])
     if common is None:
         raise ConversionProblem(path=(), message=f"all {collection_word} elements must have the same type")
-    return common, [convert_value(v, common) for v in items]
+    return common, [convert_value(element, common) for element in elements]
 
 
 def _convert_to_list(value: Value, target: ListType) -> Value:

@@ -119,7 +119,7 @@ def _is_certainly_different(left: Value, right: Value) -> bool:
     """Return whether the refinements (known bounds) of two values, one of them partly unknown, exclude equality."""
     left_refinement, right_refinement = get_refinement(left), get_refinement(right)
     if left.raw is None or right.raw is None:
-        return left_refinement.not_null or right_refinement.not_null  # the other value is not null
+        return left_refinement.not_null or right_refinement.not_null  # one value is null, and the other is not
     if not (left_refinement.not_null and right_refinement.not_null):
         return False  # both may be null
     # The text after the prefix of an unknown one is open: only the common length can be compared.

@@ -100,10 +100,7 @@ def _compute_coalesce_list(*lists: Value) -> Value:
 
 
 def _find_single_element(sequence: Value) -> Value:
-    """Return the only element of a sequence, null if it is empty, unknown if its number of elements is.
-
-    Raises FunctionProblem for several elements, or a value other than a sequence.
-    """
+    """Return the only element of a sequence; null if empty, unknown if its length is. Raises FunctionProblem else."""
     if isinstance(sequence.type, TupleType):
         if len(sequence.type.elements) > 1:
             raise FunctionProblem(_TOO_MANY_ELEMENTS, argument=0)
@@ -197,7 +194,7 @@ def _compute_length(value: Value) -> Value:
         minimum = len(split_clusters(get_refinement(value).prefix))
         return Value(NUMBER, UNKNOWN, refinement=Refinement(not_null=True, lowest=minimum))
     # Unknown elements of a set may be equal, so even for a known set only bounds may be known.
-    refinement = get_refinement(value)
+    refinement = get_refinement(value)  # of a value of open type: at least 0
     if refinement.shortest == refinement.longest:
         return Value(NUMBER, refinement.shortest)
     bounds = Refinement(not_null=True, lowest=refinement.shortest, highest=refinement.longest)

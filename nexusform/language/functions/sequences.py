@@ -77,12 +77,12 @@ def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
 def _join_lists(*arguments: Value) -> Value:
     """Evaluate `concat` of known arguments: a list with converted elements if there is a common type, else a tuple."""
     result_type = _find_concat_result_type(arguments)
-    items: list[Value] = []
+    elements: list[Value] = []
     for argument in arguments:
-        items += argument.raw
+        elements += argument.raw
     if isinstance(result_type, ListType):
-        return Value(result_type, tuple([_convert(v, result_type.element) for v in items]))
-    return Value(result_type, tuple(items))
+        return Value(result_type, tuple([_convert(element, result_type.element) for element in elements]))
+    return Value(result_type, tuple(elements))
 
 
 def _remove_duplicates(sequence: Value) -> Value:

@@ -291,7 +291,7 @@ class _YamlReader:
 
 
 def _collect_merged_entries(value: Value) -> dict[str, Value]:
-    """Return the entries merged by <<: those of a mapping, or of several; the last wins."""
+    """Return the entries of the value of `<<`, a mapping or a list of mappings; of equal keys the last counts."""
     if isinstance(value.raw, dict):
         return value.raw
     if isinstance(value.raw, tuple) and all(isinstance(v.raw, dict) for v in value.raw):

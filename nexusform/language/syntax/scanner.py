@@ -306,7 +306,7 @@ class _Scanner:
         """Scan names, numbers and operators, until a template begins or ends. Groups are those of `_NORMAL`."""
         next_token, text, offset, size = _NORMAL.match, self.text, self.offset, len(self.text)
         kinds, starts, ends = self.tokens.kinds, self.tokens.starts, self.tokens.ends
-        plain = (None, IDENT, NEWLINE, STRING, None, None, NUMBER)  # the kinds of some groups, by group number
+        group_kinds = (None, IDENT, NEWLINE, STRING, None, None, NUMBER)  # by group; None: it depends on the text
         has_non_ascii = not text.isascii()
         while offset < size:
             match = next_token(text, offset)
@@ -321,7 +321,7 @@ class _Scanner:
             elif group < 4 or group == 6:  # a name, newline, plain string or number
                 if has_non_ascii and group == 1:
                     offset = _find_name_end(text, offset)
-                kinds.append(plain[group])  # type: ignore[arg-type]
+                kinds.append(group_kinds[group])  # type: ignore[arg-type]
             else:  # a brace, comment, heredoc, template or invalid character
                 self.offset = offset
                 if self._scan_rare_token(group, begin, offset, mode):
