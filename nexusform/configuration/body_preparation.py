@@ -101,7 +101,7 @@ def _is_argument_set(argument: PreparedArgument | None) -> bool:
 
 @lru_cache(maxsize=1024)
 def build_body_schema(schema: BlockSchema) -> BodySchema:
-    """Build the syntax schema of a block schema: names, and the blocks with a label."""
+    """Build the syntax schema of a block schema: arguments, blocks with the names of their labels, computed names."""
     blocks: dict[str, tuple[str, ...]] = {
         name: (nested.label,) if nested.label else () for name, nested in schema.blocks.items()
     }

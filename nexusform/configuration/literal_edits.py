@@ -42,7 +42,7 @@ def build_literal_edit(
     span = attribute.expression.span
     text = configuration.files[span.filename].text.encode()
     before = text[span.start.byte : span.end.byte].decode()
-    return TextEdit(span, before, _format_hcl_literal(value))
+    return TextEdit(span, before, after=_format_hcl_literal(value))
 
 
 def apply_literal_edits(files: Mapping[str, SourceFile], edits: Sequence[TextEdit]) -> dict[str, str]:

@@ -293,8 +293,10 @@ def _decode_ignore_changes(
     spans: list[Span] = []
     for item in list_static_items(attribute, problems):
         traversal = parse_reference(item, problems)
-        path = parse_relative_path(traversal, problems) if traversal is not None else None
-        if traversal is not None and path is not None:
+        if traversal is None:
+            continue  # reported
+        path = parse_relative_path(traversal, problems)
+        if path is not None:
             paths.append(path)
             spans.append(traversal.span)
     return False, tuple(paths), tuple(spans)

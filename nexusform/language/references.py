@@ -162,9 +162,9 @@ def _list_in_json(value: syntax.JsonValue, bound_names: _Names) -> Iterator[synt
 
 def _list_json_dynamic_references(value: syntax.JsonValue, bound_names: _Names) -> Iterator[syntax.Traversal]:
     """List the references of `"dynamic": {"type": {"for_each": ..., "content": ...}}`; any level may be an array."""
-    for json_property in chain.from_iterable(json_object.properties for json_object in _list_json_objects(value)):
-        for generator in _list_json_objects(json_property.value):
-            iterator = json_property.name  # by default the type of the blocks
+    for type_property in chain.from_iterable(json_object.properties for json_object in _list_json_objects(value)):
+        for generator in _list_json_objects(type_property.value):
+            iterator = type_property.name  # by default the type of the blocks
             for part in generator.properties:
                 if part.name == "iterator":
                     name = getattr(part.value, "value", None)  # of a JsonScalar

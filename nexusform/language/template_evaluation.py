@@ -126,7 +126,7 @@ def _build_unknown_choice(then: Value, otherwise: Value, result_type: Type) -> V
         return Value(result_type, None)
     refinement = combine_refinements(get_refinement(then), get_refinement(otherwise))
     if then.type != otherwise.type:
-        # The chosen one is converted: its text may change, and equal elements may become one (but not none).
+        # The chosen value will be converted: its prefix may change, and equal elements may become one (but not none).
         refinement = Refinement(refinement.not_null, shortest=min(refinement.shortest, 1), longest=refinement.longest)
     return add_refinement(Value(result_type, UNKNOWN), refinement)
 

@@ -328,7 +328,7 @@ class Value:
         return self._compute_value_traits() >> _SIZE_SHIFT
 
     def _compute_value_traits(self) -> int:
-        """Return two bits, for an unknown part (or value) and a marked part, and in the bits above the size; cached."""
+        """Return two bits, for an unknown part (or value) and a marked part, and the size above; cached in `_inner`."""
         if self._inner != _NOT_COMPUTED:
             return self._inner
         raw = self.raw
@@ -349,9 +349,7 @@ class Value:
 
 
 def compute_order_key(value: Value) -> Any:
-    """Return a key to sort and distinguish values of one type, without marks: known ones by content (text by code
-    point, numbers by size), then null, then unknown.
-    """
+    """Return a key to sort and distinguish values of one type, without marks: known ones, then null, then unknown."""
     raw = value.raw
     if raw is None:
         return (1,)
@@ -361,7 +359,7 @@ def compute_order_key(value: Value) -> Any:
         return (0, *[compute_order_key(v) for v in raw])
     if raw.__class__ is dict:
         return (0, *[(k, compute_order_key(v)) for k, v in raw.items()])
-    return (0, raw)
+    return (0, raw)  # text by code point, numbers by size
 
 
 def collect_marks(value: Value) -> frozenset[str]:
@@ -419,6 +417,7 @@ def add_refinement(value: Value, refinement: Refinement) -> Value:
     """
     if value.raw is not UNKNOWN or value.type is DYNAMIC:
         return value
+    # With null as another possibility, the value stays unknown.
     raw = _find_only_possible_value(value.type, refinement) if refinement.not_null else UNKNOWN
     return Value(value.type, raw, value.marks, refinement if raw is UNKNOWN else None)
 

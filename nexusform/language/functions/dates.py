@@ -219,7 +219,7 @@ def parse_duration(text: str, position: int) -> int:
     total = index = 0
     while index < len(unsigned) or not unsigned:  # an empty text matches nothing: an error
         match = _DURATION.match(unsigned, index)
-        if match is None or len(unsigned) > 100:
+        if match is None or len(unsigned) > 100:  # longer ones could take long to compute
             raise FunctionProblem(
                 f'"{_truncate_quoted_text(text)}" is not a duration: write numbers with units (ns, us, ms, s, m, h), '
                 'as in "1h30m"',

@@ -57,7 +57,7 @@ def _find_coalesce_type(arguments: Sequence[Value]) -> Type:
     common = unify_types(types) if types else None
     if common is not None:
         return common
-    # Beside an untyped null the other types may differ, but objects and tuples may not be mixed.
+    # Beside an untyped null (DYNAMIC) the other types may differ, but objects and tuples may not be mixed.
     if DYNAMIC in types and not {ObjectType, TupleType} <= {argument_type.__class__ for argument_type in types}:
         return DYNAMIC
     raise FixedProblem("all arguments must have the same type")
@@ -134,8 +134,8 @@ def _find_element_type(arguments: Sequence[Value]) -> Type:
         raise FunctionProblem(f"cannot read elements from {describe_type(sequence_type)}", argument=0)
     if isinstance(sequence_type, ListType):
         return sequence_type.element
-    position, parts = index.raw, sequence_type.elements  # an unknown or invalid position gives no type
-    return parts[position % len(parts)] if parts and isinstance(position, int) else DYNAMIC
+    position, element_types = index.raw, sequence_type.elements  # an unknown or invalid position gives no type
+    return element_types[position % len(element_types)] if element_types and isinstance(position, int) else DYNAMIC
 
 
 def _find_element_at_position(sequence: Value, position: Value) -> Value:

@@ -51,7 +51,7 @@ def _remove_empty_strings(strings: Value) -> Value:
 
 
 def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
-    """Return a list type for lists with a common one, else a tuple type (DYNAMIC if a list in it is unknown)."""
+    """Return a list type if all arguments are lists with a common type, else a tuple type or (a list unknown) DYNAMIC."""
     if not arguments:
         raise FixedProblem("at least one argument is required")
     argument_types = []
@@ -68,7 +68,7 @@ def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
         if isinstance(argument.type, TupleType):
             parts.extend(argument.type.elements)
         elif argument.raw is UNKNOWN:
-            return DYNAMIC  # its length is unknown
+            return DYNAMIC  # a list of unknown length
         else:
             parts.extend(v.type for v in argument.raw)
     return TupleType(tuple(parts))

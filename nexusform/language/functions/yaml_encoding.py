@@ -312,7 +312,7 @@ def _trim_yaml_tag_prefix(tag: str | None) -> str:
 
 
 # First characters of a text that may be something else than a string.
-_HINTS: Final = frozenset("+-.0123456789yYnNtTfFoO~<")
+_NON_TEXT_BEGINNINGS: Final = frozenset("+-.0123456789yYnNtTfFoO~<")
 
 
 def _parse_scalar(event: Any) -> Value:
@@ -328,14 +328,13 @@ def _parse_scalar(event: Any) -> Value:
         return Value(STRING, text)
     if kind not in {"int", "float", "bool", "null", "timestamp"}:
         raise FunctionProblem(f'unsupported tag "{_trim_yaml_tag_prefix(event.tag)}"', argument=0)
-    # As in other implementations: for a quoted text, or one with a special form, the tag is secondary.
-    is_special = not text or text[0] in _HINTS
-    if is_special and is_quoted:
+    # As in other implementations, quotes count more than the tag around a text that may begin a number, bool or null.
+    if is_quoted and (not text or text[0] in _NON_TEXT_BEGINNINGS):
         return Value(STRING, text)  # "123" stays text even as !!int
     resolved = _parse_plain_scalar(text)
     if resolved.type != STRING or (kind == "timestamp" and _TIMESTAMP.match(text)):
         return resolved
-    if kind == "null":
+    if kind == "null":  # whatever the text
         return NULL
     raise FunctionProblem(f'cannot parse "{text}" as !!{kind}', argument=0)
 
