@@ -51,7 +51,7 @@ def _remove_empty_strings(strings: Value) -> Value:
 
 
 def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
-    """Return a list type if all arguments are lists with a common type, else a tuple type or (a list unknown) DYNAMIC."""
+    """Return a list type for lists with a common type, else a tuple type; DYNAMIC if a list in the tuple is unknown."""
     if not arguments:
         raise FixedProblem("at least one argument is required")
     argument_types = []
