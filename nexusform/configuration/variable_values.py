@@ -272,7 +272,7 @@ def _convert_assigned_value_to_type(variable: Variable, assignment: Assignment) 
 
 
 def _parse_text(variable: Variable, text: str) -> tuple[Value, list[Diagnostic]]:
-    """Parse text: literal for a primitive type or without a type (as in Terraform), else an expression."""
+    """Return the text itself for a primitive type or without a type (as in Terraform), else its value as expression."""
     if not variable.is_typed or variable.type in _LITERAL_TYPES:
         return build_string(text), []
     source = SourceFile(f"<value for var.{variable.name}>", text)

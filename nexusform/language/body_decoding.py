@@ -263,7 +263,7 @@ class _BlockDecoder:
                     )
                     self.diagnostics.append(problem)
                     continue
-                span = name_span.extend_to(item.span) if item is value else item.span
+                span = name_span.extend_to(item.span) if item is value else item.span  # without name in an array
                 body = syntax.JsonBody((item,), item.span)
                 blocks.append(syntax.Block(self.block.name, labels, body, span, name_span, self.block.name_span))
             return

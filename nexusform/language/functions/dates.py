@@ -112,9 +112,9 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> L
         # A `date` has no year 0: use the day in the years 400 to 799 (a cycle). Raises ValueError for an invalid day.
         cycles, cycle_year = divmod(year, _CYCLE_YEARS)
         ordinal = date(cycle_year + _CYCLE_YEARS, month, day).toordinal() + (cycles - 1) * _CYCLE_DAYS
-        time(hour, minute, second)  # raises it for an invalid time, too
+        time(hour, minute, second)  # raises ValueError for an invalid time
         if not (lenient and hours <= 24 and minutes <= 60):
-            time(hours, minutes)
+            time(hours, minutes)  # raises ValueError for an invalid offset
     except ValueError as problem:
         raise FunctionProblem(f"not a valid RFC3339 timestamp: {problem}", position) from None
     # Other implementations have no finer resolution than a nanosecond.

@@ -138,9 +138,9 @@ class CharacterPositions:
                 self._low = self._lines[line - 1]
                 self._high = self._lines[line] if line < len(self._lines) else len(self._text) + 1
             if end < self._high:
-                line, before = self._line, self._low - 1  # columns start at 1
-                start = Position(line, begin - before, begin)
-                return Span(self._filename, start, Position(line, end - before, end))
+                line, column_zero = self._line, self._low - 1  # columns start at 1
+                start = Position(line, begin - column_zero, begin)
+                return Span(self._filename, start, Position(line, end - column_zero, end))
         return Span(self._filename, self.find_position(begin), self.find_position(end))
 
 
