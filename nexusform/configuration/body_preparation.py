@@ -161,14 +161,14 @@ def _add_static_or_dynamic_block(
         return
     from nexusform.configuration.dynamic_blocks import read_dynamic_block
 
-    labels = {name: nested.label for name, nested in schema.blocks.items()}
-    dynamic = read_dynamic_block(block, labels, problems)
+    label_names = {block_type: nested.label for block_type, nested in schema.blocks.items()}
+    dynamic = read_dynamic_block(block, label_names, problems)
     if dynamic is not None:
         inner = schema.blocks[dynamic.type].schema
         body_schema = build_body_schema(inner)
         if dynamic.lacks_label:
             # Accept the label as an argument of the content: the missing label is already reported.
-            misplaced_label = {labels[dynamic.type]: False}  # not required
+            misplaced_label = {label_names[dynamic.type]: False}  # not required
             body_schema = replace(body_schema, attributes={**body_schema.attributes, **misplaced_label})
         body = _prepare_new_body(dynamic.content, inner, block.header_span, problems, body_schema)
         items[dynamic.type].append(RepeatedBlock(dynamic, body))

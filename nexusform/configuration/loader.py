@@ -285,7 +285,7 @@ class _FileReader:
         if source.name.endswith(JSON):
             from nexusform.language.json_syntax import parse_json_file
 
-            return parse_json_file(source)  # read about as fast as a kept tree
+            return parse_json_file(source)  # parsed about as fast as read from the cache
         if self._cache is None or len(source.text) < _MIN_CACHED_LENGTH:
             return parse_file(source)
         cached = self._cache.get(source)

@@ -390,9 +390,8 @@ _INNER_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 def suggest_argument_name(name: str, known: Collection[str], alternatives: Collection[str] = (), kind: str = "") -> str:
     """Return a sentence with the name probably intended by `name`; "" without any.
 
-    It is one of the `known` names, or one of `alternatives`: names of something else, with `kind` written before them
-    ("the argument"). Consider snake case, the singular, names of other tools, and, of `known` names only, the nearest
-    spelling.
+    It is one of the `known` names, or of `alternatives`: names of something else, a `kind` such as "the argument".
+    Consider snake case, the singular, names of other tools, and, of `known` names only, the nearest spelling.
     """
     snake = _INNER_CAPITAL.sub("_", name).lower()
     candidates = [snake, snake.removesuffix("s"), *FOREIGN_NAMES.get(snake, ())]

@@ -200,7 +200,8 @@ class ExpressionParser:
             closing = stream.read_token()
         finally:
             stream.skip_newlines = outer
-        return syntax.Call(name, arguments, expand, stream.build_span(first, closing), stream.build_span(first, last))
+        name_span = stream.build_span(first, last)
+        return syntax.Call(name, arguments, expand, stream.build_span(first, closing), name_span)
 
     def _parse_call_arguments(self, first: int) -> tuple[tuple[syntax.Expression, ...], bool]:
         """Parse the arguments up to the closing parenthesis. Return them and whether the last is expanded."""

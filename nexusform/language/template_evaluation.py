@@ -157,7 +157,7 @@ def _describe_difference(then: Type, otherwise: Type) -> str:
                 return f"The 'true' value includes object attribute \"{name}\", absent in the 'false' value."
             if unify_types([kind, other_type]) is None:
                 return f'Type mismatch for object attribute "{name}": {_describe_difference(kind, other_type)}'
-        extra = next((n for n, _ in otherwise.attributes if then.get_attribute(n) is None), "")  # "" cannot occur
+        extra = next((n for n, _ in otherwise.attributes if then.get_attribute(n) is None), "")  # there is one
         return f"The 'false' value includes object attribute \"{extra}\", absent in the 'true' value."
     if isinstance(then, TupleType) and isinstance(otherwise, TupleType):
         first, second = len(then.elements), len(otherwise.elements)

@@ -326,7 +326,7 @@ def _remove_shared_heredoc_indent(pieces: list[_Piece]) -> None:
             is_line_start = False
             if text is None:
                 minimum = 0  # a sequence at the start of a line
-            elif text.value.strip(_SPACE) or not text.value.endswith("\n"):
+            elif text.value.strip(_SPACE) or not text.value.endswith("\n"):  # not a blank line
                 indent = len(text.value) - len(text.value.lstrip(_SPACE))
                 leading.append(text)
                 minimum = indent if minimum is None else min(minimum, indent)

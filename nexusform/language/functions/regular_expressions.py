@@ -128,7 +128,7 @@ def _build_match_groups(pattern: CompiledPattern, match: Any) -> Value:
     names = pattern.names
     if not names:
         return Value(STRING, match.group())
-    groups = [Value(STRING, text) for text in match.groups()]
+    groups = [Value(STRING, text) for text in match.groups()]  # null for a group without a text
     if names[0] is None:  # the type check allows no mixture of named and unnamed groups
         return build_tuple(groups)
     # Of groups with the same name the last one counts.

@@ -204,7 +204,7 @@ def _compute_reversed_list(sequence: Value) -> Value:
 
 
 def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
-    """Return the list's own type, or the types of a tuple's elements between the indices."""
+    """Return the list's own type, or a tuple type of the elements between the indices (DYNAMIC if one is unknown)."""
     sequence, start, end = arguments
     if isinstance(sequence.type, ListType):
         return sequence.type

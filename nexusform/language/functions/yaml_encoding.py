@@ -63,7 +63,7 @@ def _render_scalar(value: Value) -> str:
         return "true" if raw else "false"
     if isinstance(raw, (tuple, dict)):
         return "[]" if isinstance(raw, tuple) else "{}"
-    return format_number(raw)
+    return format_number(raw)  # the only other kind
 
 
 def _render_quoted(text: str) -> str:

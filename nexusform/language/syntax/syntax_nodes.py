@@ -331,7 +331,7 @@ class Body(Node, frozen=True):
             else:
                 block_path = (*prefix, part.type, *(label.value for label in part.labels))
                 yield (*prefix, part.type)
-                yield block_path
+                yield block_path  # without labels the same path again
                 yield from part.body.list_literal_paths(block_path)
 
 
