@@ -190,7 +190,7 @@ def read_given_variables(
     if has_errors(problems):
         # Variables assigned by an unreadable file are not reported as missing.
         new_problems = [problem for problem in new_problems if problem.id != "no-value-for-required-variable"]
-    defaulted = [name for name, (_, origin) in values.items() if origin.is_default]  # variables without an assignment
+    defaulted = [name for name, (_, origin) in values.items() if origin.is_default]  # assigned no value or null
     if defaulted:
         unread = _list_unread_values(defaulted, environment, list_directory(directory))
         new_problems += [build_warning("values-not-read", sentence) for sentence in unread]
