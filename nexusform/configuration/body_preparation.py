@@ -84,7 +84,7 @@ def _prepare_new_body(
         varying=varying,
         blocks=blocks,
         sensitive_names=sensitive_names,
-        lengths={  # to be compared at evaluation, as both are set
+        lengths={  # a count and the list with as many items, to be compared at evaluation if both are set
             count_name: list_name
             for count_name, list_name in schema.lengths.items()
             if _is_argument_set(arguments.get(count_name)) and _is_argument_set(arguments.get(list_name))
@@ -101,7 +101,7 @@ def _is_argument_set(argument: PreparedArgument | None) -> bool:
 
 @lru_cache(maxsize=1024)
 def build_body_schema(schema: BlockSchema) -> BodySchema:
-    """Build the syntax schema of a block schema: names, and the blocks with a label."""
+    """Build the syntax schema of a block schema: arguments, blocks with the names of their labels, computed names."""
     blocks: dict[str, tuple[str, ...]] = {
         name: (nested.label,) if nested.label else () for name, nested in schema.blocks.items()
     }
@@ -118,14 +118,14 @@ def _prepare_arguments(
     template: dict[str, Any],
     problems: list[Diagnostic],
 ) -> dict[str, PreparedArgument]:
-    """Collect the configured arguments in the schema's order; report computed ones, and missing ones (UNKNOWN)."""
+    """Collect the configured arguments in the schema's order; report computed ones, and required ones if missing."""
     arguments: dict[str, PreparedArgument] = {}
     for name, attribute_schema in schema.attributes.items():
         attribute = attributes.get(name)
         if attribute is None:
             if attribute_schema.required:
                 problems.append(build_missing_argument_error(name, location))
-                template[name] = UNKNOWN
+                template[name] = UNKNOWN  # in every instance
         elif attribute_schema.is_configurable:
             arguments[name] = PreparedArgument(attribute, attribute_schema)
         else:
@@ -138,11 +138,11 @@ def _prepare_arguments(
 
 
 def _add_constant_value(argument: PreparedArgument, template: dict[str, Any], problems: list[Diagnostic]) -> None:
-    """Evaluate a constant into the template; its errors are reported once, not per instance. Null keeps the default."""
+    """Evaluate a constant argument once for all instances: add its value to `template`, the values of each of them."""
     plain_value, _, _, new_problems = argument.evaluate(EMPTY_SCOPE)  # a constant has no sensitive or unknown parts
     problems.extend(new_problems)
     name = argument.attribute.name
-    if plain_value is not None:
+    if plain_value is not None:  # null keeps the default, already in `template`
         template[name] = plain_value
     elif argument.schema.required:
         problems.append(build_missing_argument_error(name, argument.span))
@@ -161,14 +161,14 @@ def _add_static_or_dynamic_block(
         return
     from nexusform.configuration.dynamic_blocks import read_dynamic_block
 
-    labels = {name: nested.label for name, nested in schema.blocks.items()}
-    dynamic = read_dynamic_block(block, labels, problems)
+    label_names = {block_type: nested.label for block_type, nested in schema.blocks.items()}
+    dynamic = read_dynamic_block(block, label_names, problems)
     if dynamic is not None:
         inner = schema.blocks[dynamic.type].schema
         body_schema = build_body_schema(inner)
         if dynamic.lacks_label:
             # Accept the label as an argument of the content: the missing label is already reported.
-            misplaced_label = {labels[dynamic.type]: False}  # not required
+            misplaced_label = {label_names[dynamic.type]: False}  # not required
             body_schema = replace(body_schema, attributes={**body_schema.attributes, **misplaced_label})
         body = _prepare_new_body(dynamic.content, inner, block.header_span, problems, body_schema)
         items[dynamic.type].append(RepeatedBlock(dynamic, body))

@@ -112,7 +112,7 @@ def read_dynamic_block(block: Block, label_names: Mapping[str, str], problems: l
         for_each=for_each.expression,
         iterator=iterator,
         label=label,
-        lacks_label=label is None and bool(label_names[block_type]),
+        lacks_label=label is None and bool(label_names[block_type]),  # it needs one, but has no valid one
         content=content_blocks[0].body,
         span=block.span,
         header_span=block.header_span,

@@ -32,8 +32,8 @@ def build_literal_edit(
 ) -> TextEdit | None:
     """Build the edit that sets an argument of an instance to another value; `value` is plain data.
 
-    None if the edit would change more (a block of several instances, a module with several calls), or if the
-    argument is no literal, not set, or in JSON.
+    Return None if the edit would change other instances, too (a block or a module with several), or if the argument is
+    no literal, not set, or in JSON.
     """
     block = _find_block_of_single_instance(configuration.root, address)
     attribute = _find_argument_at_path(block.body, path) if block is not None else None
@@ -42,7 +42,7 @@ def build_literal_edit(
     span = attribute.expression.span
     text = configuration.files[span.filename].text.encode()
     before = text[span.start.byte : span.end.byte].decode()
-    return TextEdit(span, before, _format_hcl_literal(value))
+    return TextEdit(span, before, after=_format_hcl_literal(value))
 
 
 def apply_literal_edits(files: Mapping[str, SourceFile], edits: Sequence[TextEdit]) -> dict[str, str]:
@@ -62,7 +62,7 @@ def is_literal_expression(expression: syntax.Expression) -> bool:
     if isinstance(expression, syntax.Unary):
         return isinstance(expression.operand, syntax.Literal)  # a negative number
     if isinstance(expression, syntax.Template):
-        return all(isinstance(part, syntax.StringLiteral) for part in expression.parts)
+        return all(isinstance(part, syntax.StringLiteral) for part in expression.parts)  # such as a heredoc
     return isinstance(expression, syntax.Literal | syntax.StringLiteral)
 
 
@@ -87,7 +87,7 @@ def _count_calls(module: Module, directory: str) -> int:
 
 
 def _find_argument_at_path(body: syntax.Body | syntax.JsonBody, path: Sequence[str | int]) -> syntax.Attribute | None:
-    """Find the argument at a path: through blocks by type, then by label or number if there are any."""
+    """Find the argument at a path: types of blocks, each with label or number unless it is the only one, and a name."""
     if isinstance(body, syntax.JsonBody) or not path:
         return None  # JSON is not edited; a path needs a name
     name, remaining_path = path[0], path[1:]
@@ -103,11 +103,11 @@ def _find_nested_block(
 ) -> tuple[syntax.Block | None, Sequence[str | int]]:
     """Find one of the blocks of a type by the first step of a path: its number or its label.
 
-    Return it, None without such a block, and the remaining path. A single block without labels needs no step: for
-    any text it is found, and the whole path remains.
+    Return the block (None if there is none) and the remaining path. A single block without labels needs no step of its
+    own: text as first step is then a name inside the block, and the whole path remains.
     """
     step = path[0]
-    if isinstance(step, int):  # a number
+    if isinstance(step, int):
         return (blocks[step] if step < len(blocks) else None), path[1:]
     labelled = [block for block in blocks if block.labels and block.labels[0].value == step]
     if labelled:

@@ -148,7 +148,7 @@ def read_root_variables(
 def check_constant_variables(configuration: Configuration, values: Mapping[str, Value]) -> Iterator[Diagnostic]:
     """Yield errors for constant variables with other values than during the reading of modules."""
     for name, constant in configuration.constants.items():
-        if values.get(name, constant) != constant:  # without any value (after errors) there is nothing to compare
+        if values.get(name, constant) != constant:  # without a value (after errors) it counts as equal
             detail = (
                 f"var.{name} is constant: modules were read with another value. Set it by its default, -var, a "
                 "variable file of the directory or NF_VAR_."
@@ -165,7 +165,7 @@ def read_given_variables(
     confinement: Confinement,
     assignments_override: Sequence[Assignment] = (),
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
-    """Return each variable's value and origin as `read_root_variables`; warn of unread values for Terraform, too."""
+    """Return the value and origin of each of `variables`, and problems; warn of values only Terraform would read."""
     problems: list[Diagnostic] = []
     automatic_options = [("var-file", path) for path in list_automatic_variable_files(directory)]
     options = (*automatic_options, *var_options)
@@ -182,7 +182,7 @@ def read_given_variables(
             new_name = _suggest_nexusform_file_name(file, _VARIABLE_ENDINGS)
             if new_name:
                 return f' "{file}" is not read: its name would have to be "{new_name}".'
-            if file.endswith(_VARIABLE_FILE_ENDINGS) and file not in read_files:
+            if file.endswith(_VARIABLE_FILE_ENDINGS) and file not in read_files:  # neither automatic nor an option
                 return f' "{file}" is read only with -var-file={file}.'
         return ""
 
@@ -190,7 +190,7 @@ def read_given_variables(
     if has_errors(problems):
         # Variables assigned by an unreadable file are not reported as missing.
         new_problems = [problem for problem in new_problems if problem.id != "no-value-for-required-variable"]
-    defaulted = [name for name, (_, origin) in values.items() if origin.is_default]  # variables without an assignment
+    defaulted = [name for name, (_, origin) in values.items() if origin.is_default]  # assigned no value or null
     if defaulted:
         unread = _list_unread_values(defaulted, environment, list_directory(directory))
         new_problems += [build_warning("values-not-read", sentence) for sentence in unread]
@@ -226,7 +226,7 @@ class _FileReader:
         return self.read_module(os.path.join(parent, call.source), call)  # noqa: PTH118 - a shown path
 
     def read_module(self, directory: str, call: CallHeader | None) -> ModuleFiles | None:
-        """Read a directory's files (none: an error); None, and an error, if unreadable. `call`: None at the root."""
+        """Read a directory's files (none are an error); None, and an error, if unreadable. `call`: None at the root."""
         directory = os.path.normpath(directory)
         try:
             identity = os.path.realpath(self._confinement.resolve(directory))
@@ -255,7 +255,7 @@ class _FileReader:
         self.problems.append(build_error(diagnostic_id, detail, call.source_span if call else None, block=block))
 
     def _read_and_parse_file(self, directory: str, name: str) -> ParsedFile:
-        """Parse a file: its unsaved text from the editor, else from disk; an unreadable file as an empty one."""
+        """Parse a file: its unsaved text from the editor, else from disk. An unreadable file is reported and empty."""
         path = os.path.normpath(os.path.join(directory, name))  # noqa: PTH118 - a shown path
         text = self._unsaved.get(os.path.realpath(path)) if self._unsaved else None
         if text is not None:
@@ -285,7 +285,7 @@ class _FileReader:
         if source.name.endswith(JSON):
             from nexusform.language.json_syntax import parse_json_file
 
-            return parse_json_file(source)  # read about as fast as a kept tree
+            return parse_json_file(source)  # parsed about as fast as read from the cache
         if self._cache is None or len(source.text) < _MIN_CACHED_LENGTH:
             return parse_file(source)
         cached = self._cache.get(source)

@@ -166,7 +166,7 @@ def decode_resource_block(
         lifecycle=lifecycle,
         span=block.span,
         header_span=block.header_span,
-        position=(*location.prefix, (location.file, start.byte)),
+        position=(*location.prefix, (location.file, start.byte)),  # of the calls, then of the block
         ignored_rules=location.ignored_rules.get(start.line, frozenset()),
     )
 
@@ -208,7 +208,7 @@ def _find_unknown_type_hint(name: str) -> str:
 def read_repetition(
     attributes: Mapping[str, syntax.Attribute], noun: str, problems: list[Diagnostic]
 ) -> tuple[syntax.Expression | None, syntax.Expression | None]:
-    """Return `count` and `for_each`; if both are set, report it and return None for the latter."""
+    """Return `count` and `for_each`, None if not set; if both are set, report it and return None for `for_each`."""
     count, for_each = attributes.get("count"), attributes.get("for_each")
     if count is not None and for_each is not None:
         detail = (
@@ -254,7 +254,7 @@ def _decode_lifecycle(parts: BodyContent, mode: Mode, problems: list[Diagnostic]
     prevention = arguments.get("prevent_destroy")
     condition = None
     if prevention is not None and not is_constant_value(prevention.expression):
-        condition, prevention = prevention.expression, None
+        condition, prevention = prevention.expression, None  # the fixed setting is then False
     return Lifecycle(
         create_before_destroy=evaluate_bool(arguments.get("create_before_destroy"), problems, default=False),
         keeps_object=not evaluate_bool(arguments.get("destroy"), problems, default=True),
@@ -274,10 +274,10 @@ def _decode_lifecycle(parts: BodyContent, mode: Mode, problems: list[Diagnostic]
 def check_enabled_repetition(
     enabled: syntax.Expression | None, count: object, for_each: object
 ) -> Iterator[Diagnostic]:
-    """Report `enabled` in a block with count or for_each."""
-    name = get_repetition_argument(count, for_each)
-    if name and enabled is not None:
-        detail = f'"{name}" and "enabled" are mutually exclusive. Use one of them.'
+    """Report `enabled` in a block with count or for_each; each is None if not set."""
+    repetition_name = get_repetition_argument(count, for_each)
+    if repetition_name and enabled is not None:
+        detail = f'"{repetition_name}" and "enabled" are mutually exclusive. Use one of them.'
         yield build_error("conflicting-arguments", detail, enabled.span)
 
 
@@ -293,8 +293,10 @@ def _decode_ignore_changes(
     spans: list[Span] = []
     for item in list_static_items(attribute, problems):
         traversal = parse_reference(item, problems)
-        path = parse_relative_path(traversal, problems) if traversal is not None else None
-        if traversal is not None and path is not None:
+        if traversal is None:
+            continue  # reported
+        path = parse_relative_path(traversal, problems)
+        if path is not None:
             paths.append(path)
             spans.append(traversal.span)
     return False, tuple(paths), tuple(spans)
@@ -310,7 +312,7 @@ def _decode_triggers(attribute: syntax.Attribute | None, problems: list[Diagnost
         if expression is None:
             continue  # reported as a syntax error
         instance = expression.source if isinstance(expression, syntax.RelativeTraversal) else expression
-        has_computed_key = (  # a constant key is a step of the traversal instead
+        has_computed_key = (  # `TYPE.NAME[KEY]`; a constant key is a step of the traversal instead
             isinstance(instance, syntax.Index)
             and isinstance(instance.collection, syntax.Traversal)
             and len(instance.collection.steps) == 1

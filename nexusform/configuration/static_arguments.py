@@ -74,11 +74,11 @@ def unwrap_quoted_expression(expression: syntax.Expression, problems: list[Diagn
 
 
 def parse_reference(expression: syntax.Expression, problems: list[Diagnostic]) -> syntax.Traversal | None:
-    """Parse one static reference; None after a diagnostic."""
+    """Return the reference, also from a quoted one; None, and a diagnostic, for any other expression."""
     previous_count = len(problems)
-    traversal = unwrap_quoted_expression(expression, problems)
-    if isinstance(traversal, syntax.Traversal):
-        return traversal
+    unquoted = unwrap_quoted_expression(expression, problems)
+    if isinstance(unquoted, syntax.Traversal):
+        return unquoted
     if len(problems) == previous_count:  # no syntax error was reported
         problems.append(build_error("invalid-expression", _REFERENCE_RULE, expression.span))
     return None

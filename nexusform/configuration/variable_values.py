@@ -85,7 +85,7 @@ def parse_variable_option(text: str) -> tuple[Assignment | None, list[Diagnostic
 
 
 def parse_variable_file(source: SourceFile) -> tuple[list[Assignment], list[Diagnostic]]:
-    """Parse the assignments of a variable file."""
+    """Parse the assignments of a variable file. Its problems never show its text: it may contain secrets."""
     from nexusform.language.json_syntax import parse_json_file
 
     if source.name.endswith(".json"):
@@ -156,7 +156,7 @@ def resolve_variable_values(
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
     """Return the value and origin of every declared variable; the last of several assignments counts.
 
-    `hint` returns the possible intended source of a missing value.
+    `hint` returns advice on the missing value of a variable, by name.
     """
     problems: list[Diagnostic] = []
     last_assignments: dict[str, Assignment] = {}
@@ -172,7 +172,7 @@ def resolve_variable_values(
 
 
 def _check_variable_declared(assignment: Assignment, variables: Mapping[str, Variable]) -> Iterable[Diagnostic]:
-    """Report an undeclared variable: an error for -var, a warning for a file; the environment may be for others."""
+    """Report an undeclared variable: an error for -var, a warning for a file, nothing for the (shared) environment."""
     hint = suggest_name(assignment.name, variables)
     advice = f'To use this value, add a "variable" block to the configuration.{hint}'
     if assignment.origin.text == "-var":
@@ -192,7 +192,7 @@ def _check_variable_declared(assignment: Assignment, variables: Mapping[str, Var
 def _resolve_variable(
     variable: Variable, assignment: Assignment | None, hint: Callable[[str], str], problems: list[Diagnostic]
 ) -> tuple[Value, VariableValueSource]:
-    """Return the value (assigned, else default, else unknown after an error) and origin; `hint` returns advice."""
+    """Return the value (assigned, default, or unknown after an error) and origin; `hint` returns advice for a name."""
     origin = VariableValueSource(DEFAULT, variable.span)
     value: Value | None = variable.default
     if assignment is not None:
@@ -214,8 +214,8 @@ def _resolve_variable(
                 )
                 subject = assignment.origin.span or variable.span
                 problems.append(build_error("required-variable-not-set", detail, subject))
-                value = build_unknown(variable.type)  # so that it is reported once
-    if value is None:
+                value = build_unknown(variable.type)  # not None: it is reported already
+    if value is None:  # neither assigned nor a default
         detail = (
             f'The root module input variable "{variable.name}" is not set, and has no default value. Use a -var '
             f"or -var-file command line argument to provide a value for this variable.{hint(variable.name)}"
@@ -261,6 +261,7 @@ def _convert_assigned_value_to_type(variable: Variable, assignment: Assignment) 
         return convert_value(value, variable.type), problems
     except ConversionProblem as problem:
         declared = place_of(variable.span)
+        # Without a span, the text is the only information about the origin.
         source = f" (from {assignment.origin.text})" if assignment.origin.span is None else ""
         detail = (
             f"The given value{source} is not suitable for var.{variable.name} declared at {declared}: "
@@ -271,7 +272,7 @@ def _convert_assigned_value_to_type(variable: Variable, assignment: Assignment) 
 
 
 def _parse_text(variable: Variable, text: str) -> tuple[Value, list[Diagnostic]]:
-    """Parse text: literal for a primitive type or without a type (as in Terraform), else an expression."""
+    """Return the text itself for a primitive type or without a type (as in Terraform), else its value as expression."""
     if not variable.is_typed or variable.type in _LITERAL_TYPES:
         return build_string(text), []
     source = SourceFile(f"<value for var.{variable.name}>", text)
@@ -296,20 +297,20 @@ class ConstantVariableScope:
         self._variables = variables
         self._locals = locals_
         self._values = values
-        self._evaluated_locals: list[str] = []  # from the outside in
+        self._locals_in_evaluation: list[str] = []  # each depends on the next
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
-        """Return the value of a constant `var.NAME` or `local.NAME`, the number of steps it takes, and its problems.
+        """Return the value of a constant `var.NAME` or `local.NAME`, 1 for the step read (NAME), and the problems.
 
-        Any other reference gives an unknown value, all its steps, and a problem.
+        For any other reference return an unknown value, the number of all its steps, and a problem.
         """
         root, name = traversal.root.name, traversal.first_name
-        if root == "local" and name in self._evaluated_locals:
-            return DYNAMIC_UNKNOWN, len(traversal.steps), []  # the cycle is reported elsewhere
+        if root == "local" and name in self._locals_in_evaluation:
+            return DYNAMIC_UNKNOWN, len(traversal.steps), []  # it depends on itself: reported elsewhere
         if root == "local" and name in self._locals:
-            self._evaluated_locals.append(name)
+            self._locals_in_evaluation.append(name)
             value, problems = evaluate_constant(self._locals[name].expression, self)
-            self._evaluated_locals.pop()
+            self._locals_in_evaluation.pop()
             return value, 1, problems
         if root == "var" and name in self._values:
             variable = self._variables[name]
@@ -331,12 +332,12 @@ def evaluate_constant_variables(
     for name, variable in variables.items():
         values[name] = DYNAMIC_UNKNOWN if variable.default is None else variable.default
         if name not in header.inputs:
-            continue  # the default counts; a missing one is reported with the call
-        expression = header.inputs[name][0]
+            continue  # the default remains; if there is none, it is reported with the call
+        expression, _ = header.inputs[name]
         value, new_problems = evaluate_constant(expression, scope)
         problems += new_problems
         if has_errors(new_problems) or (value.is_null and not variable.nullable):
-            continue  # the default counts
+            continue  # the default remains
         try:
             values[name] = convert_value(value, variable.type)
         except ConversionProblem as problem:

@@ -126,7 +126,8 @@ def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> Schema
     if data is None:
         return SchemaViolation("must be a text; write quotes.")
     intended_text = str(data).lower() if isinstance(data, bool) else str(data)
-    return SchemaViolation(f'must be a text; write "{source_text or intended_text}", with quotes.', intended_text)
+    detail = f'must be a text; write "{source_text or intended_text}", with quotes.'
+    return SchemaViolation(detail, intended_text=intended_text)
 
 
 def _parse_unquoted_scalar(text: str) -> bool | int | None:

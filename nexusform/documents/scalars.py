@@ -25,7 +25,7 @@ def list_scalars(data: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def replace_scalars(data: Any, change: Callable[[Path, Any], Any], path: Path = ()) -> Any:
-    """Replace every scalar by the result of `change` for its path.
+    """Replace every scalar by the result of `change`, called with its path and the scalar.
 
     A mapping key with the result OMITTED is omitted; in a list the item becomes null.
     """

@@ -60,7 +60,7 @@ class EncryptedBackend:
         self.inner.append(self._encrypt(record, JOURNAL))
 
     def append_all(self, records: Sequence[bytes]) -> None:
-        """Add records in order, encrypted; at once if the inner backend can."""
+        """Add records in order, encrypted; with a single call if the inner backend has one for several."""
         encrypted_records = self._encrypt_records(records)
         if isinstance(self.inner, BatchJournalBackend):
             self.inner.append_all(encrypted_records)

@@ -111,7 +111,7 @@ def _load_private_key(text: bytes, name: str) -> Ed25519PrivateKey:
             "job read the file."
         )
     try:
-        key = load_pem_private_key(text, None)
+        key = load_pem_private_key(text, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise EncryptionProblem(f"{name} {_describe_invalid_key(text)} Create a private key: {_MAKE_KEY}.") from None
     if not isinstance(key, Ed25519PrivateKey):

@@ -93,10 +93,9 @@ class Confinement(Struct, frozen=True):
         return self.get_operator_confinement(path).resolve(path)
 
     def get_operator_confinement(self, path: str | Path) -> Confinement:
-        """Return the confinement of a path chosen by the operator, and of files below it: none, unless it
-        leads through the work tree.
+        """Return the confinement of a path chosen by the operator, and of files below it: none outside the work tree.
 
-        There the operator chose the name, but others control its target.
+        Inside (as written, or by links of its directory), others control the target of the chosen name.
         """
         if not self.root:
             return UNCONFINED
@@ -116,11 +115,11 @@ UNCONFINED: Final = Confinement()
 
 
 def open_regular_file(path: str | Path, flags: int = os.O_RDONLY, *, follow: bool = True) -> int:
-    """Open an existing regular file; without `follow` no link. Raises OSError, NotRegularFile."""
+    """Open a regular file (private if `flags` create it); without `follow` no link. Raises OSError, NotRegularFile."""
     try:
         descriptor = os.open(path, flags | _OPEN_FLAGS | (0 if follow else _NO_FOLLOW), PRIVATE)
     except OSError as problem:
-        # A link without `follow`; a pipe or a directory opened for writing.
+        # A link without `follow`, or a pipe or a directory opened for writing.
         if problem.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR):
             raise NotRegularFile from None
         raise
@@ -235,6 +234,7 @@ def _remove_abandoned_temporary_files(path: Path) -> None:
             if match is None or not entry.is_file(follow_symlinks=False):
                 continue  # not a temporary file of ours
             is_old = time.time() - entry.stat(follow_symlinks=False).st_mtime > _LEFTOVER_SECONDS
+            # A live process of this machine may be slow; one of another machine is not visible, but its files are new.
             if is_old and not is_process_alive(int(match[1])):
                 Path(entry.path).unlink(missing_ok=True)
 
@@ -260,9 +260,9 @@ def _copy_file_mode(old: Path, new: Path) -> None:
 
 
 def _link_old_file(path: Path, backup: Path) -> Path | None:
-    """Create a temporary name for the file next to its backup; None if there is nothing to keep."""
+    """Give the file a second, temporary name next to its backup (or copy it). Return it; None if nothing is to keep."""
     if path.is_symlink() or not path.exists():
-        return None  # only the link is replaced, not its target
+        return None  # of a link only the link is replaced: its target stays
     temporary = _build_temporary_path(backup)
     try:
         temporary.hardlink_to(path)

@@ -23,7 +23,7 @@ _ACTIVE: list[logging.Logger] = []  # the logger, after the start
 
 def start_log(environment: Mapping[str, str]) -> str:
     """Start the log according to NF_LOG and NF_LOG_PATH (by default stderr). Return an error message, or ""."""
-    _ACTIVE.clear()
+    _ACTIVE.clear()  # no logger, unless all goes well
     level = environment.get("NF_LOG", "").lower()
     if level in ("", "off"):
         return ""  # no log
@@ -32,7 +32,8 @@ def start_log(environment: Mapping[str, str]) -> str:
     import logging
 
     path = environment.get("NF_LOG_PATH", "")
-    if os.path.islink(path) and not path.startswith("/dev/"):  # noqa: PTH114 - a pull request may add it
+    # A pull request may add a link to any file; links below /dev (/dev/stdout) are no part of it.
+    if os.path.islink(path) and not path.startswith("/dev/"):  # noqa: PTH114
         return f'NF_LOG_PATH: "{path}" is a link. Name the file itself.'
     try:
         handler = logging.FileHandler(path, encoding="utf-8") if path else logging.StreamHandler()

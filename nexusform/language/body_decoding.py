@@ -245,7 +245,7 @@ class _BlockDecoder:
     def decode_level(
         self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
     ) -> None:
-        """Decode the value after `labels`: objects by next label, or bodies after the last. Adds to `blocks`."""
+        """Decode the value below `labels` and add its blocks to `blocks`: objects by the next label, or else bodies."""
         if len(labels) == len(self.label_names):  # no label is left: the value is a body or an array of bodies
             name_span = labels[-1].span if labels else self.block.name_span
             for item in _list_array_items(value):
@@ -260,13 +260,13 @@ class _BlockDecoder:
                     )
                     self.diagnostics.append(problem)
                     continue
-                span = name_span.extend_to(item.span) if item is value else item.span
+                span = name_span.extend_to(item.span) if item is value else item.span  # without name in an array
                 body = syntax.JsonBody((item,), item.span)
                 blocks.append(syntax.Block(self.block.name, labels, body, span, name_span, self.block.name_span))
             return
         label_name = self.label_names[len(labels)]
         items = _list_array_items(value)
-        # No item has a property for the label; a scalar item has its own error in the loop below.
+        # The names of properties are labels: one is required. A scalar has its own error in the loop below.
         if not any(isinstance(item, syntax.JsonScalar) or getattr(item, "properties", ()) for item in items):
             detail = f"At least one object property is required: the {self.block.name} block's {label_name}."
             self.diagnostics.append(build_error("missing-block-label", detail, value.span))
@@ -387,8 +387,8 @@ _INNER_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 def suggest_argument_name(name: str, known: Collection[str], alternatives: Collection[str] = (), kind: str = "") -> str:
     """Return a sentence with the name probably intended by `name`; "" without any.
 
-    It is one of the `known` names, or of `alternatives` of another `kind` ("the argument"). Consider snake case, the
-    singular, names of other tools, and, of `known` names only, the nearest spelling.
+    It is one of the `known` names, or of `alternatives`: names of something else, a `kind` such as "the argument".
+    Consider snake case, the singular, names of other tools, and, of `known` names only, the nearest spelling.
     """
     snake = _INNER_CAPITAL.sub("_", name).lower()
     candidates = [snake, snake.removesuffix("s"), *FOREIGN_NAMES.get(snake, ())]

@@ -88,12 +88,12 @@ class CollectionParser:
     # --- objects -------------------------------------------------------------------------------
 
     def parse_object(self) -> syntax.Expression:
-        """Parse `{ k = v }` or `{for k, v in c : k => v}`; newlines separate items of the former."""
+        """Parse an object `{ k = v }`, its items separated by newlines or commas, or `{for k, v in c : k => v}`."""
         stream = self.stream
         outer, stream.skip_newlines = stream.skip_newlines, True
         try:
             opening = stream.read_token()
-            after = stream.index
+            index_after_opening = stream.index
             if stream.is_next_word("for"):
                 parts = self._parse_for_expression(opening)
                 closing = self._parse_for_end(opening, "}")
@@ -111,7 +111,7 @@ class CollectionParser:
                     condition=parts.condition,
                     span=span,
                 )
-            stream.index = after  # peeking went past newlines, which count from here on
+            stream.index = index_after_opening  # back before newlines skipped by `is_next_word`: they count here
             stream.skip_newlines = False
             items, closing = self._parse_object_items(opening)
         finally:
@@ -176,7 +176,7 @@ class CollectionParser:
     # --- for -----------------------------------------------------------------------------------
 
     def _parse_for_expression(self, opening: int) -> _ForParts:
-        """Parse from the word `for` to before the closing bracket; the caller rejects parts of the other kind."""
+        """Parse `for` in a tuple or object, up to the closing bracket; the caller checks for a key and `...`."""
         stream = self.stream
         stream.read_token()
         key_name, value_name = None, self._parse_for_name("For expression requires variable name after 'for'.", opening)

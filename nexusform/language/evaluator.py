@@ -41,12 +41,12 @@ __all__ = ["EvaluationTrace", "Scope", "build_value_notes", "evaluate_expression
 def evaluate_expression(expression: syntax.Expression, scope: Scope) -> tuple[Value, list[Diagnostic]]:
     """Evaluate an expression. Return its value and all problems.
 
-    After an error the value is unknown, of the open type unless the expression's own type is fixed.
+    After an error the value is unknown, of the open type unless the kind of expression has a fixed type (a template).
     """
     run = ExpressionRun(scope, _HANDLERS)
     try:
         return run.evaluate(expression), run.diagnostics
-    except MemoryError:
+    except MemoryError:  # raised by `run` at its limits
         detail = (
             "The expression produces more elements or text than a configuration can reasonably need. "
             "Look for nested `for` expressions over large collections, and split it up."

@@ -161,7 +161,7 @@ class ExpressionParser:
         raise stream.report_error("invalid-number-literal", _INVALID_NUMBER, index)
 
     def _parse_keyword_call_or_traversal(self) -> syntax.Expression:
-        """Parse a keyword, a function call, or a traversal that starts with a name."""
+        """Parse a function call, a keyword, or a reference (a name), with the steps after it."""
         stream = self.stream
         index = stream.read_token()
         name = stream.tokens.get_text(index)
@@ -200,7 +200,8 @@ class ExpressionParser:
             closing = stream.read_token()
         finally:
             stream.skip_newlines = outer
-        return syntax.Call(name, arguments, expand, stream.build_span(first, closing), stream.build_span(first, last))
+        name_span = stream.build_span(first, last)
+        return syntax.Call(name, arguments, expand, stream.build_span(first, closing), name_span)
 
     def _parse_call_arguments(self, first: int) -> tuple[tuple[syntax.Expression, ...], bool]:
         """Parse the arguments up to the closing parenthesis. Return them and whether the last is expanded."""
@@ -224,7 +225,7 @@ class ExpressionParser:
         return tuple(arguments), False
 
     def _build_missing_separator_error(self, kind: str, first: int) -> Exception:
-        """Report the token found in place of a comma or closing parenthesis, and return the exception to raise."""
+        """Report a token in place of a comma or ")" in the call from token `first`. Return the exception to raise."""
         if kind == END:
             opening = first
             while self.stream.tokens.kinds[opening] != "(":
@@ -271,7 +272,7 @@ class ExpressionParser:
             word = stream.tokens.get_text(index)
             if len(word) > _MAX_NUMBER_LENGTH:
                 raise stream.report_error("invalid-number-literal", _INVALID_NUMBER, index)
-            if not word.isdigit():
+            if not word.isdigit():  # such as "0.1": two indexes in a row are one number
                 first, _, second = word.partition(".")
                 detail = (
                     "When using the legacy index syntax, chaining two indexes together is not permitted. "

@@ -86,14 +86,14 @@ class _ForCondition:
         self.has_failed = False
 
     def check_type(self, names: dict[str, Value]) -> None:
-        """Report a clause without a bool for any element, even if there are no elements; ignore other errors."""
+        """Evaluate the clause for an unknown element; report a result other than a bool, and ignore other errors."""
         if self.clause is None:
             return
         _set_loop_names(names, self.node, DYNAMIC_UNKNOWN, DYNAMIC_UNKNOWN)
         outcome, diagnostics = self.run.evaluate_separately(self.clause)
         if not has_errors(diagnostics):
             self._decide(outcome)
-        self.is_known, self.marks = True, NO_MARKS  # the unknown element does not count
+        self.is_known, self.marks = True, NO_MARKS  # as before: the unknown element is none of the collection
 
     def should_include(self) -> bool:
         """Check whether the current element is included; not if the clause is unknown or has an error."""
@@ -107,7 +107,7 @@ class _ForCondition:
         return self._decide(outcome)
 
     def _decide(self, outcome: Value) -> bool:
-        """Return the clause's value as a bool, false after an error; an unknown one makes the whole result unknown."""
+        """Return `outcome`, the value of the `if` clause, as a bool; False if it is unknown or (reported) invalid."""
         assert self.clause is not None
         self.marks |= outcome.marks
         if outcome.raw is None:
@@ -117,7 +117,7 @@ class _ForCondition:
         except ConversionProblem as problem:
             return self._reject("invalid-for-condition", f"The 'if' clause value is invalid: {problem.message}.")
         if decision is UNKNOWN:
-            self.is_known = False
+            self.is_known = False  # the whole result is unknown, too
             return False
         return bool(decision)
 
@@ -135,9 +135,11 @@ def _visit_included_elements(conditions: _ForCondition, collection: Value, add: 
     """
     node, run = conditions.node, conditions.run
     with run.extend_names() as names:
-        conditions.check_type(names)  # may set `has_failed`
+        conditions.check_type(names)
+        if conditions.has_failed:
+            return
         before = len(run.diagnostics)
-        for key, element in () if conditions.has_failed else _list_key_value_pairs(collection):
+        for key, element in _list_key_value_pairs(collection):
             run.count_work(1)
             _set_loop_names(names, node, key, element)
             if conditions.should_include():
@@ -162,7 +164,7 @@ def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
 
 
 def evaluate_for_object(node: ForObject, run: ExpressionRun) -> Value:
-    """Evaluate `{for k, v in c : key => value}` to an object, with `...` to a tuple for every key, possibly unknown."""
+    """Evaluate `{for k, v in c : key => value if x}`; unknown if `c`, a key or an `x` is, or after an error."""
     collection = _evaluate_iterated_collection(node, run)
     if collection.raw is UNKNOWN:
         return DYNAMIC_UNKNOWN.add_marks(collection.marks)
@@ -172,7 +174,7 @@ def evaluate_for_object(node: ForObject, run: ExpressionRun) -> Value:
     marks = collection.marks | conditions.marks | builder.marks
     if conditions.has_failed or not conditions.is_known or not builder.is_known:
         return DYNAMIC_UNKNOWN.add_marks(marks)
-    return check_value_size(builder.build()).add_marks(marks)
+    return check_value_size(builder.build()).add_marks(marks)  # an object; with `...` of a tuple for each key
 
 
 class _ObjectBuilder:
@@ -233,7 +235,7 @@ class _ObjectBuilder:
 
 
 def evaluate_template_for(node: TemplateFor, run: ExpressionRun) -> Value:
-    """Evaluate `%{ for }` to its bodies, one after the other; unknown if the collection or one of them is."""
+    """Evaluate `%{ for }` to the texts of its body, joined; unknown if the collection or one text is."""
     collection = _evaluate_iterated_collection(node, run)
     if collection.raw is UNKNOWN:
         return UNKNOWN_STRING.add_marks(collection.marks)
@@ -300,12 +302,12 @@ def _evaluate_splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> 
             "expression instead: [for x in list : x.name[*]]."
         )
         return run.report_problem("invalid-nested-splat-expressions", detail, node.element, node)
-    # The source is empty or unknown: evaluate one unknown element for the type.
+    # The source is empty or unknown: evaluate the splat of an unknown element for the type of the results.
     element_type = _evaluate_splat_element(node, Value(source.type.element, UNKNOWN), run).type
     if source.raw is not UNKNOWN:
         return Value(ListType(element_type), ())
-    length = get_refinement(source)  # its known bounds
-    bounds = Refinement(not_null=True, shortest=length.shortest, longest=length.longest)
+    known = get_refinement(source)  # the result has the length of the source
+    bounds = Refinement(not_null=True, shortest=known.shortest, longest=known.longest)
     return add_refinement(Value(ListType(element_type), UNKNOWN), bounds)
 
 

@@ -28,23 +28,17 @@ def iterate_traversals(expression: syntax.Expression) -> Iterator[syntax.Travers
 
 
 def list_body_traversals(body: syntax.Body | syntax.JsonBody) -> tuple[syntax.Traversal, ...]:
-    """Return the free traversals of a body, in source order, without a schema.
+    """Return the references of a body to names other than its own (of a `for` or `dynamic`), in source order.
 
-    In JSON every string is parsed as a template, since only a schema could distinguish them.
+    In JSON every string is parsed as a template: without a schema, other texts cannot be distinguished.
     """
     if isinstance(body, syntax.JsonBody):
-        free: list[syntax.Traversal] = []
-        for json_object in body.objects:
-            free.extend(_list_in_json(json_object, _NO_NAMES))
-        return tuple(free)
+        return tuple(chain.from_iterable(_list_in_json(json_object, _NO_NAMES) for json_object in body.objects))
     return tuple(_list_body_references(body, _NO_NAMES))
 
 
 def parse_traversal(expression: syntax.Expression) -> syntax.Traversal | None:
-    """Return the expression if it is a traversal, else None; for arguments with names as values (`depends_on`).
-
-    JSON can only use a string for it, so a string is parsed as an expression.
-    """
+    """Return the expression if it is a traversal such as `a.b`, else None. A string, as in JSON, is parsed first."""
     if isinstance(expression, syntax.StringLiteral):
         parsed, _ = parse_expression(SourceFile(expression.span.filename, expression.value), expression.span.start)
         return parsed if isinstance(parsed, syntax.Traversal) else None
@@ -105,7 +99,7 @@ def list_child_expressions(expression: syntax.Expression) -> tuple[syntax.Expres
             return (first, second)
         case syntax.RelativeTraversal(source=first):
             return (first,)
-    return ()
+    return ()  # of a literal or a traversal
 
 
 def _list_body_references(body: syntax.Body, bound_names: _Names) -> Iterator[syntax.Traversal]:
@@ -125,9 +119,9 @@ def _list_body_references(body: syntax.Body, bound_names: _Names) -> Iterator[sy
 
 
 def _list_dynamic_references(body: syntax.Body, label: str, bound_names: _Names) -> Iterator[syntax.Traversal]:
-    """List the references of a dynamic block, except to `bound_names`, and in `labels` and `content` to its iterator.
+    """List the references of a dynamic block, except those to `bound_names` and, outside of `for_each`, its iterator.
 
-    The iterator has the name in the argument `iterator`, by default the block's `label`.
+    The argument `iterator` is the name of the iterator, by default the block's `label`.
     """
     iterator = label
     for attribute in body.attributes:
@@ -168,9 +162,9 @@ def _list_in_json(value: syntax.JsonValue, bound_names: _Names) -> Iterator[synt
 
 def _list_json_dynamic_references(value: syntax.JsonValue, bound_names: _Names) -> Iterator[syntax.Traversal]:
     """List the references of `"dynamic": {"type": {"for_each": ..., "content": ...}}`; any level may be an array."""
-    for json_property in chain.from_iterable(json_object.properties for json_object in _list_json_objects(value)):
-        for generator in _list_json_objects(json_property.value):
-            iterator = json_property.name  # by default the type of the blocks
+    for type_property in chain.from_iterable(json_object.properties for json_object in _list_json_objects(value)):
+        for generator in _list_json_objects(type_property.value):
+            iterator = type_property.name  # by default the type of the blocks
             for part in generator.properties:
                 if part.name == "iterator":
                     name = getattr(part.value, "value", None)  # of a JsonScalar

@@ -41,8 +41,8 @@ def join_parts(parts: tuple[Expression, ...], run: ExpressionRun, enclosing: Exp
         marks |= value.marks
         text = _convert_to_text(value, part, run, enclosing)
         if text is None:
-            # The known text before the first unknown part is a prefix of the result.
-            prefix = "".join(pieces) + get_refinement(value).prefix if is_known else prefix
+            if is_known:  # the first unknown part: all known text up to it is a prefix of the result
+                prefix = "".join(pieces) + get_refinement(value).prefix
             is_known = False
         else:
             pieces.append(text)
@@ -75,7 +75,7 @@ def _convert_to_text(value: Value, part: Expression, run: ExpressionRun, enclosi
 
 
 def evaluate_template_if(node: TemplateIf, run: ExpressionRun) -> Value:
-    """Evaluate `%{ if }` to the text of one of the branches; errors of the other are ignored."""
+    """Evaluate `%{ if }` to the text of the chosen branch; ignore errors of the other branch."""
     condition = evaluate_condition(node.condition, run, node)
     if condition is None:  # reported as invalid
         return UNKNOWN_STRING
@@ -90,7 +90,7 @@ def evaluate_template_if(node: TemplateIf, run: ExpressionRun) -> Value:
 
 
 def evaluate_conditional(node: Conditional, run: ExpressionRun) -> Value:
-    """Evaluate a conditional to the chosen branch, converted to the common type; errors of the other are ignored."""
+    """Evaluate a conditional to the chosen branch, converted to the common type; ignore errors of the other branch."""
     then, then_problems = run.evaluate_separately(node.then)
     otherwise, otherwise_problems = run.evaluate_separately(node.otherwise)
     common_type = _find_common_type(then, otherwise)
@@ -126,7 +126,7 @@ def _build_unknown_choice(then: Value, otherwise: Value, result_type: Type) -> V
         return Value(result_type, None)
     refinement = combine_refinements(get_refinement(then), get_refinement(otherwise))
     if then.type != otherwise.type:
-        # The chosen one is converted: its text may change, and equal elements may become one (but not none).
+        # The chosen value will be converted: its prefix may change, and equal elements may become one (but not none).
         refinement = Refinement(refinement.not_null, shortest=min(refinement.shortest, 1), longest=refinement.longest)
     return add_refinement(Value(result_type, UNKNOWN), refinement)
 
@@ -157,7 +157,7 @@ def _describe_difference(then: Type, otherwise: Type) -> str:
                 return f"The 'true' value includes object attribute \"{name}\", absent in the 'false' value."
             if unify_types([kind, other_type]) is None:
                 return f'Type mismatch for object attribute "{name}": {_describe_difference(kind, other_type)}'
-        extra = next((n for n, _ in otherwise.attributes if then.get_attribute(n) is None), "")  # "" cannot occur
+        extra = next((n for n, _ in otherwise.attributes if then.get_attribute(n) is None), "")  # there is one
         return f"The 'false' value includes object attribute \"{extra}\", absent in the 'true' value."
     if isinstance(then, TupleType) and isinstance(otherwise, TupleType):
         first, second = len(then.elements), len(otherwise.elements)
@@ -176,7 +176,7 @@ def evaluate_condition(expression: Expression, run: ExpressionRun, enclosing: Ex
     previous_count = len(run.diagnostics)
     condition = run.evaluate(expression)
     if run.has_failed_since(previous_count) and condition == DYNAMIC_UNKNOWN:
-        return None  # reported during its evaluation
+        return None  # the result of an error reported during its evaluation
     if condition.raw is None:
         detail = "The condition value is null. Conditions must either be true or false."
         run.report_problem("null-condition", detail, expression, enclosing)

@@ -168,7 +168,7 @@ class TemplateParser:
         return piece, stream.tokens.get_text(last) == "~}"
 
     def _parse_sequence_end(self, first: int, keyword: str = "") -> int:
-        """Read the closing brace, and return its index; `keyword` is the keyword of a `%{ }` directive."""
+        """Read the closing brace, and return its index; `keyword` is "if", "for", ... in a `%{ }`, "" in a `${ }`."""
         stream = self.stream
         kind = stream.peek()
         if kind == scanner.SEQUENCE_END:
@@ -182,7 +182,7 @@ class TemplateParser:
     def _report_unclosed_sequence(self, kind: str, first: int) -> MalformedSyntaxError:
         """Report the token found in place of the closing brace of a `${`. Return the exception to raise."""
         stream = self.stream
-        if kind in {scanner.END, scanner.CLOSE_QUOTE, scanner.OPEN_QUOTE}:
+        if kind in {scanner.END, scanner.CLOSE_QUOTE, scanner.OPEN_QUOTE}:  # a quote was meant to close the template
             container = "file" if kind == scanner.END else "quoted template"
             stream.add_problem(
                 "unclosed-template-interpolation-sequence",
@@ -206,7 +206,7 @@ class TemplateParser:
         return stream.report_error("extra-characters-after-interpolation-expression", detail, since=first)
 
     def _parse_directive(self, first: int) -> _Directive:
-        """Parse keyword, names and expression of the `%{` at the token index `first`, up to the brace, exclusive."""
+        """Parse the `%{` at token `first` up to its closing brace: keyword, `for` names, and `if` or `for` value."""
         stream = self.stream
         if stream.peek() != scanner.IDENT:
             detail = 'A template directive keyword ("if", "for", etc) is expected at the beginning of a %{ sequence.'
@@ -239,7 +239,7 @@ class TemplateParser:
     def _build_template_expression(self, pieces: list[_Piece], span: Span, end: Span) -> Expression:
         """Build the expression of a list of pieces; `span` is the whole template, `end` its closing mark."""
         if len(pieces) == 1 and isinstance(pieces[0], _Interpolation):
-            return TemplateWrap(pieces[0].expression, span)
+            return TemplateWrap(pieces[0].expression, span)  # its value keeps its type
         pieces = _merge_adjacent_literals(pieces)
         if not pieces:
             return StringLiteral("", span)
@@ -253,7 +253,7 @@ class TemplateParser:
                 stack[-1].parts.append(StringLiteral(piece.value, literal_span))
             elif isinstance(piece, _Interpolation):
                 stack[-1].parts.append(piece.expression)
-            elif piece.keyword in _ENDS:  # `if` or `for`
+            elif piece.keyword in _ENDS:  # the start of an `if` or `for`
                 stack.append(_OpenDirective(piece))
             else:
                 self._process_directive_end(piece, stack)
@@ -305,9 +305,9 @@ def _build_directive_expression(open_directive: _OpenDirective, start: _Directiv
     span = start.span.extend_to(end)
     if start.keyword == "for":
         return TemplateFor(start.key_name, start.value_name, start.expression, tuple(open_directive.parts), span)
-    then, otherwise = open_directive.then, open_directive.parts
-    if then is None:  # there was no `else`
-        then, otherwise = otherwise, []
+    then, otherwise = open_directive.then, open_directive.parts  # `parts` are those read since the `else`
+    if then is None:  # there was no `else`: they are those of the `if`
+        then, otherwise = open_directive.parts, []
     return TemplateIf(start.expression, tuple(then), tuple(otherwise), span)
 
 
@@ -315,7 +315,7 @@ def _remove_shared_heredoc_indent(pieces: list[_Piece]) -> None:
     """Remove the shared indentation of all lines of a `<<-` heredoc.
 
     Every white-space character counts as one. Blank lines are ignored, and a line that starts with a sequence
-    has no indentation. Trimming happens before it is decided which piece starts a line.
+    has no indentation. A line break removed by `~` starts no line.
     """
     leading: list[_LiteralText] = []  # texts at the start of a line
     minimum: int | None = None  # smallest indentation of the lines so far
@@ -326,7 +326,7 @@ def _remove_shared_heredoc_indent(pieces: list[_Piece]) -> None:
             is_line_start = False
             if text is None:
                 minimum = 0  # a sequence at the start of a line
-            elif text.value.strip(_SPACE) or not text.value.endswith("\n"):
+            elif text.value.strip(_SPACE) or not text.value.endswith("\n"):  # not a blank line
                 indent = len(text.value) - len(text.value.lstrip(_SPACE))
                 leading.append(text)
                 minimum = indent if minimum is None else min(minimum, indent)

@@ -36,9 +36,10 @@ from nexusform.values.typed_value import (
 
 
 def convert_value(value: Value, target: Type) -> Value:
-    """Convert the value to type `target`, keeping marks; defaults of optional attributes are filled in.
+    """Convert the value to type `target`, with its marks; fill in defaults of optional attributes.
 
-    Open parts (DYNAMIC) of `target` keep the value's type (elements of a collection get one). Raises ConversionProblem.
+    Open parts (DYNAMIC) of `target` keep the type of the value's part; open elements of a collection are converted to
+    their common type. Raises ConversionProblem.
     """
     from_type = value.type
     if target is DYNAMIC or from_type is target:
@@ -138,23 +139,23 @@ def _list_elements_with_paths(value: Value, target: Type) -> tuple[tuple[PathSte
 def _convert_and_unify_elements(
     parts: Iterable[tuple[PathStep, Value]], target: ListType | SetType | MapType, from_type: Type, collection_word: str
 ) -> tuple[Type, list[Value]]:
-    """Convert every part to the element type, or if it is open to a common one. Return the type and the parts."""
-    element = target.element
+    """Convert all elements (`parts`) to the element type, or, if it is open, to a common one. Return type, elements."""
+    element_type = target.element
     if not isinstance(from_type, TupleType | ObjectType):
-        _require_convertible(from_type, target)  # also for a collection without elements
-    items = [_convert_part(step, part, element) for step, part in parts]
-    if not has_dynamic(element):
-        return remove_optional_attributes(element), items
-    if not items:  # the type of the value gives that of the elements
+        _require_convertible(from_type, target)  # also without elements; parts of a tuple or object are checked below
+    elements = [_convert_part(step, part, element_type) for step, part in parts]
+    if not has_dynamic(element_type):
+        return remove_optional_attributes(element_type), elements
+    if not elements:  # none to unify: the element type comes from the type of the value
         filled = _fill_dynamic_types(target, from_type)
         assert isinstance(filled, (ListType, SetType, MapType))
-        return remove_optional_attributes(filled.element), items
+        return remove_optional_attributes(filled.element), []
     from nexusform.language.type_unification import unify_types  # loaded on first use
 
-    common = unify_types([v.type for v in items])
+    common = unify_types([element.type for element in elements])
     if common is None:
         raise ConversionProblem(path=(), message=f"all {collection_word} elements must have the same type")
-    return common, [convert_value(v, common) for v in items]
+    return common, [convert_value(element, common) for element in elements]
 
 
 def _convert_to_list(value: Value, target: ListType) -> Value:
@@ -199,7 +200,7 @@ def _convert_to_object(value: Value, target: ObjectType) -> Value:
     for name, attribute_type in target.attributes:
         part = raw.get(name)
         default = defaults.get(name)
-        if (part is None or part.raw is None) and isinstance(default, Value):
+        if (part is None or part.raw is None) and isinstance(default, Value):  # None: no default
             part = default.add_marks(part.marks if part else NO_MARKS)
         if part is None:
             items[name] = Value(remove_optional_attributes(attribute_type), None)
@@ -251,7 +252,7 @@ def remove_optional_attributes(target: Type) -> Type:
 
 
 def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
-    """Return `target` with its open parts (DYNAMIC) taken from the value's type; an open part without match stays."""
+    """Return `target` with its open parts (DYNAMIC) taken from `from_type`; a part absent there stays open."""
     if target is DYNAMIC:
         return from_type
     if from_type is DYNAMIC or not has_dynamic(target):
@@ -259,6 +260,7 @@ def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
     if isinstance(target, ObjectType):
         if not isinstance(from_type, ObjectType):
             return target
+        # Filled from itself, the type of an absent attribute stays.
         attributes = [(n, _fill_dynamic_types(t, from_type.get_attribute(n) or t)) for n, t in target.attributes]
         return ObjectType(tuple(attributes))
     if isinstance(target, TupleType):
@@ -271,8 +273,8 @@ def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
         return target  # it cannot be converted
     from nexusform.language.type_unification import list_part_types, unify_types  # loaded on first use
 
-    inner = unify_types(list_part_types(from_type))
-    return target if inner is None else type(target)(_fill_dynamic_types(target.element, inner))
+    element = unify_types(list_part_types(from_type))
+    return target if element is None else type(target)(_fill_dynamic_types(target.element, element))
 
 
 def _require_convertible(from_type: Type, target: Type) -> None:
@@ -296,7 +298,7 @@ def _require_convertible(from_type: Type, target: Type) -> None:
 def _require_convertible_to_object(from_type: Type, target: ObjectType) -> None:
     """Require a map, or an object with the required attributes. Raises ConversionProblem."""
     if isinstance(from_type, MapType):
-        return  # its keys are those of the value
+        return  # only a value shows whether it has the keys
     if not isinstance(from_type, ObjectType):
         raise ConversionProblem(path=(), message="object required")
     attributes = dict(from_type.attributes)

@@ -39,6 +39,7 @@ def unify_types(types: Sequence[Type]) -> Type | None:
         return _unify_structures(distinct)
     if kinds <= {ObjectType, MapType}:
         common = _unify_part_types(distinct)
+        # Without a common type, an object still wins over maps of open element type.
         return _find_object_type_among_open_maps(distinct) if common is None else MapType(common)
     if kinds <= {ListType, SetType, TupleType}:
         common = _unify_part_types(distinct)
@@ -77,7 +78,7 @@ def _find_object_type_among_open_maps(types: Sequence[Type]) -> Type | None:
 
 
 def list_part_types(value_type: Type) -> list[Type]:
-    """Return the types of the parts of a collection, tuple or object: one for collections."""
+    """Return the types of an object's attributes or a tuple's elements; of a collection only its element type."""
     if isinstance(value_type, ObjectType):
         return [t for _, t in value_type.attributes]
     if isinstance(value_type, TupleType):
@@ -118,7 +119,7 @@ def _is_certainly_different(left: Value, right: Value) -> bool:
     """Return whether the refinements (known bounds) of two values, one of them partly unknown, exclude equality."""
     left_refinement, right_refinement = get_refinement(left), get_refinement(right)
     if left.raw is None or right.raw is None:
-        return left_refinement.not_null or right_refinement.not_null  # the other value is not null
+        return left_refinement.not_null or right_refinement.not_null  # one value is null, and the other is not
     if not (left_refinement.not_null and right_refinement.not_null):
         return False  # both may be null
     # The text after the prefix of an unknown one is open: only the common length can be compared.

@@ -127,9 +127,7 @@ def get_order_attribute(block_type: str) -> str:
 
 @lru_cache(maxsize=1024)
 def compute_implied_type(schema: BlockSchema) -> ObjectType:
-    """Compute the object type of a whole body: configured and computed attributes, blocks, and the order
-    lists of labelled blocks.
-    """
+    """Compute the object type of a whole body: configured and computed attributes, and blocks."""
     attributes: dict[str, Type] = {name: attribute.type for name, attribute in schema.attributes.items()}
     for name, block in schema.blocks.items():
         block_type = compute_implied_type(block.schema)
@@ -137,7 +135,7 @@ def compute_implied_type(schema: BlockSchema) -> ObjectType:
             attributes[name] = block_type
         elif block.nesting is Nesting.LIST:
             attributes[name] = ListType(block_type)
-        else:
+        else:  # by label; a map has no order: the labels in source order are a list beside it
             attributes[name] = MapType(block_type)
             attributes[get_order_attribute(name)] = ListType(STRING)
     return ObjectType.create(attributes)

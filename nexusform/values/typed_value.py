@@ -123,8 +123,8 @@ def format_digits(digits: str, point: int) -> str:
 
 
 def compute_shortest_digits(number: Number) -> tuple[str, int]:
-    """Return digits d1 d2 ... and point of the shortest decimal 0.d1d2... * 10**point for a number above zero."""
-    # The fewest digits that lie nearer to this number than half the distance to its neighbours of PRECISION bits.
+    """Return the shortest decimal for a number above zero: `digits` and `point` of 0.digits * 10**point."""
+    # It has the fewest digits that lie nearer to the number than half the distance to its neighbours of PRECISION bits.
     numerator, denominator = number.numerator, number.denominator
     shift = PRECISION - numerator.bit_length()
     mantissa = numerator << shift if shift >= 0 else numerator >> -shift
@@ -136,7 +136,7 @@ def compute_shortest_digits(number: Number) -> tuple[str, int]:
     point = _find_decimal_point(exact, scale)
     power = -point
     while True:
-        power += 1  # one more digit than before; the first attempt has one
+        power += 1  # as an integer, number * 10**power has one more digit than before, at first one
         above, below = _build_power_of_ten(power)  # 10**power == above / below
         # The candidate is an integer next to number * 10**power; both gaps are in units of 1 / (scale * below).
         down, low_gap = divmod(exact * above, scale * below)
@@ -328,7 +328,7 @@ class Value:
         return self._compute_value_traits() >> _SIZE_SHIFT
 
     def _compute_value_traits(self) -> int:
-        """Return the cached properties of the parts: bits for an unknown part and a marked part, then the size."""
+        """Return two bits, for an unknown part (or value) and a marked part, and the size above; cached in `_inner`."""
         if self._inner != _NOT_COMPUTED:
             return self._inner
         raw = self.raw
@@ -349,9 +349,7 @@ class Value:
 
 
 def compute_order_key(value: Value) -> Any:
-    """Return a key to sort and distinguish values of one type, without marks: known ones by content (text by code
-    point, numbers by size), then null, then unknown.
-    """
+    """Return a key to sort and distinguish values of one type, without marks: known ones, then null, then unknown."""
     raw = value.raw
     if raw is None:
         return (1,)
@@ -361,7 +359,7 @@ def compute_order_key(value: Value) -> Any:
         return (0, *[compute_order_key(v) for v in raw])
     if raw.__class__ is dict:
         return (0, *[(k, compute_order_key(v)) for k, v in raw.items()])
-    return (0, raw)
+    return (0, raw)  # text by code point, numbers by size
 
 
 def collect_marks(value: Value) -> frozenset[str]:
@@ -419,6 +417,7 @@ def add_refinement(value: Value, refinement: Refinement) -> Value:
     """
     if value.raw is not UNKNOWN or value.type is DYNAMIC:
         return value
+    # With null as another possibility, the value stays unknown.
     raw = _find_only_possible_value(value.type, refinement) if refinement.not_null else UNKNOWN
     return Value(value.type, raw, value.marks, refinement if raw is UNKNOWN else None)
 
@@ -525,7 +524,7 @@ def is_refinement_met(plain_value: Any, refinement: Refinement) -> bool:
         return plain_value.startswith(refinement.prefix)
     if isinstance(plain_value, list | dict):
         return _is_within_bounds(len(plain_value), refinement.shortest, refinement.longest)
-    return _is_within_bounds(plain_value, refinement.lowest, refinement.highest)
+    return _is_within_bounds(plain_value, refinement.lowest, refinement.highest)  # both None for a bool
 
 
 def _is_within_bounds(number: Any, lowest: Any, highest: Any) -> bool:

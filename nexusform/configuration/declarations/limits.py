@@ -62,7 +62,7 @@ def parse_limit_overrides(environment: Mapping[str, str], flags: Iterable[str]) 
     """
     settings = [  # pairs (variable or flag, NAME=N); of equal names the last counts
         (name, f"{name.removeprefix(VARIABLE_PREFIX).lower()}={number}")
-        for name, number in sorted(environment.items())
+        for name, number in sorted(environment.items())  # sorted, so that errors are reported in a fixed order
         if name.startswith(VARIABLE_PREFIX)
     ]
     settings += [("-limit", setting) for setting in flags]
@@ -73,7 +73,7 @@ def parse_limit_overrides(environment: Mapping[str, str], flags: Iterable[str]) 
             raise ValueError(f"{origin}: {FIXED_LIMITS[name]}")
         if name not in NAMES:
             raise ValueError(f'{origin}: there is no limit "{name}". {describe_known_limits(name)}')
-        if not (number.isascii() and number.isdecimal()) or not 0 < len(number) < 16:  # far above any use
+        if not (number.isascii() and number.isdecimal()) or not 0 < len(number) < 16:  # 15 digits are far above any use
             raise ValueError(f'{origin}: "{setting}" is not of the form NAME=N with a whole number.')
         limits[name] = int(number)
     return limits

@@ -109,12 +109,12 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> L
     year, month, day, hour, minute, second = map(int, date_and_time)
     hours, minutes = int(offset_hours or 0), int(offset_minutes or 0)
     try:
-        # The same day of a year in another cycle, since a date has no year 0. Raises ValueError for an invalid day.
+        # A `date` has no year 0: use the day in the years 400 to 799 (a cycle). Raises ValueError for an invalid day.
         cycles, cycle_year = divmod(year, _CYCLE_YEARS)
         ordinal = date(cycle_year + _CYCLE_YEARS, month, day).toordinal() + (cycles - 1) * _CYCLE_DAYS
-        time(hour, minute, second)  # raises it for an invalid time, too
+        time(hour, minute, second)  # raises ValueError for an invalid time
         if not (lenient and hours <= 24 and minutes <= 60):
-            time(hours, minutes)
+            time(hours, minutes)  # raises ValueError for an invalid offset
     except ValueError as problem:
         raise FunctionProblem(f"not a valid RFC3339 timestamp: {problem}", position) from None
     # Other implementations have no finer resolution than a nanosecond.
@@ -219,7 +219,7 @@ def parse_duration(text: str, position: int) -> int:
     total = index = 0
     while index < len(unsigned) or not unsigned:  # an empty text matches nothing: an error
         match = _DURATION.match(unsigned, index)
-        if match is None or len(unsigned) > 100:
+        if match is None or len(unsigned) > 100:  # longer ones could take long to compute
             raise FunctionProblem(
                 f'"{_truncate_quoted_text(text)}" is not a duration: write numbers with units (ns, us, ms, s, m, h), '
                 'as in "1h30m"',
@@ -229,7 +229,8 @@ def parse_duration(text: str, position: int) -> int:
         total += int(Fraction(number.rstrip(".")) * _UNITS[unit])
         index = match.end()
     is_negative = text[0] == "-"
-    if total > _MAX_DURATION - (not is_negative):  # signed 64 bits: -2**63 to 2**63 - 1
+    largest = _MAX_DURATION if is_negative else _MAX_DURATION - 1  # signed 64 bits: -2**63 to 2**63 - 1
+    if total > largest:
         raise FunctionProblem(f'the duration "{_truncate_quoted_text(text)}" is longer than 292 years', position)
     return -total if is_negative else total
 

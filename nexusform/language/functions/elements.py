@@ -52,12 +52,12 @@ def _combine_bools(decisive: bool, items: Value) -> Value:
 
 
 def _find_coalesce_type(arguments: Sequence[Value]) -> Type:
-    """Return the type of the result of `coalesce` for any of its arguments."""
+    """Return the common type of the arguments of `coalesce`; DYNAMIC if each of them keeps its own."""
     types = [argument.type for argument in arguments]
     common = unify_types(types) if types else None
     if common is not None:
         return common
-    # With an untyped null each keeps its type; only objects and tuples together are rejected.
+    # Beside an untyped null (DYNAMIC) the other types may differ, but objects and tuples may not be mixed.
     if DYNAMIC in types and not {ObjectType, TupleType} <= {argument_type.__class__ for argument_type in types}:
         return DYNAMIC
     raise FixedProblem("all arguments must have the same type")
@@ -88,7 +88,7 @@ def _compute_coalesce_list(*lists: Value) -> Value:
         raise FixedProblem("at least one argument is required")
     for position, argument in enumerate(lists):
         if argument.raw is UNKNOWN:
-            break  # the loop below ends here at the latest: later arguments are not checked
+            break  # later arguments cannot be the result: they are not checked
         if not isinstance(argument.type, (ListType, TupleType)):
             raise FixedProblem("coalescelist arguments must be lists or tuples", position)
     for argument in lists:
@@ -100,7 +100,7 @@ def _compute_coalesce_list(*lists: Value) -> Value:
 
 
 def _find_single_element(sequence: Value) -> Value:
-    """Return the only element of a sequence; null if empty, unknown if open. Raises FunctionProblem for others."""
+    """Return the only element of a sequence; null if empty, unknown if its length is. Raises FunctionProblem else."""
     if isinstance(sequence.type, TupleType):
         if len(sequence.type.elements) > 1:
             raise FunctionProblem(_TOO_MANY_ELEMENTS, argument=0)
@@ -134,8 +134,8 @@ def _find_element_type(arguments: Sequence[Value]) -> Type:
         raise FunctionProblem(f"cannot read elements from {describe_type(sequence_type)}", argument=0)
     if isinstance(sequence_type, ListType):
         return sequence_type.element
-    position, parts = index.raw, sequence_type.elements  # an unknown or invalid position gives no type
-    return parts[position % len(parts)] if parts and isinstance(position, int) else DYNAMIC
+    position, element_types = index.raw, sequence_type.elements  # an unknown or invalid position gives no type
+    return element_types[position % len(element_types)] if element_types and isinstance(position, int) else DYNAMIC
 
 
 def _find_element_at_position(sequence: Value, position: Value) -> Value:
@@ -165,7 +165,7 @@ def _find_index_of_value(sequence: Value, value: Value) -> Value:
 
 
 def _has_element(sequence: Value, value: Value) -> Value:
-    """Check whether an element is equal to a value; unknown if only an unknown element may be."""
+    """Check whether any element equals the value; unknown if none does, but an unknown element may."""
     if not isinstance(sequence.type, SEQUENCES):
         raise FixedProblem("argument must be list, tuple, or set")
     has_unknown = False
@@ -194,7 +194,7 @@ def _compute_length(value: Value) -> Value:
         minimum = len(split_clusters(get_refinement(value).prefix))
         return Value(NUMBER, UNKNOWN, refinement=Refinement(not_null=True, lowest=minimum))
     # Unknown elements of a set may be equal, so even for a known set only bounds may be known.
-    refinement = get_refinement(value)
+    refinement = get_refinement(value)  # of a value of open type: at least 0
     if refinement.shortest == refinement.longest:
         return Value(NUMBER, refinement.shortest)
     bounds = Refinement(not_null=True, lowest=refinement.shortest, highest=refinement.longest)

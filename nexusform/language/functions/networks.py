@@ -79,7 +79,7 @@ _MAPPED: Final = 96
 
 
 def _compute_subnet(prefix: str, new_bits: Any, number: Any) -> str:
-    """Compute the subnet with this number among those with a prefix longer by `new_bits`; -1 is the last one."""
+    """Compute the subnet `number` (-1 is the last one) of all subnets with a prefix longer by `new_bits`."""
     network = _parse_network(prefix)
     bits = _require_whole_number(new_bits, "newbits", position=1)
     subnet_number = _require_whole_number(number, "netnum", position=2)

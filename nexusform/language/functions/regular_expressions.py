@@ -87,7 +87,7 @@ def _compile_pattern(pattern: str) -> CompiledPattern:
             raise _build_pattern_error("invalid escape sequence", "\\C")
         if name is not None and not _GROUP_NAME.fullmatch(name):
             raise _build_pattern_error("invalid named capture", token.group())
-        if name is not None or token["plain"]:
+        if name is not None or token["plain"]:  # plain: "(" of a group without a name
             names.append(name)
     return CompiledPattern(engine, tuple(names))
 
@@ -128,7 +128,7 @@ def _build_match_groups(pattern: CompiledPattern, match: Any) -> Value:
     names = pattern.names
     if not names:
         return Value(STRING, match.group())
-    groups = [Value(STRING, text) for text in match.groups()]
+    groups = [Value(STRING, text) for text in match.groups()]  # null for a group without a text
     if names[0] is None:  # the type check allows no mixture of named and unnamed groups
         return build_tuple(groups)
     # Of groups with the same name the last one counts.
@@ -170,7 +170,7 @@ def _replace_all(text: Value, substring: Value, replacement: Value) -> Value:
     offset = length = 0
     for match in _list_matches(compiled_pattern, text.raw):
         pieces += (text.raw[offset : match.start()], _expand_template(replacement.raw, compiled_pattern, match))
-        length += len(pieces[-1])
+        length += len(pieces[-1])  # of the replacements alone: the rest is not longer than the text
         check_text_length(length)
         offset = match.end()
     pieces.append(text.raw[offset:])

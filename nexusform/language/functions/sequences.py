@@ -51,7 +51,7 @@ def _remove_empty_strings(strings: Value) -> Value:
 
 
 def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
-    """Return a list type for lists with a common one, else a tuple type (DYNAMIC if a list in it is unknown)."""
+    """Return a list type for lists with a common type, else a tuple type; DYNAMIC if a list in the tuple is unknown."""
     if not arguments:
         raise FixedProblem("at least one argument is required")
     argument_types = []
@@ -68,21 +68,21 @@ def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
         if isinstance(argument.type, TupleType):
             parts.extend(argument.type.elements)
         elif argument.raw is UNKNOWN:
-            return DYNAMIC  # its length is unknown
+            return DYNAMIC  # a list of unknown length
         else:
             parts.extend(v.type for v in argument.raw)
     return TupleType(tuple(parts))
 
 
 def _join_lists(*arguments: Value) -> Value:
-    """Evaluate `concat`: a list with converted elements if there is a common type, else a tuple."""
+    """Evaluate `concat` of known arguments: a list with converted elements if there is a common type, else a tuple."""
     result_type = _find_concat_result_type(arguments)
-    items: list[Value] = []
+    elements: list[Value] = []
     for argument in arguments:
-        items += argument.raw
+        elements += argument.raw
     if isinstance(result_type, ListType):
-        return Value(result_type, tuple([_convert(v, result_type.element) for v in items]))
-    return Value(result_type, tuple(items))
+        return Value(result_type, tuple([_convert(element, result_type.element) for element in elements]))
+    return Value(result_type, tuple(elements))
 
 
 def _remove_duplicates(sequence: Value) -> Value:
@@ -91,7 +91,7 @@ def _remove_duplicates(sequence: Value) -> Value:
         return Value(sequence.type, UNKNOWN)
     unique_items: dict[Any, Value] = {}
     for item in sequence.raw:
-        unique_items.setdefault(compute_order_key(item), item)
+        unique_items.setdefault(compute_order_key(item), item)  # equal elements have equal keys
     return Value(sequence.type, tuple(unique_items.values()))
 
 
@@ -137,11 +137,11 @@ def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value
     if not (values.is_wholly_known and keys.is_wholly_known):
         return Value(values.type, UNKNOWN)
     try:
-        search_keys = [_convert(key, common) for key in searchset.raw]
+        search_keys = [_convert(key, common) for key in searchset.raw]  # some may be unknown
         value_keys = [_convert(key, common) for key in keys.raw]
     except ConversionProblem as problem:
         raise FunctionProblem(problem.message) from None
-    reversed_keys = reversed(list(enumerate(search_keys)))  # so that the first of equal keys remains
+    reversed_keys = reversed(list(enumerate(search_keys)))  # so that the dict keeps the first index of equal keys
     first_indices = {compute_order_key(key): index for index, key in reversed_keys if key.is_wholly_known}
     unknown_keys = [(index, key) for index, key in enumerate(search_keys) if not key.is_wholly_known]
     chosen = []
@@ -204,7 +204,7 @@ def _compute_reversed_list(sequence: Value) -> Value:
 
 
 def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
-    """Return the list's own type, or the types of a tuple's elements between the indices."""
+    """Return the list's own type, or a tuple type of the elements between the indices (DYNAMIC if one is unknown)."""
     sequence, start, end = arguments
     if isinstance(sequence.type, ListType):
         return sequence.type

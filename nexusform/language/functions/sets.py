@@ -40,7 +40,7 @@ def _find_common_type(arguments: Sequence[Value]) -> Type:
 
 
 def _build_operation(combine: _Combine) -> Callable[..., Value]:
-    """Build a function of sets: `combine` gets two at a time, each as a mapping of its elements by their order key."""
+    """Build a function of sets. `combine` gets two at a time: dicts of elements by a key (equal for equal elements)."""
 
     def combine_sets(*sets: Value) -> Value:
         set_type = _find_common_type(sets)
@@ -97,7 +97,7 @@ def _compute_cartesian_product(*sets: Value) -> Value:
         longest: int | None = 1
         for _, high in bounds:
             longest = None if longest is None or high is None else longest * high  # None: no bound
-        # Rows may be equal: at least one remains.
+        # Of several rows only one is certain: in a set, equal ones are one.
         product_bounds = Refinement(not_null=True, shortest=min(shortest, 1), longest=longest)
         return add_refinement(Value(result_type, UNKNOWN), product_bounds)
     if prod([len(s.raw) for s in sets]) > MAX_PRODUCT:

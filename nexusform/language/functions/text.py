@@ -97,7 +97,7 @@ def _split_text(separator: Value, text: Value) -> Value:
 
 
 def _join_texts(separator: Value, *lists: Value) -> Value:
-    """Join the strings of all lists; unknown if one of them is. Raises FunctionProblem for a null string."""
+    """Join the strings of all lists; unknown if a string is. Raises FunctionProblem for an earlier null string."""
     if not lists:
         raise FixedProblem("at least one list is required")
     pieces: list[str] = []

@@ -47,7 +47,7 @@ def render_yaml(value: Value) -> str:
     """Render a wholly known value as YAML, with strings always quoted."""
     if isinstance(value.raw, (tuple, dict)) and value.raw:
         return "\n".join(_render_lines(value, indent=0)) + "\n"
-    first, *further_lines = _render_value(value, indent=2, column=0)
+    first, *further_lines = _render_value(value, indent=2, column=0)  # no collection with items: a scalar, [] or {}
     text = "\n".join([first, *_add_indentation(further_lines)])
     if isinstance(value.raw, (str, tuple, dict)):
         return text + "\n"
@@ -63,7 +63,7 @@ def _render_scalar(value: Value) -> str:
         return "true" if raw else "false"
     if isinstance(raw, (tuple, dict)):
         return "[]" if isinstance(raw, tuple) else "{}"
-    return format_number(raw)
+    return format_number(raw)  # the only other kind
 
 
 def _render_quoted(text: str) -> str:
@@ -109,13 +109,13 @@ def _render_mapping_entry(key: str, item: Value, indent: int) -> list[str]:
     if isinstance(item.raw, dict) and item.raw:
         return [name, *_add_indentation(_render_lines(item, indent + 2))]
     if isinstance(item.raw, tuple) and item.raw:
-        return [name, *_render_lines(item, indent)]  # a sequence starts at the column of its key
+        return [name, *_render_lines(item, indent)]  # not indented: a sequence starts at the column of its key
     start, *rest = _render_value(item, indent=indent + 2, column=indent + len(name) + 1)
     return [f"{name} {start}", *_add_indentation(rest)]
 
 
 def _render_value(value: Value, indent: int, column: int) -> list[str]:
-    """Render the lines of a value from `column` on. The caller indents further lines to column `indent`."""
+    """Render the lines of a value: the first begins at `column`, the caller indents the others to column `indent`."""
     raw = value.raw
     if isinstance(raw, (tuple, dict)) and raw:
         return _render_lines(value, indent)
@@ -125,7 +125,7 @@ def _render_value(value: Value, indent: int, column: int) -> list[str]:
         body = raw.rstrip("\n")
         line_ends = len(raw) - len(body)
         chomp = "+" if not body else {0: "-", 1: ""}.get(line_ends, "+")
-        lead = "2" if raw[0] in " \n" else ""
+        lead = "2" if raw[0] in " \n" else ""  # columns by which the caller indents the text
         empty_lines = [""] * max(line_ends - 1, 0)
         return [f"|{lead}{chomp}", *body.split("\n"), *empty_lines]
     if isinstance(raw, str):
@@ -204,7 +204,7 @@ class _YamlReader:
     def __init__(self, events: list[Event]) -> None:
         self.events = events
         self.index = 0
-        self.anchors: dict[str, tuple[Value, int]] = {}
+        self.anchors: dict[str, tuple[Value, int]] = {}  # the value of each anchor and its number of nodes
         self.nodes = 0
 
     def parse_document(self) -> Value:
@@ -227,7 +227,7 @@ class _YamlReader:
             raise FunctionProblem(f"the document expands to more than {MAX_NODES} nodes", argument=0)
 
     def _parse_node(self, depth: int) -> Value:
-        """Parse the value at the next event, with its parts. An alias counts as all nodes of its anchor."""
+        """Parse the value at the next event, with its parts."""
         import yaml
 
         if depth > MAX_DEPTH:
@@ -237,8 +237,8 @@ class _YamlReader:
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in self.anchors:
                 raise FunctionProblem(f'reference to undefined anchor "{event.anchor}"', argument=0)
-            value, size = self.anchors[event.anchor]  # the size is its number of nodes
-            self._count_nodes_toward_limit(size)
+            value, node_count = self.anchors[event.anchor]
+            self._count_nodes_toward_limit(node_count)  # else aliases of aliases could make a huge value
             return value
         previous_count = self.nodes
         self._count_nodes_toward_limit(1)
@@ -255,7 +255,7 @@ class _YamlReader:
             assert isinstance(event, yaml.MappingStartEvent)
             value = self._parse_mapping(event, depth)
         if event.anchor:
-            self.anchors[event.anchor] = (value, self.nodes - previous_count)
+            self.anchors[event.anchor] = (value, self.nodes - previous_count)  # with the number of its nodes
         return value
 
     def _parse_mapping(self, event: Any, depth: int) -> Value:
@@ -291,7 +291,7 @@ class _YamlReader:
 
 
 def _collect_merged_entries(value: Value) -> dict[str, Value]:
-    """Return the entries merged by <<: those of a mapping, or of several; the last wins."""
+    """Return the entries of the value of `<<`, a mapping or a list of mappings; of equal keys the last counts."""
     if isinstance(value.raw, dict):
         return value.raw
     if isinstance(value.raw, tuple) and all(isinstance(v.raw, dict) for v in value.raw):
@@ -312,7 +312,7 @@ def _trim_yaml_tag_prefix(tag: str | None) -> str:
 
 
 # First characters of a text that may be something else than a string.
-_HINTS: Final = frozenset("+-.0123456789yYnNtTfFoO~<")
+_NON_TEXT_BEGINNINGS: Final = frozenset("+-.0123456789yYnNtTfFoO~<")
 
 
 def _parse_scalar(event: Any) -> Value:
@@ -320,7 +320,7 @@ def _parse_scalar(event: Any) -> Value:
     text = normalize_stored_text(event.value)
     is_quoted = event.style in {"'", '"'}
     if event.tag is None:
-        return _parse_plain_scalar(text) if event.implicit[0] else Value(STRING, text)
+        return _parse_plain_scalar(text) if event.implicit[0] else Value(STRING, text)  # implicit[0]: not quoted
     kind = event.tag.removeprefix(_TAG)
     if kind == "binary":
         decode_base64(text)  # raises FunctionProblem
@@ -328,20 +328,19 @@ def _parse_scalar(event: Any) -> Value:
         return Value(STRING, text)
     if kind not in {"int", "float", "bool", "null", "timestamp"}:
         raise FunctionProblem(f'unsupported tag "{_trim_yaml_tag_prefix(event.tag)}"', argument=0)
-    # As in other implementations: for a quoted text, or one with a special form, the tag is secondary.
-    is_special = not text or text[0] in _HINTS
-    if is_special and is_quoted:
+    # As in other implementations, quotes count more than the tag around a text that may begin a number, bool or null.
+    if is_quoted and (not text or text[0] in _NON_TEXT_BEGINNINGS):
         return Value(STRING, text)  # "123" stays text even as !!int
     resolved = _parse_plain_scalar(text)
     if resolved.type != STRING or (kind == "timestamp" and _TIMESTAMP.match(text)):
         return resolved
-    if kind == "null":
+    if kind == "null":  # whatever the text
         return NULL
     raise FunctionProblem(f'cannot parse "{text}" as !!{kind}', argument=0)
 
 
 def _parse_plain_scalar(text: str) -> Value:
-    """Parse a plain scalar by YAML 1.2's rules and, as in other implementations, with the bools of YAML 1.1."""
+    """Parse an unquoted scalar by YAML 1.2's rules, but also with the bools and timestamps of YAML 1.1."""
     if text in _NULLS:
         return NULL
     word = text.lower()
@@ -358,6 +357,6 @@ def _parse_plain_scalar(text: str) -> Value:
     if _SPECIAL_FLOAT.match(text):
         raise FunctionProblem(f'the number "{text}" is not finite', argument=0)
     moment = _TIMESTAMP.match(text)  # groups: date, time, zone; the last two may be missing
-    if moment is not None:
+    if moment is not None:  # a timestamp becomes text, completed to RFC 3339
         return Value(STRING, f"{moment[1]}T{moment[2] or '00:00:00'}{moment[3] or 'Z'}")
     return Value(STRING, text)

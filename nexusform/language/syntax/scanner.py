@@ -101,7 +101,7 @@ class CharacterPositions:
         self._known: dict[int, Position] = {}  # by offset
         # Nearly all spans lie on one line of an ASCII file, near the span asked for before: keep the number of that
         # line, and the offsets at the start of it and of the next one.
-        self._simple = self._ascii and start is None
+        self._simple = self._ascii and start is None  # offsets in the text are bytes of the file
         self._line, self._low, self._high = 1, 0, 0
 
     def _compute_byte_offsets(self) -> list[int]:
@@ -125,22 +125,22 @@ class CharacterPositions:
                 piece = self._text[begin:offset]
                 byte = self._line_bytes[line] + len(piece.encode("utf-8", "surrogatepass"))
                 visible = piece.removeprefix(_BYTE_ORDER_MARK) if line == 0 else piece
-                column = count_clusters(visible) if visible else 0  # at least one character is required
+                column = count_clusters(visible)
             first_column = start.column if line == 0 else 1
             position = self._known[offset] = Position(start.line + line, first_column + column, start.byte + byte)
         return position
 
     def build_span(self, begin: int, end: int) -> Span:
-        """Build the span between two character offsets, the end exclusive; fast on the same line as before."""
-        if self._simple:
-            if not self._low <= begin < self._high:
+        """Build the span between two character offsets, the end exclusive."""
+        if self._simple:  # ASCII from the start of the file: fast if the span lies on one line
+            if not self._low <= begin < self._high:  # not on the line of the span before
                 self._line = line = bisect_right(self._lines, begin)
                 self._low = self._lines[line - 1]
                 self._high = self._lines[line] if line < len(self._lines) else len(self._text) + 1
             if end < self._high:
-                line, before = self._line, self._low - 1  # columns start at 1
-                start = Position(line, begin - before, begin)
-                return Span(self._filename, start, Position(line, end - before, end))
+                line, column_zero = self._line, self._low - 1  # columns start at 1
+                start = Position(line, begin - column_zero, begin)
+                return Span(self._filename, start, Position(line, end - column_zero, end))
         return Span(self._filename, self.find_position(begin), self.find_position(end))
 
 
@@ -272,7 +272,7 @@ class _Scanner:
         self.invalid_count = 0
 
     def run(self) -> Tokens:
-        """Scan to the end: code, or the next piece of the innermost open string or heredoc. Groups are of `_QUOTED`."""
+        """Scan to the end, piece by piece: code, or text of the innermost open string or heredoc."""
         size = len(self.text)
         while self.offset < size:
             mode = self.stack[-1] if self.stack else None  # None: code outside of all templates
@@ -281,7 +281,7 @@ class _Scanner:
             elif mode.ending == CLOSE_QUOTE:
                 match = _QUOTED.match(self.text, self.offset)
                 assert match is not None
-                group, begin, end = match.lastindex, self.offset, match.end()
+                group, begin, end = match.lastindex, self.offset, match.end()  # `group` is the alternative of _QUOTED
                 self.offset = end
                 if group == 1:  # literal text
                     self.tokens.add(QUOTED_TEXT, begin, end)
@@ -306,7 +306,7 @@ class _Scanner:
         """Scan names, numbers and operators, until a template begins or ends. Groups are those of `_NORMAL`."""
         next_token, text, offset, size = _NORMAL.match, self.text, self.offset, len(self.text)
         kinds, starts, ends = self.tokens.kinds, self.tokens.starts, self.tokens.ends
-        plain = (None, IDENT, NEWLINE, STRING, None, None, NUMBER)  # the kinds of some groups, by group number
+        group_kinds = (None, IDENT, NEWLINE, STRING, None, None, NUMBER)  # by group; None: it depends on the text
         has_non_ascii = not text.isascii()
         while offset < size:
             match = next_token(text, offset)
@@ -321,7 +321,7 @@ class _Scanner:
             elif group < 4 or group == 6:  # a name, newline, plain string or number
                 if has_non_ascii and group == 1:
                     offset = _find_name_end(text, offset)
-                kinds.append(plain[group])  # type: ignore[arg-type]
+                kinds.append(group_kinds[group])  # type: ignore[arg-type]
             else:  # a brace, comment, heredoc, template or invalid character
                 self.offset = offset
                 if self._scan_rare_token(group, begin, offset, mode):
@@ -334,11 +334,11 @@ class _Scanner:
 
     def _scan_rare_token(self, group: int, begin: int, end: int, mode: _OpenTemplateSequence | None) -> bool:
         """Scan a token of a less common group of `_NORMAL`; true if a template or sequence begins or ends."""
-        if group == 5:
+        if group == 5:  # "{", "}", "~}" or "~"
             return self._scan_brace(begin, end, mode)
         if group in {7, 8}:
             self._scan_comment(begin, end)
-        elif group in {9, 10}:
+        elif group in {9, 10}:  # the start of a heredoc or of a string with sequences
             if group == 10:
                 self.tokens.add(OPEN_QUOTE, begin, end)
                 self.stack.append(_OpenTemplate(CLOSE_QUOTE))
@@ -378,19 +378,19 @@ class _Scanner:
                 return True
             else:
                 mode.braces -= 1
-        self.tokens.add(SEQUENCE_END if word == "~}" else word, begin, end)
+        self.tokens.add(SEQUENCE_END if word == "~}" else word, begin, end)  # "~}" closes no "{": a syntax error
         return False
 
     def _scan_comment(self, begin: int, end: int) -> None:
-        """Scan a comment, and the line end after it; without comments, the line end alone, from the comment's start."""
+        """Add the tokens of a comment: a COMMENT if wanted, then a NEWLINE if its text includes a line end."""
         ends_line = self.text[end - 1] == "\n" and self.text[begin : begin + 2] != "/*"
-        stop = begin
+        newline_begin = begin  # without a token for it, the comment counts as a part of the line end
         if self.with_comments:
             line_end = "\r\n" if self.text.endswith("\r\n", begin, end) else "\n"
-            stop = end - len(line_end) if ends_line else end
-            self.tokens.add(COMMENT, begin, stop)
+            newline_begin = end - len(line_end) if ends_line else end
+            self.tokens.add(COMMENT, begin, newline_begin)
         if ends_line:
-            self.tokens.add(NEWLINE, stop, end)
+            self.tokens.add(NEWLINE, newline_begin, end)
 
     def _enter_template_sequence(self, kind: str, begin: int, end: int) -> None:
         self.tokens.add(kind, begin, end)

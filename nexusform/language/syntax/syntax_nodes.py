@@ -323,10 +323,9 @@ class Body(Node, frozen=True):
     end_span: Span
 
     def list_literal_paths(self, prefix: Path = ()) -> Iterator[Path]:
-        """List the literal paths, in the order of the text: arguments, blocks (by labels, too), and keys
-        inside arguments.
+        """List the paths written in the text, in its order: arguments with the keys inside them, and blocks.
 
-        Parts of a list have the path of the list.
+        A block with labels has two paths, without and with them. Parts of a list have the path of the list.
         """
         parts: list[Attribute | Block] = [*self.attributes, *self.blocks]
         for part in sorted(parts, key=lambda part: part.span.start.byte):
@@ -338,12 +337,12 @@ class Body(Node, frozen=True):
             else:
                 block_path = (*prefix, part.type, *(label.value for label in part.labels))
                 yield (*prefix, part.type)
-                yield block_path
+                yield block_path  # without labels the same path again
                 yield from part.body.list_literal_paths(block_path)
 
 
 def _list_key_paths(expression: Expression, prefix: Path) -> Iterator[Path]:
-    """List the literal keys of an expression, including those of function arguments."""
+    """List the paths of literal object keys in an object, a list, parentheses or function arguments; no others."""
     match expression:
         case Parentheses():
             yield from _list_key_paths(expression.inner, prefix)
@@ -410,7 +409,7 @@ class JsonBody(Node, frozen=True):
 
 
 def _list_json_paths(value: JsonValue, prefix: Path) -> Iterator[Path]:
-    """List the names in a JSON value; items of an array have the path of the array."""
+    """List the paths of the names in a JSON value, below `prefix`; items of an array have the path of the array."""
     if isinstance(value, JsonArray):
         for item in value.items:
             yield from _list_json_paths(item, prefix)

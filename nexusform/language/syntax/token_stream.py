@@ -115,19 +115,19 @@ class TokenStream(Struct):
     def add_problem(
         self, diagnostic_id: str, detail: str, subject: Span, context: Span | None = None, headline: str = ""
     ) -> None:
-        """Add a diagnostic and continue; a second one at the same span is omitted."""
+        """Add a diagnostic, unless the previous one has the same subject: one message for a token is enough."""
         if self.diagnostics and self.diagnostics[-1].subject == subject:
-            return  # one message for a token is enough
+            return
         error = build_error(diagnostic_id, detail, subject, context=context, block=self.block, headline=headline)
         self.diagnostics.append(error)
 
     def report_error(
         self, diagnostic_id: str, detail: str, index: int | None = None, since: int | None = None, headline: str = ""
     ) -> MalformedSyntaxError:
-        """Report a syntax error at a token (the next one) and return the exception to raise.
+        """Report a syntax error at the token `index` (by default the next one) and return the exception to raise.
 
-        `since` is the first token of the construct. A token that is always invalid is reported as such,
-        whatever was expected.
+        `since` is the first token of the construct. A token foreign to the language gets its own error in place of the
+        given one.
         """
         if index is None:
             self.peek()
@@ -191,7 +191,7 @@ class TokenStream(Struct):
         # The token may be the second half of a foreign operator sign.
         tokens = self.tokens
         previous = tokens.kinds[index - 1] if index else ""
-        sign, advice = _FOREIGN_SIGNS.get((previous, kind), ("", ""))
+        sign, advice = _FOREIGN_SIGNS.get((previous, kind), ("", ""))  # such as "===", of "==" and "="
         if not sign or tokens.ends[index - 1] != tokens.starts[index]:  # with a blank between them it is no sign
             return None
         return "unsupported-operator", f'There is no operator "{sign}". {advice}'
@@ -211,7 +211,7 @@ class TokenStream(Struct):
         """Return the error id and detail for a word intended as an operator; None for any other word."""
         word = self.tokens.get_text(index)
         following = self.tokens.kinds[index + 1]
-        if word == "not" and self._is_preceded_by_not_operator(index + 1):  # this word is the operator
+        if word == "not" and self._is_preceded_by_not_operator(index + 1):  # the next token follows this "not"
             return "unsupported-operator", 'There is no operator "not". Did you mean boolean NOT ("!")?'
         if following in {"=", ":"}:
             return None  # the name of an argument or key
@@ -278,20 +278,19 @@ def normalize_text(text: str) -> str:
 
 def decode_quoted_text(text: str, report_escape: ReportEscape) -> str:
     """Decode the content of quotation marks. `report_escape` is called for invalid escapes."""
-    if "\\" not in text and "{" not in text:
-        return normalize_text(text)  # without an escape, by a backslash or of "${"
+    if "\\" not in text and "{" not in text:  # no escape: all have a backslash or are "$${" or "%%{"
+        return normalize_text(text)
 
-    def replace(match: re.Match[str]) -> str:
+    def decode_match(match: re.Match[str]) -> str:
         escape = match.group()
-        simple = _SIMPLE.get(escape)
-        if simple is not None:
-            return simple
+        if escape in _SIMPLE:
+            return _SIMPLE[escape]
         problem, decoded = _decode_escape(escape)
         if problem:
             report_escape(problem, *match.span())
         return decoded
 
-    return normalize_text(_ESCAPE.sub(replace, text))
+    return normalize_text(_ESCAPE.sub(decode_match, text))
 
 
 # Errors by selector, the character after the backslash.
@@ -303,12 +302,12 @@ _ESCAPE_RULES = {
 
 
 def _decode_escape(escape: str) -> tuple[str, str]:
-    r"""Decode an escape. Return its error, "" for a valid \uXXXX or \UXXXXXXXX, and its text.
+    r"""Decode an escape by \uXXXX or \UXXXXXXXX. Return the error, "" if it is valid, and the text.
 
-    The text is "" with an error, except for an unknown selector (the character after the backslash): it is the text.
+    With an error the text is "", or for an unknown selector (the character after the backslash) the selector.
     """
     selector = escape[1:2]
-    if len(escape) in {6, 10} and (selector == "U") == (len(escape) == 10):  # all 4 digits of \u, all 8 of \U
+    if len(escape) == {"u": 6, "U": 10}.get(selector):  # with all its digits
         code = int(escape[2:], base=16)  # noqa: FURB166 - "\\u" is no prefix that int() knows
         if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:  # beyond Unicode, or half of a surrogate pair
             return f"Cannot encode character U+{code:04x} in UTF-8.", ""
