@@ -204,31 +204,31 @@ def _compute_reversed_list(sequence: Value) -> Value:
 
 
 def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
-    """Return the list's own type, or a tuple type of the elements between the indices (DYNAMIC if one is unknown)."""
+    """Return the list's own type, or a tuple type of the elements between the indices (DYNAMIC if one is unknown).
+    Raises FunctionProblem for indices out of range.
+    """
     sequence, start, end = arguments
+    if isinstance(sequence.type, SetType):
+        raise FixedProblem("cannot slice a set, because its elements do not have indices", argument=0)
+    if not isinstance(sequence.type, (ListType, TupleType)):
+        raise FixedProblem("must be a list or tuple value", argument=0)
+    for argument, (name, index) in enumerate((("start", start), ("end", end)), start=1):
+        if index.raw is not UNKNOWN and (not isinstance(index.raw, int) or index.raw < 0):
+            raise FixedProblem(f"{name} index must be a whole number that is not negative", argument=argument)
+    if start.raw is UNKNOWN or end.raw is UNKNOWN:
+        return sequence.type if isinstance(sequence.type, ListType) else DYNAMIC  # a tuple's type has all its elements
+    elements = sequence.raw if isinstance(sequence.type, ListType) else sequence.type.elements
+    if elements is not UNKNOWN and end.raw > len(elements):
+        raise FixedProblem("end index must not be greater than the length of the list", argument=2)
+    if start.raw > end.raw:
+        raise FixedProblem("start index must not be greater than end index", argument=1)
     if isinstance(sequence.type, ListType):
         return sequence.type
-    if not isinstance(sequence.type, TupleType):
-        raise FixedProblem("must be a list or tuple value", argument=0)
-    if start.raw is UNKNOWN or end.raw is UNKNOWN:
-        return DYNAMIC  # a tuple's type depends on its elements
     return TupleType(sequence.type.elements[start.raw : end.raw])
 
 
 def _slice_sequence(sequence: Value, start: Value, end: Value) -> Value:
     """Return the elements from `start` up to `end`, exclusive. Raises FunctionProblem for indices out of range."""
-    if isinstance(sequence.type, SetType):
-        raise FixedProblem("cannot slice a set, because its elements do not have indices", argument=0)
-    if not isinstance(sequence.type, (ListType, TupleType)):
-        raise FixedProblem("must be a list or tuple value", argument=0)
-    if not isinstance(start.raw, int) or start.raw < 0:
-        raise FixedProblem("start index must be a whole number that is not negative", argument=1)
-    if not isinstance(end.raw, int) or end.raw < 0:
-        raise FixedProblem("end index must be a whole number that is not negative", argument=2)
-    if end.raw > len(sequence.raw):
-        raise FixedProblem("end index must not be greater than the length of the list", argument=2)
-    if start.raw > end.raw:
-        raise FixedProblem("start index must not be greater than end index", argument=1)
     return Value(_find_slice_result_type([sequence, start, end]), sequence.raw[start.raw : end.raw])
 
 
