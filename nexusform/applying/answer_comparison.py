@@ -80,7 +80,7 @@ class _PredictionCounter(Struct):
         planned: Mapping[str, Any],
         answer: Mapping[str, Any],
     ) -> None:
-        """Count the prediction of the object at `entry`: a hit, or the first wrong value. It has `different_paths`."""
+        """Count the prediction at `entry`: a hit, or the first wrong one of `different_paths` (at or below it)."""
         prediction = get_part(planned, entry)
         if prediction is None or prediction is UNKNOWN or get_part(prediction, (PROVENANCE,)) == "observed":
             return  # not predicted, or already known from the provider

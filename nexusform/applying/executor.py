@@ -327,7 +327,7 @@ class _PlanExecution:
     def _start_call(self, call: ProviderCall) -> None:
         """Pass a call to the workers; its intent is in the journal already."""
         start_time = self._read_current_time()
-        self._timings[call.step.id] = _StepTiming(start_time, start_time)
+        self._timings[call.step.id] = _StepTiming(start_time, last_report=start_time)
         log_event("debug", "step started", step=call.step.id, kind=call.step.kind, address=call.change.address)
         self._listener.report_step_start(self._build_step_event(call.step))
         self._workers.submit(call)

@@ -140,7 +140,7 @@ def declare_output_path_flag(meaning: str) -> str:
 
 
 def declare_report_flags() -> tuple[str, ...]:
-    """Declare -report=FORMAT:PATH."""
+    """Declare -report=FORMAT:PATH, repeatable. The cast is for mypy: the field holds the parsed values later."""
     meaning = "Write a report to a file (- is stdout)"
     options = {"type": str, "metavar": "FORMAT:PATH", "multiple": True, "help": meaning, "is_output": True}
     return cast("tuple[str, ...]", _FlagDeclaration(options, default=()))

@@ -116,6 +116,7 @@ class Command(click.Command):
     def _format_hint(self, extra: str, words: Sequence[str]) -> str:
         """Return a hint for an unexpected argument (a switch needs "=", an id its flag, a directory -chdir) or ""."""
         flags = [parameter for parameter in self.params if isinstance(parameter, Flag)]
+        # The word typed before it, without dashes; "" if it is the first.
         previous_word = words[words.index(extra) - 1].lstrip("-") if extra in words[1:] else ""
         for flag in flags:
             if flag.is_switch and f"-{previous_word}" in flag.opts:  # `-lock false` instead of `-lock=false`

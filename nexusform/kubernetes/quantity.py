@@ -233,7 +233,7 @@ def _convert_to_float(value: int) -> float:
 
 
 def _compute_power_of_ten(exponent: int) -> float:
-    """Compute 10**exponent as Go's math.Pow10: a table up to 1e31, products of two entries above."""
+    """Compute 10**exponent as Go's math.Pow10: a table up to 1e31; above, the product of two entries."""
     if exponent < 0:
         return 1.0 / float(f"1e{-exponent}")
     if exponent > 308:

@@ -358,7 +358,7 @@ def _list_key_paths(expression: Expression, prefix: Path) -> Iterator[Path]:
 
 
 def _get_literal_key(key: ObjectKey) -> str | None:
-    """Return the key; None if it must be evaluated."""
+    """Return the text of a literal key, quoted or one bare name (`a = 1`); None if it must be evaluated."""
     if isinstance(key.expression, StringLiteral):
         return key.expression.value
     return key.expression.root.name if key.bare and isinstance(key.expression, Traversal) else None

@@ -207,10 +207,10 @@ def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order:
             used_steps = [
                 graph.apply_step[used]
                 for used in uses.list_after(change)
-                if used in graph.apply_step and change.address not in step_order.get(used, ())  # else `used` waits
+                if used in graph.apply_step and change.address not in step_order.get(used, ())  # not ordered after it
             ]
             graph.add_waits(apply_step, used_steps)
-        if change.before is not None and not change.deposed:  # a former user
+        if change.before is not None and not change.deposed:  # a former user; uses of deposed ones are not tracked
             used_before = uses.list_before(change.address, change.before)
             _add_former_user_wait(graph, change, used_before, step_order.get(change.address, ()))
 

@@ -438,7 +438,7 @@ def check_ephemeral_output(output: Output, value: Value) -> list[Diagnostic]:
             "output of a child module, or wrap the value in ephemeralasnull()."
         )
         kind = "ephemeral-value-not-allowed"
-    elif output.ephemeral and value.is_known and not value.has_ephemeral:
+    elif output.ephemeral and value.is_known and not value.has_ephemeral:  # an unknown one may lack its marks
         detail = f'The output "{output.name}" is ephemeral, but its value is not. Remove ephemeral = true.'
         kind = "value-not-allowed-in-ephemeral-output"
     else:

@@ -33,6 +33,7 @@ class _ShortageContext:
 
     def __init__(self, ledger: Ledger, demand: Demand) -> None:
         self.demand = demand
+        # All machines at first; `find_shortage` narrows both lists.
         self.machines_in_requested_racks = list(range(len(ledger.site.machines)))
         self.machines = self.machines_in_requested_racks
         self._ledger = ledger

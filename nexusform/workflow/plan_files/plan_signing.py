@@ -52,7 +52,7 @@ def check_signable(*, is_confined: bool, is_unconfined_accepted: bool) -> list[D
 
 
 def check_plan_signable(saved: SavedPlan, path: str, *, is_unconfined_accepted: bool) -> list[Diagnostic]:
-    """Return errors for a plan unfit to be signed. `is_unconfined_accepted`: -confine=false was typed."""
+    """Return errors for a plan unfit to be signed. `is_unconfined_accepted`: no sandbox needed (-confine=false)."""
     plan, evaluation = saved.plan, saved.plan.basis.evaluation
     if problems := check_failed_plan(saved, path):
         return problems
@@ -62,6 +62,7 @@ def check_plan_signable(saved: SavedPlan, path: str, *, is_unconfined_accepted: 
     is_confined = evaluation is not None and evaluation.confined
     if unsafe := check_signable(is_confined=is_confined, is_unconfined_accepted=is_unconfined_accepted):
         return unsafe
+    # An evaluation records each file it read: an input without a record was added to the plan file later.
     recorded_names = {file.path for file in evaluation.files} if evaluation else set()
     names = (*plan.basis.files, *plan.basis.data_files, *saved.configuration_files)  # all inputs
     absent = sorted({os.path.normpath(name).replace(os.sep, "/") for name in names} - recorded_names)

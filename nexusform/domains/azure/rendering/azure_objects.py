@@ -411,12 +411,12 @@ def _replace_secrets_by_inputs(attributes: Mapping[str, Any], change: Change) ->
 
 
 def _replace_unchanged_secrets(change: Change) -> Mapping[str, Any]:
-    """Return the attributes before an update, with inputs for its unchanged secrets (as after it); else {}."""
+    """Return the attributes before an update, its unchanged secrets replaced by inputs as after it; else {}."""
     if change.action is not Action.UPDATE:
         return {}
     before, after = get_mapping(change.before), change.after
     unchanged = tuple(path for path in change.sensitive_after if get_part(before, path) == get_part(after, path))
-    return _replace_secrets_by_inputs(before, replace(change, sensitive_after=unchanged))  # only changed ones differ
+    return _replace_secrets_by_inputs(before, replace(change, sensitive_after=unchanged))  # else they seem changed
 
 
 def _build_vm_body(attributes: Mapping[str, Any]) -> dict[str, Any]:

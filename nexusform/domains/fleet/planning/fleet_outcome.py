@@ -75,7 +75,8 @@ def build_observed_bindings(placements: Iterable[PlacementPlan]) -> Iterator[tup
     """Yield the attribute `bindings` of each placement found on a hub, as observed before the plan."""
     for placement in placements:
         if placement.spec.observed_attributes:  # {} if not found on a hub
-            yield (placement.spec.instance.address, {"bindings": write_bindings(placement.spec.prior_bindings, {})})
+            bindings = write_bindings(placement.spec.prior_bindings, provenance={})
+            yield (placement.spec.instance.address, {"bindings": bindings})
 
 
 def build_destroy_outcome(instances: Iterable[Instance]) -> FleetOutcome:

@@ -79,7 +79,7 @@ def _build_shape(type_text: str, rule: FieldShape) -> FieldShape:
         return FieldShape(_CONTAINERS[prefix], items=_build_shape(type_text[1:], rule))
     if type_text not in _SCALARS:
         return FieldShape(FieldKind.OBJECT, type=type_text)
-    if type_text == "q" and rule.check_form is None:  # q: a quantity, here without a rule of its own
+    if type_text == "q" and rule.check_form is None:  # q: a quantity; without a form rule any one is valid
         return FieldShape(FieldKind.QUANTITY, check_form=check_quantity)
     return replace(rule, kind=_SCALARS[type_text])
 

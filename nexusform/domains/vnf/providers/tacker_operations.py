@@ -91,7 +91,7 @@ class OperationRunner(Struct, frozen=True):
         self._report(operation_id, "started")
         clock = self.client.timing
         ends_at = clock.read_clock() + self.timeout
-        pause, retries = _FIRST_PAUSE, 0
+        pause, failures = _FIRST_PAUSE, 0
         while True:
             operation = self._read_or_postpone(f"/vnf_lcm_op_occs/{operation_id}")
             if operation is None:
@@ -105,8 +105,8 @@ class OperationRunner(Struct, frozen=True):
                 error = _describe_operation_error(operation)
                 raise OperationFailed(f"{error} {end}", is_rolled_back=is_rolled_back)
             if state == _FAILED_TEMP:
-                retries += 1
-                self._resolve_failed_operation(operation_id, operation, retries)
+                failures += 1
+                self._resolve_failed_operation(operation_id, operation, failures)
                 pause = _FIRST_PAUSE  # as for a new operation
             if clock.read_clock() > ends_at or self.request.should_stop():
                 raise StepPending(f"{operation.get('operation')} is {state} in Tacker. {_RESUME}")
@@ -114,12 +114,14 @@ class OperationRunner(Struct, frozen=True):
             pause = clock.compute_next_pause(pause)
             self._report(operation_id, f"{operation.get('operation')} {state}")
 
-    def _resolve_failed_operation(self, operation_id: str, operation: Mapping[str, Any], retries: int) -> None:
-        """Request the action for FAILED_TEMP: rollback after too many retries; fail if it is not possible or failed."""
+    def _resolve_failed_operation(self, operation_id: str, operation: Mapping[str, Any], failures: int) -> None:
+        """Request the action for FAILED_TEMP: after too many failures rollback instead of retry, then fail; at once if it
+        cannot be rolled back.
+        """
         action = self.on_failure
-        if action == RETRY and retries > _MAX_RETRIES:
+        if action == RETRY and failures > _MAX_RETRIES:
             action = ROLLBACK
-        if action == ROLLBACK and (not _can_roll_back(operation) or retries > _MAX_RETRIES + 1):
+        if action == ROLLBACK and (not _can_roll_back(operation) or failures > _MAX_RETRIES + 1):
             action = FAIL
         try:
             self.client.write("POST", f"/vnf_lcm_op_occs/{operation_id}/{action}")
