@@ -285,7 +285,7 @@ def find_domains() -> Mapping[str, DomainDeclaration]:
 
 
 def collect_type_modules(field_name: str) -> dict[str, str]:
-    """Collect the targets of all `resource_types` or `data_sources`."""
+    """Return the references `module:NAME` of the types in all `resource_types` or `data_sources`, by type name."""
     return {
         name: domain.build_object_reference(f"types.{module}:{name.upper()}")
         for domain in find_domains().values()

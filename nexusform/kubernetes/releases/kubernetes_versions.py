@@ -248,10 +248,10 @@ def find_availability_end(
     """Find the end of extended availability of a running version: in the site's catalogue (`versions`, and `dates` by
     version), or else as published; None if unknown. `today` is RFC 3339.
     """
-    offered = select_available_versions(version, versions)
+    offered = select_available_versions(version, versions)  # catalogue entries with its minor version (and patch)
     known_dates = [dates[text] for text in offered or () if text in dates]
     if known_dates:
-        return _build_availability_end(max(known_dates), today)
+        return _build_availability_end(max(known_dates), today)  # several entries match: the last to end counts
     minor_versions = [(parsed.major, parsed.minor) for _, parsed in _parse_versions(versions or ())]
     if minor_versions and (version.major, version.minor) < min(minor_versions):
         return VersionAvailabilityEnd("", days=-1)  # the catalogue has dropped the version, so its end is past

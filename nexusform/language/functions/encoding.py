@@ -66,6 +66,7 @@ def _decompress_from_base64_gzip(text: str) -> str:
     if unpacker.unconsumed_tail:
         raise FunctionProblem(f"the result has more than {MAX_UNPACKED_BYTES} bytes", argument=0)
     if not unpacker.eof:
+        # FixedProblem: a message without data, shown for sensitive arguments, too.
         raise FixedProblem("failed to decompress bytes: the data ends too early", argument=0)
     return decode_utf8(data, "the result of decompressing the provided string")
 

@@ -216,11 +216,10 @@ def _compute_decimal_digits(size: int | Fraction, count: int | None) -> tuple[st
 
 
 def _render_scientific(size: int | Fraction, places: int, mode: str) -> str:
-    """Render a number as %e: one digit, `places` decimals, and an exponent with a sign and at least two digits."""
+    """Render a size (not below 0) as %e or %E (`mode`): one digit, `places` decimals, signed exponent of 2+ digits."""
     digits, point = _compute_decimal_digits(size, places + 1)
-    digits = digits[: places + 1].ljust(places + 1, "0")
-    exponent = point - 1 if size else 0
-    return f"{format_digits(digits, 1)}{mode}{exponent:+03d}"
+    digits = digits[: places + 1].ljust(places + 1, "0")  # cut: rounding up may have added a zero
+    return f"{format_digits(digits, 1)}{mode}{point - 1:+03d}"
 
 
 def _render_general(size: int | Fraction, precision: int | None, mode: str) -> str:

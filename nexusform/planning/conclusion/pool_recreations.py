@@ -128,13 +128,14 @@ def _build_pool_upgrade(
             break
     batch_count = min(batch, len(recreated))
     down_count = other_count + (0 if uses_surge else batch_count)
+    all_stay_up = uses_surge and not other_count
     return PoolNodeRecreation(
         pool=pool.pool,
         sku=pool.sku.name,
         vms=len(recreated),
-        concurrent_vms=down_count or batch_count,  # with surge, a batch is replaced without a VM down
+        concurrent_vms=batch_count if all_stay_up else down_count,
         batches=-(-len(recreated) // batch),  # rounded up
-        surges=uses_surge and not other_count,  # no VM is down meanwhile
+        surges=all_stay_up,
         minimum_up=len(keys) - down_count,
         failed_batch=failed_batch,
         reason=reason,

@@ -56,11 +56,11 @@ def build_sampled_capacity(sampled_capacity: SampledShortage | None) -> dict[str
     if sampled_capacity is None:
         return None
     pools = [
-        {**INTERVAL_FORM(missing_count), "fitting": fitting_count}
+        {**INTERVAL_FORM(missing_count), "fitting": fitting_count}  # samples in which the whole pool fits
         for missing_count, fitting_count in zip(sampled_capacity.pools, sampled_capacity.fitting_counts, strict=True)
     ]
     return {
-        **({} if sampled_capacity.numa_sampling is None else SAMPLES_FORM(sampled_capacity.numa_sampling)),
+        **SAMPLES_FORM(sampled_capacity.numa_sampling),
         "vms_without_room": {
             **INTERVAL_FORM(sampled_capacity.missing_count),
             "certain_bounds": sampled_capacity.is_exact,  # for every layout of VMs, not only for the samples

@@ -102,13 +102,13 @@ class CandidateQueues:
         return ranking
 
     def rank_machines(self, keys: NeutralKeys, rack: int) -> NeutralRanking:
-        """Return the open machines of a rack, full or not, by neutral keys."""
+        """Return the ranking of a rack's open machines, full or not, by neutral keys: one for equal active keys."""
         cache_key = rack, keys.machine_keys.active_keys
         ranking = self._machines.get(cache_key)
         if ranking is None:
-            machines = self.ledger.site.open_machines_by_rack[rack]
+            machines = self.ledger.site.open_machines_by_rack[rack]  # those not excluded from new VMs at all
             ranking = self._machines[cache_key] = NeutralRanking(machines, keys.machine_keys.figure)
-            self._machines_of.setdefault(rack, []).append(ranking)
+            self._machines_of.setdefault(rack, []).append(ranking)  # changed machines are ranked again
         return ranking
 
     def get_full_racks(self, shape: VmShape) -> set[int]:

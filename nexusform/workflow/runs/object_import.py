@@ -284,7 +284,7 @@ def _build_body(
     references: Mapping[ValuePath, str],
     path: ValuePath = (),
 ) -> dict[str, Any]:
-    """Build a body for the hcl2 package: arguments, then nested blocks by label. `references` are expressions to write
+    """Build a body for the hcl2 package: arguments, then nested blocks by name. `references` are expressions to write
     instead of values, by path. `mark` is the package's key of blocks (not maps); `path` locates this body.
     """
     arguments = {
@@ -299,7 +299,8 @@ def _build_body(
             continue
         bodies: list[dict[str, Any]] = []
         for index, (label, block_attributes) in enumerate(_list_blocks(block.nesting, name, value, attributes)):
-            step: ValuePath = {Nesting.SINGLE: (), Nesting.LIST: (index,)}.get(block.nesting, (label,))  # in the path
+            # In the path: nothing for a single block, the index in a list, the label in a map.
+            step: ValuePath = {Nesting.SINGLE: (), Nesting.LIST: (index,)}.get(block.nesting, (label,))
             body = _build_body(block.schema, block_attributes, mark, references, (*path, name, *step))
             bodies.append({_quote_text(label): body} if label else body)
         document[name] = bodies

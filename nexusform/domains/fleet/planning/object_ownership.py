@@ -69,9 +69,11 @@ def find_shared_objects(placements: Sequence[PlacementPlan], direct: DirectObjec
 
 
 def assign_object_owners(placement_bindings: Sequence[PlacementBindings], shared: SharedObjects) -> None:
-    """Write the conflicts of each placement with other owners of its objects, and duplicates, to its `ownership`."""
+    """Write the conflicts of each placement with other owners of its objects, and duplicates (objects kept, but owned
+    by another placement, too), to its `ownership`.
+    """
     candidates: dict[tuple[str, ObjectIdentity], list[_OwnershipCandidate]] = {}
-    for placement, bindings, reached in placement_bindings:
+    for placement, bindings, reached in placement_bindings:  # `reached`: the clusters changed by its rollout
         if shared.objects and not placement.spec.configuration.is_report_only:  # ReportDiff applies nothing
             for binding in bindings:
                 for candidate in _list_shared_objects_of_placement(placement, binding, reached, shared.objects):

@@ -187,7 +187,8 @@ def _plan_until_stable(
             is_queued = bool(changes) or not scheduled <= member_list.positions.keys()
             is_edited = has_edits and placement.needs_scheduling
             if has_edits and not is_queued and not is_edited:
-                changes = find_stale_members(placement, member_list)  # an observed hub will pick them anyway
+                # Members rejected for obsolete reasons: an observed hub picks them at its next cycle anyway.
+                changes = find_stale_members(placement, member_list)
             if is_queued or is_edited or changes:
                 has_changed |= _run_scheduling_cycles_of_placement(placement, member_list, changes)
         has_edits = False  # edits queue placements once

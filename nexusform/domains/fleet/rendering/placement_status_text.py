@@ -195,8 +195,8 @@ _HEADINGS: Final = (("Type", "Reason", "Age", "From", "Message"), ("----", "----
 def render_events(
     kind: str, conditions: Iterable[Condition], *, is_2023: bool = False, width: int = 0
 ) -> Iterator[str]:
-    """Yield the lines below `Events:`; none without a true condition. `kind` is the Kubernetes kind. Lines longer
-    than `width` columns break before the message; 0 disables this.
+    """Yield the lines below `Events:`; none without a true condition. `kind` is the Kubernetes kind; `is_2023` selects
+    the older controller and events. Lines longer than `width` columns break before the message; 0 disables this.
     """
     events = list(_list_events(kind, tuple(conditions), is_2023=is_2023))
     component = "cluster-resource-placement-controller" if is_2023 else "placement-controller"

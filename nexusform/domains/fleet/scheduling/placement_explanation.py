@@ -155,7 +155,7 @@ def explain(
     if request.policy.placement_type is PlacementType.PICK_FIXED:
         return _explain_pick_fixed_placement(request, BindingTable(bindings, member_list, snapshot.index), snapshot)
     replay = _collect_pick_batches(request, bindings, member_list, snapshot)
-    binding_table = BindingTable(replay.last_bindings, member_list, snapshot.index)
+    binding_table = BindingTable(replay.bindings_before_last_cycle, member_list, snapshot.index)
     filter_result = filter_members(request, member_list, binding_table.masks)
     if isinstance(filter_result, CycleAbort):
         return _explain_aborted_cycle(request, binding_table, snapshot, filter_result)
@@ -182,7 +182,7 @@ class _SchedulingReplay(Struct, frozen=True):
     """
 
     initial_bindings: tuple[Binding, ...]
-    last_bindings: tuple[Binding, ...]
+    bindings_before_last_cycle: tuple[Binding, ...]
     final_bindings: dict[str, Binding]
     batches: tuple[tuple[str, ...], ...]
     has_final_picks: bool
@@ -205,7 +205,7 @@ def _collect_pick_batches(
         if not cycle_result.needs_requeue:  # the last cycle
             return _SchedulingReplay(
                 initial_bindings=initial,
-                last_bindings=bindings,
+                bindings_before_last_cycle=bindings,
                 final_bindings=index_by_cluster(cycle_result.bindings),
                 batches=tuple(batches),
                 has_final_picks=bool(picks),

@@ -145,7 +145,7 @@ def _explain_empty_range(lower: _PropertyBound | None, upper: _PropertyBound | N
     """Return why no value is between two bounds; None if one is, or a bound is missing."""
     if lower is None or upper is None:
         return None
-    # Nanos are whole numbers: a strict bound (True is 1) needs a difference of 1 or more, others one of 0 or more.
+    # Equal bounds exclude all values if either is strict (True is 1; nanos are whole), crossed bounds always do.
     if upper.value.nano - lower.value.nano < max(lower.is_strict, upper.is_strict):
         return f"lower bound ({lower.value}) and upper bound ({upper.value}) exclude all values"
     return None

@@ -115,8 +115,8 @@ class OperationRunner(Struct, frozen=True):
             self._report(operation_id, f"{operation.get('operation')} {state}")
 
     def _resolve_failed_operation(self, operation_id: str, operation: Mapping[str, Any], failures: int) -> None:
-        """Request the action for FAILED_TEMP: after too many failures rollback instead of retry, then fail; at once if it
-        cannot be rolled back.
+        """Request the action for FAILED_TEMP: after too many failures rollback instead of retry, then fail; at
+        once if it cannot be rolled back.
         """
         action = self.on_failure
         if action == RETRY and failures > _MAX_RETRIES:

@@ -181,9 +181,9 @@ class _OrderSearch:
     # --- steps ---------------------------------------------------------------------------------
 
     def _list_vms_to_recreate(self) -> list[MovableVm]:
-        """List the VMs not re-created yet, one of those with equal pool, class and cells."""
+        """List the VMs not re-created yet, only one of those alike in pool, class, machine and cells."""
         unique: dict[object, MovableVm] = {}
-        for state in self._states.values():
+        for state in self._states.values():  # one per machine; its `vms` are not re-created yet
             for source in state.vms.values():
                 location = self._locations[source.handle]
                 unique.setdefault((source.pool, source.vm_class, location.machine, location.cells), source)
@@ -378,7 +378,7 @@ class _OrderSearch:
         """Compute a lower bound of the VMs still to move out of their cells for the demand to fit."""
         # By number of VMs of the demand: the fewest departures to place them on the machines so far.
         best = [0] + [_IMPOSSIBLE] * self._request.want
-        for state in self._states.values():
+        for state in self._states.values():  # one per machine; its `vms` are not re-created yet
             if not state.machine.admits_demand:  # no VM of the demand may run there
                 continue
             if state.costs is None:
