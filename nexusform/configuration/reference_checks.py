@@ -76,7 +76,7 @@ def check_references(
 def _check_provider_aliases(module: Module, root: Module) -> Iterator[Diagnostic]:
     """Report aliases without a configuration; a plain provider name needs no configuration."""
     providers = {**root.providers, **module.providers}
-    for block in module.resources.values():
+    for block in module.all_blocks:
         if "." in block.provider and block.provider not in providers:
             detail = (
                 f"There is no provider configuration {block.provider}.{suggest_name(block.provider, providers)} "
@@ -112,7 +112,7 @@ def check_provider_names(configuration: Configuration, known_names: Collection[s
             if provider.name not in known_names:
                 header = f'provider "{provider.name}"'
                 yield _build_unknown_provider_error(provider.name, known_names, provider.span, header)
-        for block in module.resources.values():
+        for block in module.all_blocks:
             name = block.provider.partition(".")[0]  # the part before an alias; "" without the argument
             if name and name not in known_names:
                 yield _build_unknown_provider_error(name, known_names, block.header_span, block.header)

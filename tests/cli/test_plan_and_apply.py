@@ -534,6 +534,15 @@ def test_graph_of_invalid_configuration_is_not_drawn(nf: Callable[..., CommandRe
     assert "more.nf.hcl" in err
 
 
+def test_validate_checks_data_blocks_of_checks(nf: Callable[..., CommandResult]) -> None:
+    data = 'data "nexus_inventory" "d" {\n    directory = "."\n    stray = 1\n  }'
+    condition = 'condition = data.nexus_inventory.d != null\n    error_message = "x"'
+    Path("check.nf.hcl").write_text(f'check "c" {{\n  {data}\n  assert {{\n    {condition}\n  }}\n}}\n')
+    code, _, err = nf("validate")
+    assert code == 1
+    assert 'An argument named "stray" is not expected here.' in err
+
+
 def test_validate(nf: Callable[..., CommandResult]) -> None:
     assert nf("validate")[:2] == (0, "Success! The configuration is valid.\n")
     assert json.loads(nf("validate", "-json")[1])["valid"] is True

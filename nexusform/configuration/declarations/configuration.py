@@ -235,6 +235,11 @@ class Module(Struct, frozen=True):
     imports: tuple[ImportBlock, ...] = ()
     checks: tuple[Check, ...] = ()
 
+    @property
+    def all_blocks(self) -> list[ResourceBlock]:
+        """The resource and data blocks, and the data blocks of checks."""
+        return [*self.resources.values(), *(check.data for check in self.checks if check.data is not None)]
+
 
 MethodName = tuple[str, str]  # the two labels of a method's or key provider's block: its kind and its name
 

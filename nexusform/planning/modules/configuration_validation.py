@@ -112,7 +112,7 @@ class _ModuleValidator(Struct, frozen=True):
         for condition in _iterate_module_level_conditions(self.instance.module):
             self.evaluation.evaluate_expression(condition.condition, condition_scope)
             self.evaluation.evaluate_expression(condition.error_message, condition_scope)
-        for block in module.resources.values():
+        for block in module.all_blocks:
             problems += self._validate_block_without_state(block)
         for call in module.calls.values():
             scope = evaluation.build_scope(self.instance)

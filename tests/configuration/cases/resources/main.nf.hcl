@@ -58,3 +58,14 @@ resource "nexus_site" "indexes" {
     ignore_changes = [machine["bm01"].status, machine[1.5].status, machine[true].status]
   }
 }
+
+check "nested" {
+  data "nexus_inventory" "in_check" {
+    provider = simulated.nobody
+    stray    = 1
+  }
+  assert {
+    condition     = data.nexus_inventory.in_check != null
+    error_message = "x"
+  }
+}
