@@ -72,6 +72,20 @@ def test_changed_manifest_with_object_in_deletion_is_not_written(
 
 
 @pytest.mark.our_hub_alone
+@pytest.mark.parametrize(("mode", "count"), [("auto", 1), ("off", 0)])
+def test_deletions_are_tried_only_if_validated(hub: Front, run_command: CommandRunner, mode: str, count: int) -> None:
+    write_configuration()
+    assert run_command("apply", "-auto-approve")[0] == 0
+    text = Path("main.nf.hcl").read_text()
+    Path("main.nf.hcl").write_text(text.replace('timeout = "30m"', f'\n  timeout = "30m"\n  dry_run = "{mode}"\n'))
+    hub.log.clear()
+    assert run_command("plan", "-destroy")[0] == 0
+    deletions = [path for method, path, _, _ in hub.log if method == "DELETE"]
+    assert len([path for path in deletions if path.endswith("/settings")]) == count
+    assert bool(deletions) == bool(count)
+
+
+@pytest.mark.our_hub_alone
 @pytest.mark.parametrize("refresh", ["true", "false"])
 def test_placement_in_deletion_has_no_prediction(
     hub: Front, controller: Controller, run_command: CommandRunner, refresh: str
