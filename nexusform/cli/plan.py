@@ -61,7 +61,9 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
         "Check the predictions with a real program", metavar="PROGRAM=LOCATION", flag="check-with"
     )
     previous: str = declare_text_flag("Compare with an earlier saved plan", metavar="PLANFILE")
-    fail_on: str = declare_text_flag("Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,...")
+    fail_on: tuple[str, ...] = declare_repeatable_text(
+        "Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,..."
+    )
     planning: PlanningFlags = declare_flag_group(PlanningFlags)
     placement_flags: PlanDisplayFlags = declare_flag_group(PlanDisplayFlags)
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
@@ -289,12 +291,15 @@ def _load_signer(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:
     return (None, problems) if problems else create_signer(key_file, confinement)
 
 
-def parse_fail_on(flag: str) -> tuple[GuardRailLimit, ...]:
-    """Parse -fail-on. Raises a usage error."""
+def parse_fail_on(flags: Iterable[str]) -> tuple[GuardRailLimit, ...]:
+    """Parse the flags -fail-on; a later flag replaces the limits of the same names. Raises a usage error."""
+    limits: dict[str, GuardRailLimit] = {}
     try:
-        return parse_guard_rail_limits(flag) if flag else ()
+        for flag in flags:
+            limits |= {limit.name: limit for limit in parse_guard_rail_limits(flag)}
     except ValueError as problem:
         raise click.UsageError(f"-fail-on: {problem}") from None
+    return tuple(limits.values())
 
 
 def _plan_and_report(

@@ -77,6 +77,21 @@ def test_broken_guard_rail_blocks_plan_in_every_report(nf: Callable[..., tuple[i
     assert nf("show", "-report=markdown:-", "p.nfplan")[1] == reads["markdown"]
 
 
+def test_limits_of_several_flags_are_combined(
+    nf: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("main.nf.hcl").write_text(SITE)
+    monkeypatch.setenv("NF_CLI_ARGS_plan", "-fail-on=moved:0,capacity:5000000")
+    code, text, _ = nf("plan", "-fail-on=moved:7")
+    assert code == 1
+    assert "passed moved:7" in text
+    assert "BLOCKED by capacity:5000000: " in text
+    assert nf("plan", "-fail-on=moved:7,capacity:0")[0] == 0  # replaces both limits
+    code, _, err = nf("plan", "-fail-on=")  # such as an unset variable
+    assert code == 1
+    assert "-fail-on: name at least one limit" in err
+
+
 def test_json_events_report_broken_guard_rail(nf: Callable[..., tuple[int, str, str]]) -> None:
     Path("main.nf.hcl").write_text(SITE)
     code, text, _ = nf("plan", "-json", "-fail-on=capacity:5000000")

@@ -14,6 +14,7 @@ from nexusform.cli.arguments import (
     declare_flag_group,
     declare_number,
     declare_optional_positional,
+    declare_repeatable_text,
     declare_switch_flag,
     declare_text_flag,
 )
@@ -49,7 +50,9 @@ class PredictArguments(Struct, frozen=True, kw_only=True):
     inventory: str = declare_text_flag("Read the site from an export, or from Azure", metavar="DIR|azure")
     detailed_exitcode: bool = declare_switch_flag("Exit with 2 if there are changes")
     as_json: bool = declare_switch_flag("Print a stream of JSON events", flag="json")
-    fail_on: str = declare_text_flag("Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,...")
+    fail_on: tuple[str, ...] = declare_repeatable_text(
+        "Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,..."
+    )
     seed: int | None = declare_number("Set the seed of the tie-break", default=None)
     rack_spread: str = declare_choice(
         "Set the first key of the rack ranking", ("", "pool", "cluster"), metavar="pool|cluster"
