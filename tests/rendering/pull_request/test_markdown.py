@@ -378,7 +378,8 @@ def test_pictures_show_changed_racks_sorted_by_name() -> None:
     assert render_rack_picture([kept]) == []
 
 
-def test_replace_flag_is_reported_as_cause(plans: SimpleNamespace) -> None:
+def test_replace_flag_is_reported_as_cause(plans: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nexusform.rendering.report.plan_sections._MAX_CAUSES", 1)  # no more than the causes
     plan = plans.changed_placements()
     by_flag = tuple(replace(row, trigger="requested") for row in plan.placements)
     comment = render_markdown(replace(plan, placements=by_flag), plans.files)
