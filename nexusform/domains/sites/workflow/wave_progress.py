@@ -92,7 +92,7 @@ def read_wave_progress(plan_path: str, identity: str) -> FleetApplyProgress:
     except FileNotFoundError:
         return FleetApplyProgress(path, identity, lines=[])
     except (OSError, NotRegularFile, FileTooLarge) as problem:
-        raise FileProblem(f'"{path}" cannot be read: {problem}.') from None
+        raise FileProblem(f'"{path}" cannot be used: {problem}.') from None
     lines: list[WaveProgressLine] = []
     for number, text in enumerate(complete_lines.splitlines(), start=1):
         try:
