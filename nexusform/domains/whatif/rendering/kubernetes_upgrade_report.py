@@ -52,7 +52,7 @@ def _build_summary(upgrade: KubernetesUpgrade) -> str:
         return f"The upgrade is blocked: {format_list(course.budgets)} allows no eviction, so drains time out."
     if course.lost_pools:
         return f"The upgrade fits, but no node of {format_list(course.lost_pools)} is up."
-    return "The upgrade fits: every batch has surge capacity."
+    return "The upgrade fits: every batch has the surge capacity it needs."
 
 
 def _describe_upgrade(upgrade: KubernetesUpgrade) -> Iterable[str]:

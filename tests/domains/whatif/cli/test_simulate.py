@@ -147,7 +147,7 @@ def test_upgrade_in_batches(run_simulate: Any) -> None:
 
 
 def test_kubernetes_upgrade_with_sufficient_capacity(run_simulate: Any) -> None:
-    assert "every batch has surge capacity" in run_simulate("kubernetes-upgrade", "lab/a")
+    assert "every batch has the surge capacity it needs" in run_simulate("kubernetes-upgrade", "lab/a")
     found = parse_document(run_simulate("kubernetes-upgrade", "nexus_kubernetes_cluster.a", "-format=json"))
     assert (found["cluster_id"], found["fits"]) == ("lab/a", True)
 
