@@ -88,7 +88,7 @@ _KEPT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 # Further metadata and status fields kept of some kinds.
 _KEPT_METADATA: Final[Mapping[str, tuple[str, ...]]] = {
     "PersistentVolumeClaim": ("uid", "deletionTimestamp"),
-    "StorageClass": ("annotations",),
+    "StorageClass": ("annotations", "creationTimestamp"),
 }
 _KEPT_STATUS: Final[Mapping[str, tuple[str, ...]]] = {
     "PersistentVolumeClaim": ("phase", "capacity"),

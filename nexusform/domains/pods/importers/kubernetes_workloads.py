@@ -492,7 +492,11 @@ def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Man
     if version in _OLD_VERSIONS:
         detail = f"{manifest.group}/{manifest.version} is not served since Kubernetes 1.16; write apps/v1."
         Fields(manifest, findings, manifest.body).report("apiVersion", detail, Severity.WARNING)
-    changed_spec = _add_defaults(spec, _OLD_VERSIONS.get(version, {}).get(manifest.kind, {}))
+    strategies = {
+        name: _add_defaults({} if spec.get(name) is None else spec[name], defaults)
+        for name, defaults in _OLD_VERSIONS.get(version, {}).get(manifest.kind, {}).items()
+    }
+    changed_spec = {**spec, **strategies}
     selector = changed_spec.get("selector")
     if is_replication_controller and isinstance(selector, dict) and selector:
         changed_spec["selector"] = {"matchLabels": selector}

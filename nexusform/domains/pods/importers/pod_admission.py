@@ -112,8 +112,10 @@ def find_limit_range_rejection(namespace: str, spec: Fields, rules: AdmissionRul
         reason = _find_excess_request(container)
         if reason:
             return reason
+    if not rules.bounds.get(namespace):
+        return ""
     container_amounts = [(_read_requests(container), _read_limits(container)) for container in containers]
-    pod_requests = sum_container_amounts(spec, _read_requests) | _read_amounts(spec, "requests")
+    pod_requests = _read_limits(spec) | sum_container_amounts(spec, _read_requests) | _read_amounts(spec, "requests")
     pod_limits = sum_container_amounts(spec, _read_limits) | _read_limits(spec)
     for bounds in rules.bounds.get(namespace, ()):
         for requests, limits in container_amounts if bounds.target == "Container" else [(pod_requests, pod_limits)]:

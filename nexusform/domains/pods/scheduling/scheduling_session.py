@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -439,7 +440,18 @@ class SchedulingSession:
         has_alternatives = len(choice.tied_nodes) > 1 or self._is_search_cut_short(choice)
         if has_alternatives or self._is_choice_undetermined(scheduler, choice):
             return False
+        if choice.feasible_nodes > 1 and self._has_uncertain_spread(scheduler):
+            return False
         return self._is_certain(scheduler, scheduler.facts.mask)
+
+    def _has_uncertain_spread(self, scheduler: PodSpecScheduler) -> bool:
+        """Return whether an earlier random choice placed pods counted by the soft spread constraints of a pod."""
+        if not self._uncertain_nodes:
+            return False
+        namespace = scheduler.group.spec.namespace
+        selectors = [counter.constraint.selector for counter in scheduler.counts.soft_spread if counter.counts_new_pods]
+        counted = (self.cache.select_groups(selector, namespace) for selector in selectors if selector)
+        return any(self._uncertain_nodes >> node & 1 for group in chain.from_iterable(counted) for node in group.nodes)
 
     def _is_choice_undetermined(self, scheduler: PodSpecScheduler, choice: BestNodes) -> bool:
         """Return whether unknown facts may change the best node: images on nodes, the scheduler's version."""
@@ -462,7 +474,7 @@ class SchedulingSession:
         # Pods on other nodes can affect the pod.
         counts = scheduler.counts
         affinity = (counts.affinity, counts.anti_affinity, counts.existing_anti_affinity, counts.preferred_affinity)
-        return not any((*affinity, counts.hard_spread, counts.soft_spread))
+        return not any((*affinity, counts.hard_spread))
 
 
 def build_gated_verdict(spec: PodSpec) -> PodVerdict:

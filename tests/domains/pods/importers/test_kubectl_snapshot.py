@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, parse_kubectl_files, parse_snapshot
+from nexusform.domains.pods.importers.kubernetes_volumes import collect_storage
 from nexusform.kubernetes.matching import Taint
 from tests.domains.pods.importers.cluster_objects import build_node, build_pod, print_objects
 
@@ -74,6 +75,24 @@ def test_yaml_and_several_files_are_equivalent() -> None:
         == parse_contents(print_objects(objects[0]), print_objects(objects[1]))
         == parse_contents(print_objects(*objects))
     )
+
+
+def test_newest_of_several_default_storage_classes_counts() -> None:
+    classes = [
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {
+                "name": name,
+                "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+                "creationTimestamp": f"{year}-01-01T00:00:00Z",
+            },
+            "provisioner": "p",
+        }
+        for name, year in (("a", 2024), ("z", 2026))
+    ]
+    snapshot = parse_contents(print_objects(build_node("n"), *classes))
+    assert collect_storage(snapshot.objects).default_class == "z"
 
 
 def test_environment_variables_are_omitted() -> None:

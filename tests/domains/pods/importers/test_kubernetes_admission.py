@@ -111,6 +111,13 @@ def test_limit_range_of_pods_counts_init_containers_and_sidecars() -> None:
         assert parse_workloads(pod, ranges).workloads[0].admission_error == reason
 
 
+def test_limit_range_of_pods_counts_limits_of_the_whole_pod_as_requests() -> None:
+    pods = build_limit_range(type="Pod", min={"cpu": "1"})
+    whole = build_pod()
+    whole["spec"]["resources"] = {"limits": {"cpu": "2"}}
+    assert parse_workloads(whole, pods).workloads[0].admission_error == ""
+
+
 def test_limit_range_of_pods_adds_requests_of_containers_without_limits() -> None:
     two = [{"name": "a", "resources": {"limits": {"cpu": "1"}}}, {"name": "b", "resources": {"requests": {"cpu": "2"}}}]
     pods = build_limit_range(type="Pod", max={"cpu": "2"})

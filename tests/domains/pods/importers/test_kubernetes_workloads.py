@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -473,6 +474,19 @@ def test_defaults_of_old_api_versions_complete_a_strategy(strategy: Any, surge: 
     old["spec"]["strategy"] = {"type": "Recreate"}
     (found,) = parse_workloads(old).workloads
     assert found.strategy is Strategy.RECREATE
+
+
+def test_defaults_of_old_api_versions_leave_the_document_unchanged() -> None:
+    old = build_deployment(replicas=8)
+    old["apiVersion"] = "extensions/v1beta1"
+    old["spec"]["type"] = "Recreate"  # no field of a Deployment
+    del old["spec"]["selector"]
+    (manifest,) = parse_manifests("a.yaml", yaml.safe_dump(old)).manifests
+    body = deepcopy(manifest.body)
+    for _ in range(2):
+        (found,) = collect_workloads([manifest]).workloads
+        assert (found.max_surge, found.max_unavailable) == (1, 1)
+    assert manifest.body == body
 
 
 def build_object(version: str, kind: str, name: str = "x", **more: Any) -> dict[str, Any]:

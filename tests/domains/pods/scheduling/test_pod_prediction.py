@@ -424,6 +424,19 @@ def test_soft_spread_from_the_zone_of_a_sampled_pod_is_not_certain() -> None:
     assert not second.is_certain
 
 
+def test_default_spread_stays_certain_if_no_counted_pod_is_sampled() -> None:
+    """The first pod ties; the second counts only pods of its own."""
+    nodes = tuple(Node(name, {HOST: name, "pool": name[0]}, cpu=1000, memory=4 << 30) for name in ("x1", "x2", "y1"))
+    pools = [{"node_selector": (("pool", name),)} for name in ("x", "y")]
+    own = {"default_spread": build_label_selector({"app": "own"})}
+    workloads = [
+        build_workload("tie", pod=pools[0]),
+        build_workload("own", pod={**pools[1], **own}),
+        build_workload("large", cpu=9000, pod={**pools[1], "default_spread": build_label_selector({"app": "tie"})}),
+    ]
+    assert [o.is_certain for o in predict(Cluster("k", nodes), (), workloads).outcomes] == [False, True, True]
+
+
 def test_winner_on_large_cluster_is_not_certain_due_to_node_sampling() -> None:
     big = Node("big", {HOST: "big"}, cpu=64_000, memory=256 << 30)
     outcome = predict(Cluster("k", (*build_cluster(400).nodes, big)), (), [build_workload(cpu=500)]).outcomes[0]
