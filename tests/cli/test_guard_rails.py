@@ -92,6 +92,22 @@ def test_limits_of_several_flags_are_combined(
     assert "-fail-on: name at least one limit" in err
 
 
+def test_plan_blocked_by_guard_rail_is_not_exported(nf: Callable[..., tuple[int, str, str]]) -> None:
+    Path("main.nf.hcl").write_text(SITE)
+    assert nf("plan", "-fail-on=capacity:5000000", "-out=p.nfplan")[0] == 1
+    code, out, err = nf("export", "-format=az", "p.nfplan")
+    assert (code, out) == (1, "")
+    assert "The plan exceeds capacity:5000000, so it cannot be applied or exported." in " ".join(err.split())
+
+
+def test_refresh_only_plan_does_not_pass_a_limit_of_capacity(nf: Callable[..., tuple[int, str, str]]) -> None:
+    Path("main.nf.hcl").write_text(SITE)
+    assert nf("apply", "-auto-approve")[0] == 0
+    code, text, _ = nf("plan", "-refresh-only", "-fail-on=capacity:1,moved:0")
+    assert code == 1
+    assert "a refresh-only plan does not compute the spare capacity passed moved:0" in " ".join(text.split())
+
+
 def test_json_events_report_broken_guard_rail(nf: Callable[..., tuple[int, str, str]]) -> None:
     Path("main.nf.hcl").write_text(SITE)
     code, text, _ = nf("plan", "-json", "-fail-on=capacity:5000000")

@@ -275,8 +275,14 @@ def _build_ambiguous_replacement(pattern: AddressPattern, matches: Iterable[Addr
 def _check_replace_options(
     selection: Selection, known_addresses: Collection[Address], vms: Mapping[Address, Iterable[str]]
 ) -> list[Diagnostic]:
-    """Return errors for -replace without a matching instance or existing VM."""
+    """Return errors for -replace without a matching instance or existing VM, or outside of the selection."""
     problems = []
+    texts = [(pattern, str(pattern)) for pattern in selection.replace]
+    texts += [(pattern, f"{pattern}:{name}") for pattern, name in selection.heal]
+    for pattern, text in texts:
+        if any(pattern.is_match(address) and not selection.has(address) for address in known_addresses):
+            option = "-target does not select it" if selection.targets else "-exclude excludes it"
+            problems.append(build_error("nothing-to-replace", f"-replace={text} has no effect, because {option}."))
     for pattern in selection.replace:
         matches = [address for address in known_addresses if pattern.is_match(address)]
         if not matches:

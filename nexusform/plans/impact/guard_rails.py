@@ -22,7 +22,7 @@ from nexusform.plans.impact.object_effects import (
     format_kind_counts,
 )
 from nexusform.plans.maintenance import describe_stopped_vms, select_stopped_vms
-from nexusform.plans.plan import FeasibilityResult, Plan, is_fully_decided
+from nexusform.plans.plan import FeasibilityResult, Mode, Plan, is_fully_decided
 from nexusform.plans.plan_checks import GuardRailResult
 
 GUARD_RAIL: Final = "guard-rail"
@@ -212,6 +212,8 @@ def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
         free = row.after.free
         text = f"{row.site} has capacity for {free:,} more {row.sku} after this plan"
         yield GuardRailMeasurement(free, text)
+    if plan.mode is Mode.REFRESH_ONLY:
+        yield GuardRailMeasurement(None, "a refresh-only plan does not compute the spare capacity")
     if has_unknown_capacity(plan):
         yield GuardRailMeasurement(None, "spare capacity is unknown because data is missing (see the warnings)")
 

@@ -15,11 +15,13 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import Configuration, Module
 from nexusform.configuration.loader import load_configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors, select_errors
+from nexusform.diagnostics.phrases import format_list
 from nexusform.domain_table import LazyTable, collect_object_references
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import StateBackend, is_encrypted
 from nexusform.json_data.plain_data import convert_to_plain, convert_to_value
+from nexusform.plans.impact.guard_rails import list_broken_limits
 from nexusform.plans.plan import Plan, VariableValue
 from nexusform.plans.saved import plan_file
 from nexusform.plans.saved.plan_file import SavedPlan
@@ -308,5 +310,9 @@ def export_plan(context: CommandContext, path: str, format_name: str) -> ExportR
     saved, problems = read_complete_plan(path, context)
     if saved is None:
         return ExportResult(diagnostics=tuple(problems))
+    limits = list_broken_limits(saved.plan)
+    if limits:
+        detail = f"The plan exceeds {format_list(limits)}, so it cannot be applied or exported."
+        return ExportResult(diagnostics=(*problems, build_error("saved-plan-guard-rail", detail)))
     text, export_diagnostics = _WRITERS[format_name](saved.plan)
     return ExportResult(text, (*problems, *export_diagnostics))

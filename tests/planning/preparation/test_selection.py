@@ -138,6 +138,21 @@ def test_replace_option_with_colon_but_without_vm_is_an_error() -> None:
     assert [d.id for d in list_errors(result)] == ["invalid-address-in-option"]
 
 
+@pytest.mark.parametrize("text", ["nexus_rack.r[0]", "nexus_rack.r[0]:x"])
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        ({"targets": ("nexus_site.lab",)}, "-target does not select it"),
+        ({"excludes": ("nexus_rack.r",)}, "-exclude excludes it"),
+    ],
+)
+def test_replace_outside_of_the_selection_is_an_error(
+    text: str, flags: dict[str, tuple[str, ...]], reason: str
+) -> None:
+    problems = list_errors(plan(RACKS, build_state(RACKS), replaces=(text,), **flags))
+    assert f"-replace={text} has no effect, because {reason}." in [problem.detail for problem in problems]
+
+
 # --- destroy -----------------------------------------------------------------------------------
 
 
