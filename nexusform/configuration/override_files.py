@@ -31,6 +31,7 @@ _DEPENDS_ON = BodySchema(attributes={"depends_on": False})
 _SIMPLE_TYPES = ("variable", "output", "provider")
 # Nested block with arguments that are merged one by one instead.
 _MERGED_BLOCK = "lifecycle"
+_CONDITIONS = ("validation", "precondition", "postcondition")
 _MISSING = {
     "variable": ("missing-base-variable-declaration-to-override", "variable", "declared"),
     "output": ("missing-base-output-definition-to-override", "output", "defined"),
@@ -156,6 +157,10 @@ def _merge_bodies(base: AnyBody, override: AnyBody, body_schema: BodySchema, pro
     override = _convert_json_body(override, body_schema, problems)
     attributes: dict[str, Attribute] = {a.name: a for a in base.attributes}
     attributes.update((a.name, a) for a in override.attributes)
+    for block in override.blocks:
+        if block.type in _CONDITIONS:
+            detail = f"Override files cannot have {block.type} blocks: they would remove those of the original block."
+            problems.append(build_error("condition-in-override-file", detail, block.header_span))
     replaced_types = {_get_generated_type(b) for b in override.blocks}
     lifecycle_overrides = [b for b in override.blocks if b.type == _MERGED_BLOCK]  # added unless the base has one
     blocks: list[Block] = []
@@ -167,7 +172,11 @@ def _merge_bodies(base: AnyBody, override: AnyBody, body_schema: BodySchema, pro
         elif _get_generated_type(block) not in replaced_types:
             blocks.append(block)
     blocks.extend(b for b in override.blocks if b.type != _MERGED_BLOCK)
-    return Body(tuple(attributes.values()), (*blocks, *lifecycle_overrides), base.span, base.end_span)
+    for block in lifecycle_overrides:  # the base has no such block
+        empty = Body((), (), block.body.span, block.body.span)
+        body = _merge_bodies(empty, block.body, LIFECYCLE_SCHEMAS["managed"], problems)
+        blocks.append(replace(block, body=body))
+    return Body(tuple(attributes.values()), tuple(blocks), base.span, base.end_span)
 
 
 def _get_generated_type(block: Block) -> str:

@@ -162,7 +162,7 @@ class _ReferenceChecker:
         """Check one reference by its root name; a name without a check of its own is a resource type."""
         traversal, node = reference.traversal, reference.node  # the node is the declaration with the reference
         name, first_attribute = traversal.root.name, traversal.first_name
-        if name == "local" and node.kind == "local" and node.name == first_attribute:
+        if first_attribute and name == "local" and node.kind == "local" and node.name == first_attribute:
             detail = f"Local value {node} cannot use its own result as part of its expression."
             return [build_error("self-referencing-local-value", detail, traversal.span)]
         check_root = _ROOT_CHECKS.get(name)
@@ -399,7 +399,7 @@ def _check_builtin_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
     attribute_list = (
         f"attributes are {', '.join(names[:-1])} and {names[-1]}" if names[1:] else f"attribute is {names[0]}"
     )
-    if name is None:
+    if not name:
         detail = f'The "{root}" object cannot be used by itself. Its {attribute_list}.'
         yield build_error("invalid-reference", detail, traversal.span)
         return

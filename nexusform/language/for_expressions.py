@@ -70,9 +70,9 @@ def _set_loop_names(
     names: dict[str, Value], node: ForTuple | ForObject | TemplateFor, key: Value, element: Value
 ) -> None:
     """Set the loop's names to the current key and element."""
-    names[node.value_name] = element
     if node.key_name is not None:
         names[node.key_name] = key
+    names[node.value_name] = element  # hides a key of the same name
 
 
 class _ForCondition:

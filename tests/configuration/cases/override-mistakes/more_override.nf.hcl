@@ -18,3 +18,19 @@ moved {
   from = nexus_site.x
   to   = nexus_site.a
 }
+
+variable "checked" {
+  validation {
+    condition     = var.checked == 1
+    error_message = "x"
+  }
+}
+
+resource "nexus_site" "a" {
+  lifecycle {
+    precondition {
+      condition     = var.checked == 1
+      error_message = "x"
+    }
+  }
+}

@@ -106,3 +106,7 @@ resource "nexus_rack" "watching" {
 locals {
   whole = module
 }
+
+output "bare" {
+  value = [path, nexusform, count, each, local, var, path["root"]]
+}
