@@ -83,9 +83,6 @@ def describe_problem(problem: ConversionProblem) -> str:
     return ": ".join([*steps, problem.message])
 
 
-# --- towards primitives ------------------------------------------------------------------------
-
-
 def _convert_string_to_number(raw: str) -> Any:
     """Convert text to a number. Raises ConversionProblem."""
     try:
@@ -116,9 +113,6 @@ _PRIMITIVE_CONVERTERS: Final[dict[tuple[Type, Type], Callable[[Any], Any]]] = {
     (NUMBER, STRING): format_number,
     (BOOL, STRING): lambda raw: "true" if raw else "false",
 }
-
-
-# --- towards collections and structures --------------------------------------------------------
 
 
 def _convert_part(step: PathStep, part: Value, target: Type) -> Value:
@@ -226,9 +220,6 @@ _CONVERTERS: Final[dict[type, Callable[[Value, Any], Value]]] = {
     TupleType: _convert_to_tuple,
     ObjectType: _convert_to_object,
 }
-
-
-# --- types alone -------------------------------------------------------------------------------
 
 
 def _has_optional_attributes(target: Type) -> bool:

@@ -212,9 +212,6 @@ _AnyLine: TypeAlias = (
 )
 
 
-# --- writing -----------------------------------------------------------------------------------
-
-
 def encode_journal_record(record: Record) -> bytes:
     """Encode the record as one line, without the newline."""
     line = _convert_record_to_line(record)
@@ -260,9 +257,6 @@ def _build_instance_members(instance: InstanceState) -> _InstanceMembers:
         "current": None if instance.current is None else build_object_members(instance.current),
         "deposed": {key: build_object_members(old) for key, old in instance.deposed.items()},
     }
-
-
-# --- reading -----------------------------------------------------------------------------------
 
 
 def parse_journal(lines: Iterable[bytes], name: str = "the journal") -> tuple[list[Record], list[Diagnostic]]:

@@ -217,9 +217,6 @@ def _get_label_range(path: str, text: bytes, span: Span) -> FileRange:
     return FileRange(path, start + quote_length, end - quote_length)
 
 
-# --- renaming -----------------------------------------------------------------------------------
-
-
 _IDENTIFIER: Final = re.compile(r"[^\W\d][\w-]*")
 
 
@@ -261,9 +258,6 @@ def create_moved_block(block: Block, old: str, new: str) -> TextChange:
     """Return a `moved` block after another block."""
     path, end = block.span.filename, block.span.end.byte
     return TextChange(FileRange(path, end, end), f"\n\n{render_moved_block(old, new)}")
-
-
-# --- quick fixes ---------------------------------------------------------------------------------
 
 
 class QuickFix(NamedTuple):

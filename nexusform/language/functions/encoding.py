@@ -92,9 +92,6 @@ def _unquote_url(text: str) -> str:
     return decode_utf8(unquote_to_bytes(text.replace("+", " ")), "the result of decoding the provided string")
 
 
-# --- CSV to a list of objects (RFC 4180; quotes are strict) -------------------------------------
-
-
 _BAD_QUOTE: Final = 'extraneous or missing " in quoted-field'
 
 
@@ -165,9 +162,6 @@ def _parse_csv_field(text: str, offset: int, line: int) -> tuple[str, int, int]:
             return "".join(pieces), quote + 1, line
         else:
             raise FunctionProblem(f"CSV parse error on line {line}: {_BAD_QUOTE}")
-
-
-# --- text in other character encodings, by the names of the IANA registry --------------------
 
 
 # Python's codec, then the registry's name and its aliases: those of the encodings that Terraform has,
@@ -269,9 +263,6 @@ def _decode_text(text: str, encoding: str) -> str:
     except UnicodeError:
         message = f"the given string contains symbols that are not defined for {encoding}"
         raise FunctionProblem(message, argument=0) from None
-
-
-# --- the functions ---------------------------------------------------------------------------
 
 
 def _encode_json(value: Value) -> Value:

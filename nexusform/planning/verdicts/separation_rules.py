@@ -183,9 +183,6 @@ def _get_cluster_id(vms: VmObject, demand: VmDemand) -> str:
     return vms.instance.type.build_id(get_mapping(vms.instance.argument_values))
 
 
-# --- groups ------------------------------------------------------------------------------------
-
-
 def _get_rule_arguments(instance: Instance) -> Mapping[str, Any]:
     """Return the arguments of a rule; a rule outside -target keeps those applied before."""
     values = instance.argument_values
@@ -251,9 +248,6 @@ def _iterate_group_members(
 def _build_unknown_id_problem(kind: str, path: Path, noun: str, name: str, known: Sequence[str]) -> Problem:
     known_text = f" Known: {', '.join(known[:10])}." if known else ""
     return Problem(path, kind, f'No {noun} has the id "{name}".{suggest_name(name, known)}{known_text}')
-
-
-# --- verdict -----------------------------------------------------------------------------------
 
 
 def _build_rule_verdict(
@@ -353,9 +347,6 @@ def _is_packed(violating_member: GroupMember, ordered_members: Sequence[GroupMem
         return False
     placed_so_far = [member for member in ordered_members if member.rank <= violating_member.rank]
     return any(member.pool.sku.extra_large and member.cluster != violating_member.cluster for member in placed_so_far)
-
-
-# --- messages ----------------------------------------------------------------------------------
 
 
 def format_verdict(verdict: SeparationVerdict) -> str:

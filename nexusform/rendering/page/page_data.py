@@ -116,9 +116,6 @@ def _build_step(step: PlaybackStep) -> dict[str, Any]:
     }
 
 
-# --- sites -------------------------------------------------------------------------------------
-
-
 def _build_site(site: SiteMap) -> dict[str, Any]:
     """Build a site with its racks and VMs. A VM has its address, cluster, pool and SKU as position in their list."""
     addresses: dict[str, int] = {}
@@ -222,9 +219,6 @@ def _build_row_explanation(row: PlacementChange) -> dict[str, Any]:
     return omit_empty(document)
 
 
-# --- changes -----------------------------------------------------------------------------------
-
-
 def _build_change(change: Change, stanza: ChangeStanza | None) -> list[Any]:
     """Build the fields of a change in the order of FIELDS."""
     text = render_stanza(stanza) if stanza is not None else ""
@@ -240,9 +234,6 @@ def _build_change(change: Change, stanza: ChangeStanza | None) -> list[Any]:
         text.partition("\n")[2],
         *file_and_line,
     ]
-
-
-# --- bindings and pods -------------------------------------------------------------------------
 
 
 def _build_binding_or_pod(row: PlacementChange) -> list[Any]:

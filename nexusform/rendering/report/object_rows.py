@@ -170,9 +170,6 @@ def _format_shared_clauses(row_clauses: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(clauses)
 
 
-# --- one object --------------------------------------------------------------------------------
-
-
 def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]) -> ObjectRow:
     """Build the row of a change: for a whole object (created, read, deleted) its key facts, else its changes."""
     if change.after is None or change.action is Action.FORGET:  # the object leaves the state
@@ -263,9 +260,6 @@ def _format_change_note(change: Change) -> str:
     return ", ".join(notes)
 
 
-# --- what it is --------------------------------------------------------------------------------
-
-
 def _describe_vms(attributes: _Attributes) -> str:
     """Return `33 VMs in 3 pools` or `7 VMs`; "" without VMs."""
     count = attributes.get("node_count")
@@ -341,9 +335,6 @@ _FACTS: Final[tuple[Callable[[_Attributes], str], ...]] = (
     _describe_manifests,
     _describe_status,
 )
-
-
-# --- its placements ----------------------------------------------------------------------------
 
 
 class PlacementCounts:

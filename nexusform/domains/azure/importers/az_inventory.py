@@ -247,9 +247,6 @@ def _sort_and_limit_findings(findings: list[Problem]) -> tuple[Problem, ...]:
     return (*ordered[:MAX_FINDINGS], summary)
 
 
-# --- placements by the ARM id of a machine --------------------------------------------------------
-
-
 def resolve_vm_placements(
     listed_vms: Iterable[ListedVm],
     machines: Mapping[str, AzMachine],

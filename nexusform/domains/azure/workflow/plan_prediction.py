@@ -192,9 +192,6 @@ def _build_predicted_project(
     return PlanPredictionInput(project, replaces, len(changes), tuple(problems))
 
 
-# --- before and after --------------------------------------------------------------------------
-
-
 def _compare_sites(
     current_sites: Sequence[AzSite],
     changed_sites: Sequence[AzSite],
@@ -264,9 +261,6 @@ def _index_references_by_arm_id(sites: Sequence[AzSite]) -> dict[str, Reference]
     return references
 
 
-# --- the project -------------------------------------------------------------------------------
-
-
 def _build_project(
     location: CommandContext, comparison: _SiteComparison, inventory: str
 ) -> tuple[Project | None, list[Diagnostic]]:
@@ -332,9 +326,6 @@ def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> 
         else:
             existing_blocks.append(text)
     return [SourceFile(inventory, "\n".join(existing_blocks)), *new_files.values()]
-
-
-# --- the plan ----------------------------------------------------------------------------------
 
 
 def plan_predicted_changes(run: Run, options: PlanOptions, prediction: PlanPredictionInput) -> Plan:

@@ -197,9 +197,6 @@ def _list_clusters_at(progress: PlacementProgress, index: int) -> list[str]:
     return [cluster for cluster, item in progress.bindings.items() if item.get("resource_snapshot") == index]
 
 
-# --- Works -----------------------------------------------------------------------------------------
-
-
 def _collect_titles(objects: Iterable[Any]) -> set[str]:
     return {item.title for item in objects}
 
@@ -271,9 +268,6 @@ def _read_objects(works: Bodies) -> dict[str, dict[str, Manifest]]:
         manifests = build_manifests(list_mappings(work, "spec", "workload", "manifests"))
         objects_by_cluster.setdefault(cluster, {}).update({manifest.title: manifest for manifest in manifests})
     return objects_by_cluster
-
-
-# --- completed runs and evictions ------------------------------------------------------------------
 
 
 class _StagePosition(Struct, frozen=True):

@@ -124,9 +124,6 @@ def build_fleet_object_path(body: Mapping[str, Any]) -> str:
     return kind.build_path(str(metadata.get("name")), str(metadata.get("namespace") or "default"), version)
 
 
-# --- defaults sent with the configuration ----------------------------------------------------------
-
-
 def _fill_missing_defaults(parts: Iterable[Body], defaults: Mapping[str, Any]) -> None:
     for part in parts:
         part.update({**defaults, **part})
@@ -163,9 +160,6 @@ _DEFAULTERS: Final[Mapping[str, Callable[[Body], None]]] = {
     "ClusterStagedUpdateStrategy": _add_stage_defaults,
     "StagedUpdateStrategy": _add_stage_defaults,
 }
-
-
-# --- observed values ---------------------------------------------------------------------------------
 
 
 def select_sent_fields(sent: Any, observed: Any) -> Any:
@@ -256,9 +250,6 @@ def read_member_taints(body: Mapping[str, Any]) -> list[dict[str, Any]]:
         {"key": taint.get("key"), "value": get_text(taint, "value"), "effect": taint.get("effect")}
         for taint in list_mappings(body, "spec", "taints")
     ]
-
-
-# --- arguments of existing objects -------------------------------------------------------------------
 
 
 def read_arguments(type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -160,9 +160,6 @@ def _select_flavour(descriptor: Node, flavour_id: str, notes: DocumentFindings) 
     return None
 
 
-# --- VDUs --------------------------------------------------------------------------------------
-
-
 def _build_vdu(
     name: str, body: Node, descriptor: Node, profile: Node | None, default_count: int | None, notes: DocumentFindings
 ) -> Vdu:
@@ -236,9 +233,6 @@ def _parse_positive_number(node: Node, notes: DocumentFindings) -> float | None:
     return number
 
 
-# --- levels and scaling ------------------------------------------------------------------------
-
-
 def _list_instantiation_levels(flavour: Node, context: _DescriptorContext) -> Iterator[InstantiationLevel]:
     """Yield the instantiation levels of the flavour: numbers of VMs by VDU, and scale levels by aspect."""
     bodies = _collect_by_id(flavour.get_node("instantiation-level"), "instantiation-level", context.notes)
@@ -296,9 +290,6 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
         if maximum is None:
             context.notes.add_error(body, INVALID_DOCUMENT, f'the scaling-aspect "{name}" has no max-scale-level.')
         yield ScalingAspect(name, maximum or 0, steps, Origin(context.notes.file, body.line))
-
-
-# --- rules -------------------------------------------------------------------------------------
 
 
 def _list_rules(flavour: Node, profiles: Mapping[str, Node], context: _DescriptorContext) -> Iterator[PlacementRule]:
