@@ -7,7 +7,7 @@ PUBLIC = {
         "DiagnosticsError extract_suggested_name find_nearest_name find_nearest_names get_text_line has_errors "
         "locate_line_in_text Position Problem select_errors Severity SourceFile Span suggest_name ValueNote"
     ),
-    "levels": "get_diagnostic_level get_warning_level PlacementImpact Level UNKNOWN_CAPACITY_IDS",
+    "levels": "get_diagnostic_level get_warning_level PlacementImpact Level UNKNOWN_CAPACITY_IDS VMS_WITHOUT_MACHINE",
     "phrases": (
         "compute_natural_sort_key enclose format_count format_duration format_first_items format_installation "
         "format_list group_by group_ranges join_texts select_word_form"

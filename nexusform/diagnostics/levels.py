@@ -76,8 +76,11 @@ LEVELS_BY_ID: Final = {
     **dict.fromkeys(_NOTES, Level.NOTE),
     **{kind: Level(traits.level) for kind, traits in _TRAITS.items()},
 }
+VMS_WITHOUT_MACHINE: Final = "vms-without-machine"
 # Diagnostics about missing data that counts as free capacity.
-UNKNOWN_CAPACITY_IDS: Final = frozenset(kind for kind, traits in _TRAITS.items() if traits.hides_capacity)
+UNKNOWN_CAPACITY_IDS: Final = frozenset(
+    [VMS_WITHOUT_MACHINE, *(kind for kind, traits in _TRAITS.items() if traits.hides_capacity)]
+)
 
 
 def get_diagnostic_level(diagnostic: Diagnostic) -> Level:

@@ -108,6 +108,21 @@ def test_refresh_only_plan_does_not_pass_a_limit_of_capacity(nf: Callable[..., t
     assert "a refresh-only plan does not compute the spare capacity passed moved:0" in " ".join(text.split())
 
 
+def test_capacity_beside_a_vm_without_known_machine_is_unknown(nf: Callable[..., tuple[int, str, str]]) -> None:
+    Path("main.nf.hcl").write_text('provider "simulated" {\n  reality = "reality.json"\n}\n' + SITE)
+    assert nf("apply", "-auto-approve")[0] == 0
+    objects = json.loads(Path("reality.json").read_text())
+    (cluster,) = (item for item in objects if item["type"] == "nexus_kubernetes_cluster")
+    node = cluster["attributes"]["nodes"]["web-control-plane-0"]
+    node |= dict.fromkeys(("machine", "rack", "availability_zone", "numa_cells"))
+    Path("reality.json").write_text(json.dumps(objects))
+    code, text, _ = nf("plan", "-fail-on=capacity:1")
+    assert code == 1
+    assert "vms-without-machine" in text
+    assert "The machine of web-control-plane-0 is not known" in " ".join(text.split())
+    assert "BLOCKED, unknown: capacity:1: spare capacity is unknown" in " ".join(text.split())
+
+
 def test_json_events_report_broken_guard_rail(nf: Callable[..., tuple[int, str, str]]) -> None:
     Path("main.nf.hcl").write_text(SITE)
     code, text, _ = nf("plan", "-json", "-fail-on=capacity:5000000")

@@ -104,7 +104,7 @@ def _parse_verb(pattern: str, start: int, next_position: int) -> tuple[_FormatVe
         position_at_fault = offset + match.end() - start
         raise FunctionProblem(f"unrecognized format character {mode!r} at offset {position_at_fault}")
     width = int((match["width"] or "0")[:9])  # a longer one is too great, too
-    precision = None if match["precision"] is None else int(match["precision"][:9])
+    precision = None if match["precision"] is None else int((match["precision"].lstrip("0") or "0")[:9])
     if max(width, precision or 0) > _MAX_WIDTH:
         raise FunctionProblem(f"width and precision must not be greater than {_MAX_WIDTH}")
     text = pattern[start : match.end() + 1]

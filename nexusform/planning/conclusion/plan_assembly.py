@@ -45,6 +45,7 @@ from nexusform.planning.verdicts.placement_fit import (
     SiteCertainty,
     check_overcommitted_machines,
     check_placement_groups,
+    check_unlocated_vms,
     check_vf_capacity,
     collect_fit_failures,
     lower_certainty_to_accuracy,
@@ -414,6 +415,7 @@ def _validate_plan(
         *diagnostics,
         *check_overcommitted_machines(instances, outcome.sites, vms),
         *check_vf_capacity(vms),
+        *check_unlocated_vms(vms),
         *check_placement_groups(vms),
     ]
     types = blocks.request.registries.resource_types

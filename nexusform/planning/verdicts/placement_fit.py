@@ -12,7 +12,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error
-from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
+from nexusform.diagnostics.levels import VMS_WITHOUT_MACHINE
+from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_first_items, select_word_form
 from nexusform.placements.prediction_scores import (
     COUNT_PREDICTION,
     MACHINE_PREDICTION,
@@ -286,6 +287,18 @@ def _build_overcommit_warning(instance: Instance, machines: list[str]) -> Diagno
             Severity.WARNING,
         )
     )
+
+
+def check_unlocated_vms(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
+    """Yield a warning per object with existing VMs without a known machine: the plan counts them nowhere."""
+    for vms in objects:
+        names = sorted((str(record["name"]) for record in vms.waiting_vms.values()), key=compute_natural_sort_key)
+        if names:
+            detail = (
+                f"The machine of {format_first_items(names, MAXIMUM_NAMED)} is not known, so the capacity used there "
+                "is unknown, and rules about machines are not checked. They stay as they are."
+            )
+            yield vms.instance.build_diagnostic(Problem((), VMS_WITHOUT_MACHINE, detail, Severity.WARNING))
 
 
 def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
