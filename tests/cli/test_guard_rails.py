@@ -92,6 +92,7 @@ def test_limits_of_several_flags_are_combined(
     assert "-fail-on: name at least one limit" in err
 
 
+@pytest.mark.of_domains("azure")
 def test_plan_blocked_by_guard_rail_is_not_exported(nf: Callable[..., tuple[int, str, str]]) -> None:
     Path("main.nf.hcl").write_text(SITE)
     assert nf("plan", "-fail-on=capacity:5000000", "-out=p.nfplan")[0] == 1

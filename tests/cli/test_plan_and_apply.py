@@ -534,6 +534,7 @@ def test_graph_of_invalid_configuration_is_not_drawn(nf: Callable[..., CommandRe
     assert "more.nf.hcl" in err
 
 
+@pytest.mark.of_domains("azure")
 def test_validate_checks_data_blocks_of_checks(nf: Callable[..., CommandResult]) -> None:
     data = 'data "nexus_inventory" "d" {\n    directory = "."\n    stray = 1\n  }'
     condition = 'condition = data.nexus_inventory.d != null\n    error_message = "x"'
