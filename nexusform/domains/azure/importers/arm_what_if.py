@@ -5,6 +5,7 @@ order, and both leave unevaluated expressions in place.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -36,6 +37,10 @@ _DEPLOY: Final = "deploy"
 _UNSUPPORTED: Final = "unsupported"
 _BODY_FIELDS: Final = ("location", "extendedLocation", "properties", "tags")
 _MAX_NAMES: Final = 4
+# A scope, or NAMESPACE/TYPE/NAME[/TYPE/NAME] below it.
+_ID: Final = re.compile(
+    r"(/subscriptions/[^/]+(/resourcegroups/[^/]+)?|.*/providers(/[^/]+){3}(/[^/]+/[^/]+)*)/*$", re.IGNORECASE
+)
 
 
 def read_arm_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...], list[Problem]]:
@@ -129,7 +134,8 @@ class _WhatIfChangeReader:
             arm_id = get_text(value, "id" if self._is_stack else "resourceId")
             kind, names = _parse_nexus_resource_id(arm_id)
             if not kind:
-                continue  # of another type
+                self._report_unreadable_id(arm_id, value, path)
+                continue
             change_type = get_text(value, "changeType").lower()
             is_uncertain = is_potential or get_text(value, "changeCertainty").lower() == "potential"
             title = "/".join(names)
@@ -144,6 +150,18 @@ class _WhatIfChangeReader:
                 "(decided during deployment). Such changes are not predicted."
             )
             self._report(list_name, "unknown-in-plan", detail, is_warning=True)
+
+    def _report_unreadable_id(self, arm_id: str, document: Mapping[str, Any], path: str) -> None:
+        """Report an id without readable type, or with an expression, unless the resource is of another type."""
+        if "[" in arm_id:
+            known_text = arm_id.lower().replace("microsoft.resources/deployments", "")  # source of values
+            if any(name in known_text for name in KIND_OF) or "microsoft." not in known_text:
+                reason = get_text(document, "unsupportedReason") or "its id is known only after deployment"
+                detail = f"Azure could not predict {arm_id}: {reason.rstrip('.')}. Its VMs are not placed."
+                self._report(path, NOT_PREDICTED, detail, is_warning=True)
+        elif not document.get("extension") and not _ID.match(arm_id):  # extensions are of other providers
+            detail = f'its id "{arm_id}" is not that of a resource.' if arm_id else "its id is missing."
+            self._report(path, SHAPE, detail)
 
     def _add_change(self, unchanged: ToolChange, change_type: str, document: Mapping[str, Any], path: str) -> None:
         """Add `unchanged` with the action and body of its `document` (at `path`); report an unusable one instead."""
@@ -225,12 +243,11 @@ def _is_creation_order_undefined(created: Sequence[ToolChange]) -> bool:
 
 
 def _parse_nexus_resource_id(arm_id: str) -> tuple[str, tuple[str, ...]]:
-    """Parse kind and names from an ARM id; return ("", ()) for other types."""
-    _, separator, suffix = arm_id.rpartition("/providers/")
-    parts = suffix.split("/")
-    if not separator or len(parts) % 2 == 0:  # not NAMESPACE/TYPE/NAME[/TYPE/NAME]
-        return "", ()
+    """Parse kind and names from an ARM id, in any case; return ("", ()) for other types and expressions."""
+    parts = arm_id.strip().rstrip("/")[arm_id.lower().rfind("/providers/") + 11 :].split("/")
     type_name = "/".join([parts[0], *parts[1::2]])
+    if "[" in arm_id or not _ID.match(arm_id):
+        return "", ()
     kind = KIND_OF.get(type_name.lower(), "")
     return (kind, tuple(parts[2::2])) if kind else ("", ())
 

@@ -181,3 +181,45 @@ def test_unsupported_resource_does_not_stop_the_prediction(capsys: pytest.Captur
     (finding,) = [found for found in report["diagnostics"] if found["id"] == "resource-not-predicted"]
     assert "Azure could not predict other" in finding["detail"]
     assert run_predict(capsys, [*changes, "-fail-on=moved:0"])[0] == 1
+
+
+EXPRESSION = "[resourceId('Microsoft.NetworkCloud/kubernetesClusters', reference('n').outputs.name.value)]"
+
+
+@pytest.mark.parametrize("form", [write_what_if, write_deployment_stack])
+@pytest.mark.parametrize("arm_id", [EXPRESSION, "[reference(resourceId('Microsoft.Resources/deployments', 'n')).id]"])
+def test_id_with_an_expression_is_not_predicted(capsys: pytest.CaptureFixture[str], form: Any, arm_id: str) -> None:
+    unsupported = build_change(arm_id, "Unsupported", unsupportedReason="no id.")
+    code, _, err = run_predict(capsys, form(unsupported))
+    assert (code, "Resource not predicted" in err) == (1, True), err
+    changes = form(build_change(NEW, "Create", build_body(NEW, PARTS)), unsupported)
+    assert "resource-not-predicted" in list_diagnostic_ids(run_predict(capsys, changes))
+    assert run_predict(capsys, [*changes, "-fail-on=moved:0"])[0] == 1
+
+
+def test_ids_of_other_types_may_have_expressions(capsys: pytest.CaptureFixture[str]) -> None:
+    role = f"{TENANT}/providers/Microsoft.Authorization/roleAssignments/[guid('a/b')]"
+    ids = (role, "[resourceId('Microsoft.Network/virtualNetworks', reference('n').outputs.x)]", TENANT)
+    changes = [
+        *(build_change(each, "Unsupported") for each in ids),
+        build_change("", "Create", extension={"name": "k"}),
+    ]
+    code, report, err = run_predict(capsys, write_what_if(*changes))
+    assert code == 0, err
+    assert "resource-not-predicted" not in list_diagnostic_ids((code, report, err))
+
+
+@pytest.mark.parametrize("form", [write_what_if, write_deployment_stack])
+@pytest.mark.parametrize("arm_id", [f"{NEW}/", NEW.replace("/providers/", "/Providers/"), NEW.upper()])
+def test_id_may_be_of_any_case(capsys: pytest.CaptureFixture[str], form: Any, arm_id: str) -> None:
+    _, report, err = run_predict(capsys, form(build_change(arm_id, "Create", build_body(NEW, PARTS))))
+    assert len(report["placement_changes"]) == 3, err
+
+
+@pytest.mark.parametrize("form", [write_what_if, write_deployment_stack])
+@pytest.mark.parametrize("arm_id", ["", None, "edge", NEW.rpartition("/")[0]])
+def test_unusable_id_is_an_error(capsys: pytest.CaptureFixture[str], form: Any, arm_id: Any) -> None:
+    code, _, err = run_predict(
+        capsys, form({**build_change(NEW, "Create", build_body(NEW, PARTS)), "resourceId": arm_id})
+    )
+    assert (code, "its id " in err) == (1, True), err
