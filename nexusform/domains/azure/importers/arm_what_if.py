@@ -98,6 +98,10 @@ def _read_changes(
     if isinstance(error, Mapping):
         message = f"{error.get('code')}: {error.get('message')}"
         return (), [Problem(("error",), _NOT_A_WHAT_IF, f"what-if failed: {message}", file=file)]
+    status = get_text(document, "provisioningState" if is_stack else "status")
+    if status.lower() not in {"", "succeeded"}:
+        detail = f'the status of this what-if is "{status}", not "Succeeded". Run {command}.'
+        return (), [Problem(("status",), _NOT_A_WHAT_IF, detail, file=file)]
     if not isinstance(document.get(list_name), list):
         return (), [_build_missing_list_problem(file, list_name, command)]
     reader = _WhatIfChangeReader(file, is_stack=is_stack)

@@ -126,6 +126,9 @@ def test_growing_and_deleted_pools(capsys: pytest.CaptureFixture[str], form: Any
             "reference('x').c",
         ),
         ((), {"error": {"code": "InvalidTemplate", "message": "line 3"}}, "InvalidTemplate: line 3"),
+        ((COMING[1],), {"status": "Failed"}, 'the status of this what-if is "Failed"'),
+        ((), {"status": "Running"}, 'the status of this what-if is "Running"'),
+        ((), {"status": None, "properties": {"status": "Canceled"}}, 'is "Canceled"'),
         ((), {"changes": None}, 'it has no list "changes"'),
     ],
 )
