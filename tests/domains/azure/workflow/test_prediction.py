@@ -170,7 +170,28 @@ def test_deferred_changes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     Path("plan.json").write_text(json.dumps(document))
     code, out, _ = run_predict(capsys, "-details")
     assert code == 0
-    assert "Terraform defers 1 resource to a later plan (azapi_resource.workers)" in join_lines(out)
+    assert "azapi_resource.workers: Terraform defers this resource to a later plan" in join_lines(out)
+    assert run_predict(capsys, "-fail-on=removed:0")[0] == 1
+
+
+@pytest.mark.parametrize(("flag", "words"), [({"errored": True}, "finish"), ({"complete": False}, "not complete")])
+def test_unfinished_plan_exceeds_every_guard_rail(
+    flag: Mapping[str, bool], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_plan(build_cluster("a"))
+    Path("plan.json").write_text(json.dumps(json.loads(Path("plan.json").read_text()) | flag))
+    code, out, err = run_predict(capsys, "-details")
+    assert (code, words in join_lines(out)) == (0, True), err
+    assert run_predict(capsys, "-fail-on=capacity:1")[0] == 1
+
+
+def test_plan_incomplete_by_resources_of_others_is_predicted(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan(build_cluster("a"))
+    other = {"resource_change": {"address": "kubernetes_manifest.x", "type": "kubernetes_manifest"}}
+    document = json.loads(Path("plan.json").read_text()) | {"complete": False, "deferred_changes": [other]}
+    Path("plan.json").write_text(json.dumps(document))
+    code, out, err = run_predict(capsys, "-fail-on=removed:0")
+    assert (code, "passed removed:0" in out) == (0, True), err
 
 
 # --- new objects -------------------------------------------------------------------------------
