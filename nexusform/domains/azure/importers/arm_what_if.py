@@ -16,7 +16,7 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.documents.scalars import OMITTED, list_scalars, replace_scalars
 from nexusform.domains.azure.importers.arm_resources import SHAPE, describe_type, normalize_id
-from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, AzAction, ToolChange
+from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, UNREAD_TYPES, AzAction, ToolChange
 from nexusform.domains.azure.importers.az_documents import parse_json
 from nexusform.json_data.plain_data import get_list, get_text, get_value_at_path, list_mappings
 from nexusform.plans.impact.guard_rails import NOT_PREDICTED
@@ -129,31 +129,30 @@ class _WhatIfChangeReader:
 
     def collect_resource_changes(self, list_name: str, values: Sequence[Any], *, is_potential: bool = False) -> None:
         """Add changes of resources; skip other types, and warn about uncertain changes (all with `is_potential`)."""
-        potential_names: list[str] = []
         for number, value in enumerate(values):
             path = f"{list_name}[{number}]"
             if not isinstance(value, Mapping):
                 self._report(path, SHAPE, f"an object is needed here, not {describe_type(value)}.")
                 continue
             arm_id = get_text(value, "id" if self._is_stack else "resourceId")
-            kind, names = _parse_nexus_resource_id(arm_id)
-            if not kind:
-                self._report_unreadable_id(arm_id, value, path)
-                continue
+            type_name, names = _parse_id(arm_id)
             change_type = get_text(value, "changeType").lower()
+            kind = KIND_OF.get(type_name)
+            if type_name in UNREAD_TYPES and _ACTIONS.get(change_type) is not AzAction.KEEP:
+                detail = f"resources of type {type_name} are not read: effects of {names[-1]} are not predicted."
+                self._report(path, NOT_PREDICTED, detail, is_warning=True)
+            elif not type_name:
+                self._report_unreadable_id(arm_id, value, path)
+            if kind is None:
+                continue
             is_uncertain = is_potential or get_text(value, "changeCertainty").lower() == "potential"
             title = "/".join(names)
             if is_uncertain and _ACTIONS.get(change_type) is not AzAction.KEEP:
-                potential_names.append(title)
+                detail = f"Azure does not know whether {title} will change (decided during deployment)."
+                self._report(path, NOT_PREDICTED, detail, is_warning=True)
                 continue
             unchanged = ToolChange(kind, names, AzAction.KEEP, address=title, file=self.file, id=arm_id)
             self._add_change(unchanged, change_type, value, path)
-        if potential_names:
-            detail = (
-                f"Azure does not know whether {format_first_items(potential_names, _MAX_NAMES)} will change "
-                "(decided during deployment). Such changes are not predicted."
-            )
-            self._report(list_name, "unknown-in-plan", detail, is_warning=True)
 
     def _report_unreadable_id(self, arm_id: str, document: Mapping[str, Any], path: str) -> None:
         """Report an id without readable type, or with an expression, unless the resource is of another type."""
@@ -227,11 +226,13 @@ class _WhatIfChangeReader:
         return tuple(self._changes)
 
     def report_diagnostics(self, diagnostics: Any) -> None:
-        """Add Azure's own diagnostics as warnings."""
+        """Add Azure's own diagnostics as warnings. Resources of nested deployments without expansion are missing."""
         for diagnostic in list_mappings(diagnostics):
             if diagnostic.get("message"):
-                detail = f"Azure says: {diagnostic.get('code')}: {diagnostic['message']}"
-                self._report(get_text(diagnostic, "target"), "unknown-in-plan", detail, is_warning=True)
+                code = get_text(diagnostic, "code")
+                kind = NOT_PREDICTED if code.startswith("NestedDeployment") else "unknown-in-plan"
+                detail = f"Azure says: {code}: {diagnostic['message']}"
+                self._report(get_text(diagnostic, "target"), kind, detail, is_warning=True)
 
     def _report(self, path: str, kind: str, detail: str, *, is_warning: bool = False) -> None:
         severity = Severity.WARNING if is_warning else Severity.ERROR
@@ -246,14 +247,12 @@ def _is_creation_order_undefined(created: Sequence[ToolChange]) -> bool:
     return independent_count > 1 or max(pools.values(), default=0) > 1
 
 
-def _parse_nexus_resource_id(arm_id: str) -> tuple[str, tuple[str, ...]]:
-    """Parse kind and names from an ARM id, in any case; return ("", ()) for other types and expressions."""
-    parts = arm_id.strip().rstrip("/")[arm_id.lower().rfind("/providers/") + 11 :].split("/")
-    type_name = "/".join([parts[0], *parts[1::2]])
+def _parse_id(arm_id: str) -> tuple[str, tuple[str, ...]]:
+    """Parse type, in lower case, and names from an ARM id in any case; return ("", ()) for scopes and expressions."""
     if "[" in arm_id or not _ID.match(arm_id):
         return "", ()
-    kind = KIND_OF.get(type_name.lower(), "")
-    return (kind, tuple(parts[2::2])) if kind else ("", ())
+    parts = arm_id.strip().rstrip("/")[arm_id.lower().rfind("/providers/") + 11 :].split("/")
+    return "/".join([parts[0], *parts[1::2]]).lower(), tuple(parts[2::2])
 
 
 def _is_expression(scalar: Any) -> bool:

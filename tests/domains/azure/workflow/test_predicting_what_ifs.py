@@ -144,10 +144,38 @@ def test_unpredictable_changes_are_rejected(
 
 def test_potential_changes_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     nested = {"code": "NestedDeploymentShortCircuited", "message": "not expanded", "target": NEW}
-    _, report, err = run_predict(capsys, write_what_if(potentialChanges=[COMING[1]], diagnostics=[nested]))
-    text = json.dumps(report) + err
-    assert "does not know whether edge will change" in text
-    assert "NestedDeploymentShortCircuited" in text
+    code, _, err = run_predict(capsys, write_what_if(potentialChanges=[COMING[1]], diagnostics=[nested]))
+    assert code == 1
+    assert "does not know whether edge will change" in err
+    assert "NestedDeploymentShortCircuited" in err
+
+
+DEPLOYMENT = f"{TENANT}/providers/Microsoft.Resources/deployments/nested"
+MACHINE = f"{TENANT}/providers/Microsoft.NetworkCloud/bareMetalMachines/rack1"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"potentialChanges": [build_change(NEW.replace("/edge", "/other"), "Create", {})]},
+        {"diagnostics": [{"code": "NestedDeploymentShortCircuited", "message": "not expanded", "target": NEW}]},
+        {"changes": [*COMING, build_change(DEPLOYMENT, "Create", {"name": "nested"})]},
+        {"changes": [*COMING, build_change(MACHINE, "Modify", {"name": "rack1"})]},
+    ],
+)
+def test_resources_without_prediction_exceed_every_guard_rail(
+    capsys: pytest.CaptureFixture[str], more: Mapping[str, Any]
+) -> None:
+    changes = write_what_if(*COMING, **more)
+    answer = run_predict(capsys, changes)
+    assert (answer[0], len(answer[1]["placement_changes"])) == (0, 5), answer[2]
+    assert "resource-not-predicted" in list_diagnostic_ids(answer)
+    assert run_predict(capsys, [*changes, "-fail-on=moved:0"])[0] == 1
+
+
+def test_unchanged_deployments_and_machines_are_no_findings(capsys: pytest.CaptureFixture[str]) -> None:
+    changes = [build_change(MACHINE, "NoChange", {}), build_change(DEPLOYMENT, "Ignore", {})]
+    assert "resource-not-predicted" not in list_diagnostic_ids(run_predict(capsys, write_what_if(*changes)))
 
 
 def test_stack_without_its_what_if_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
