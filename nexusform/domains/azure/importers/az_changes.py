@@ -199,7 +199,7 @@ class _ChangedSite:
 
     def _find_id_key(self, change: ToolChange) -> str | None:
         """Find or build the lower-case id of the changed object. Return None if it is ambiguous, or a pool without its
-        cluster; both are reported, except the deletion of such a pool.
+        cluster; both are reported, except the deletion of a pool after its cluster.
         """
         if change.kind != POOLS:
             return self._find_or_build_id_key(change.kind, change.names[-1], change.id, change)
@@ -207,13 +207,13 @@ class _ChangedSite:
         owner = self._find_or_build_id_key(CLUSTERS, change.names[0], cluster_id, change)
         if owner is None:
             return None  # reported
+        is_deleted = owner in self.recreated_ids or (owner in self.affected_ids and owner not in self.bodies[CLUSTERS])
+        if change.action is AzAction.DELETE and is_deleted:
+            return None  # a pool is deleted with its cluster
         if owner in self.bodies[CLUSTERS]:
             return f"{owner}/agentpools/{change.names[-1].lower()}"
-        if change.action is not AzAction.DELETE:  # a pool is deleted with its cluster
-            detail = (
-                f'the cluster "{change.names[0]}" of this pool is neither in the inventory nor created by this plan.'
-            )
-            self._report(change, "missing-pool-cluster", detail)
+        detail = f'the cluster "{change.names[0]}" of this pool is neither in the inventory nor created by this plan.'
+        self._report(change, "missing-pool-cluster", detail)
         return None
 
     def _find_or_build_id_key(self, kind: str, name: str, arm_id: str, change: ToolChange) -> str | None:
@@ -235,15 +235,12 @@ class _ChangedSite:
 
     def _is_consistent_with_inventory(self, change: ToolChange, *, exists: bool) -> bool:
         """Return False (reported) if the inventory lacks an object to change or remove; warn if a new one exists."""
-        if change.action in (AzAction.UPDATE, AzAction.REPLACE) and not exists:
+        if change.action is not AzAction.CREATE and not exists:
+            verb = "remove" if change.action is AzAction.DELETE else "change"
             detail = (
-                f'the inventory has no "{change.title}" to change. Capture the inventory again, or use another one.'
+                f'the inventory has no "{change.title}" to {verb}. Capture the inventory again, or use another one.'
             )
             self._report(change, "not-in-inventory", detail)
-            return False
-        if change.action is AzAction.DELETE and not exists:
-            detail = f'the inventory has no "{change.title}" to remove: it counts as removed.'
-            self._report(change, "not-in-inventory", detail, is_warning=True)
             return False
         if change.action is AzAction.CREATE and exists:
             detail = f'"{change.title}" is to be created but is in the inventory: treated as a change.'

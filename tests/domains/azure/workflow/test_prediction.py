@@ -146,9 +146,9 @@ def test_deposed_object_is_removed_next_to_its_successor(capsys: pytest.CaptureF
         for name, actions in zip(names, (["create"], ["delete"]), strict=True)
     )
     write_plan(made, {**gone, "deposed": "1a2b3c4d"})
-    code, out, _ = run_predict(capsys, "-details")
-    assert (code, "1 to place" in out) == (0, True), out
-    assert 'the inventory has no "old" to remove' in join_lines(out)
+    code, _, err = run_predict(capsys)
+    assert (code, "azapi_resource.jump: " in err) == (1, False), err
+    assert 'azapi_resource.jump (deposed 1a2b3c4d): the inventory has no "old" to remove' in err
 
 
 def test_moved_address_is_matched_by_id(capsys: pytest.CaptureFixture[str]) -> None:
@@ -425,6 +425,14 @@ def test_initial_pools_of_existing_cluster_have_no_effect(capsys: pytest.Capture
     assert 'the pool "agentpool1" requests 9 VMs here and 4 exist' in " ".join(out.split())
 
 
+def test_pool_is_removed_with_its_replaced_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    plane = {"controlPlaneNodeConfiguration": {"count": 3, "vmSkuName": "NC_G6_28_v1"}}
+    cluster = build_change("cluster", "azapi_resource.core", ["delete", "create"], plane, id=CORE, name="core-amf")
+    pool = build_pool("agentpool1", 4, ["delete"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE)
+    write_plan(cluster, pool, resources=[build_reference(pool["address"], "parent_id", "azapi_resource.core.id")])
+    assert {row["action"] for row in predict_rows(capsys)} >= {"remove"}
+
+
 # --- errors ------------------------------------------------------------------------------------
 
 
@@ -467,6 +475,18 @@ def test_object_missing_in_inventory_cannot_change(capsys: pytest.CaptureFixture
     code, _, err = run_predict(capsys)
     assert code == 1
     assert 'the inventory has no "core-amf/p" to change' in err
+
+
+@pytest.mark.parametrize(("name", "pools"), [("other", []), ("other", ["a"]), ("core-amf", ["a"])])
+def test_object_missing_in_inventory_cannot_be_removed(
+    name: str, pools: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    owner = f"{TENANT}/providers/{TYPES['cluster'].partition('@')[0]}/{name}"
+    gone = [build_pool(pool, 1, ["delete"], id=f"{owner}/agentPools/{pool}") for pool in pools]
+    write_plan(*gone or [build_change("cluster", "azapi_resource.c", ["delete"], id=owner, name=name)])
+    code, _, err = run_predict(capsys)
+    assert code == 1
+    assert ("neither in the inventory" if pools and name == "other" else "to remove") in err, err
 
 
 def test_existing_object_to_create_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
