@@ -18,7 +18,7 @@ from nexusform.documents.scalars import OMITTED, list_scalars, replace_scalars
 from nexusform.domains.azure.importers.arm_resources import SHAPE, describe_type, normalize_id
 from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, UNREAD_TYPES, AzAction, ToolChange
 from nexusform.domains.azure.importers.az_documents import parse_json
-from nexusform.json_data.plain_data import get_list, get_text, get_value_at_path, list_mappings
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.plans.impact.guard_rails import NOT_PREDICTED
 
 _NOT_A_WHAT_IF: Final = "not-a-what-if"
@@ -184,14 +184,13 @@ class _WhatIfChangeReader:
         if action is None:
             self._report(path, SHAPE, f'its changeType "{change_type}" is unknown.')
             return
-        body: Mapping[str, Any] = {}
-        if action in (AzAction.CREATE, AzAction.UPDATE):
-            parent = document.get("resourceConfigurationChanges") if self._is_stack else document
-            after = get_value_at_path(parent, "after")
-            if not isinstance(after, Mapping):
-                self._report(path, SHAPE, f'{title}: "after" must be an object, not {describe_type(after)}.')
-                return
-            body = {name: after[name] for name in _BODY_FIELDS if name in after}
+        parent = document.get("resourceConfigurationChanges") if self._is_stack else document
+        after = get_value_at_path(parent, "after")
+        if action in (AzAction.CREATE, AzAction.UPDATE) and not isinstance(after, Mapping):
+            self._report(path, SHAPE, f'{title}: "after" must be an object, not {describe_type(after)}.')
+            return
+        values = after if isinstance(after, Mapping) else get_mapping(parent, "before")
+        body = {name: values[name] for name in _BODY_FIELDS if name in values}
         expressions = {location: scalar for location, scalar in list_scalars(body) if _is_expression(scalar)}
         unknown = {location: f"{scalar} is known only after deployment" for location, scalar in expressions.items()}
         known_body = replace_scalars(body, lambda location, scalar: OMITTED if location in unknown else scalar)

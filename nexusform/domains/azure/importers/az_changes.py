@@ -20,6 +20,7 @@ from nexusform.domains.azure.importers.az_records import AzPool
 from nexusform.domains.azure.importers.az_workloads import read_agent_pools_by_cluster
 from nexusform.domains.azure.importers.site_separation import read_extended_location
 from nexusform.json_data.plain_data import Path, get_mapping, get_text, get_value_at_path, list_mappings
+from nexusform.plans.impact.guard_rails import NOT_PREDICTED
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
 CLUSTERS: Final = "kubernetes_clusters"
@@ -170,7 +171,8 @@ class _ChangedSite:
     def apply_change(self, change: ToolChange) -> None:
         """Apply one change to the current bodies, unless it is reported as impossible or not predictable."""
         if change.action is AzAction.KEEP:
-            return  # nothing changes
+            self._warn_if_not_in_inventory(change)
+            return
         key = self._find_id_key(change)  # the lower-case ARM id
         if key is None:
             return  # reported, or a pool deleted with its cluster
@@ -232,6 +234,15 @@ class _ChangedSite:
             self._report(change, "unknown-object-state", detail)
             return None
         return keys[0] if keys else f"/new/providers/{TYPE_OF_KIND[kind]}/{name}".lower()
+
+    def _warn_if_not_in_inventory(self, change: ToolChange) -> None:
+        """Warn if the inventory lacks an existing cluster or VM, unless its location is of another site."""
+        location = normalize_id(get_text(change.body, "extendedLocation", "name"))
+        is_elsewhere = location and self.locations and location not in self.locations
+        is_listed = normalize_id(change.id) in self.bodies[change.kind]
+        if change.id and change.kind != POOLS and not is_listed and not is_elsewhere:
+            detail = f'the inventory has no "{change.title}", an existing object: its capacity may be in use.'
+            self._report(change, NOT_PREDICTED, detail, is_warning=True)
 
     def _is_consistent_with_inventory(self, change: ToolChange, *, exists: bool) -> bool:
         """Return False (reported) if the inventory lacks an object to change or remove; warn if a new one exists."""

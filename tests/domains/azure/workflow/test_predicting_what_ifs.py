@@ -254,3 +254,17 @@ def test_unusable_id_is_an_error(capsys: pytest.CaptureFixture[str], form: Any, 
         capsys, form({**build_change(NEW, "Create", build_body(NEW, PARTS)), "resourceId": arm_id})
     )
     assert (code, "its id " in err) == (1, True), err
+
+
+@pytest.mark.parametrize("form", [write_what_if, write_deployment_stack])
+@pytest.mark.parametrize(("site", "code"), [("", 1), ("lon1-cl", 1), ("par1", 0)])
+def test_unchanged_cluster_outside_the_inventory(
+    capsys: pytest.CaptureFixture[str], form: Any, site: str, code: int
+) -> None:
+    machines = json.loads((EXPORT / "bare_metal_machines.json").read_text())
+    location = machines[0]["extendedLocation"]["name"].replace("lon1-cl", site)
+    body = build_body(NEW, PARTS) | ({"extendedLocation": {"name": location}} if site else {})
+    for change in (build_change(NEW, "NoChange", body), build_change(NEW, "Ignore", None, before=body)):
+        report = run_predict(capsys, form(change))
+        assert ("resource-not-predicted" in list_diagnostic_ids(report), report[0]) == (code == 1, 0), report[2]
+        assert run_predict(capsys, [*form(change), "-fail-on=capacity:1"])[0] == code

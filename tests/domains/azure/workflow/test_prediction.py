@@ -489,6 +489,14 @@ def test_object_missing_in_inventory_cannot_be_removed(
     assert ("neither in the inventory" if pools and name == "other" else "to remove") in err, err
 
 
+def test_unchanged_cluster_missing_in_inventory_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    plane = {"controlPlaneNodeConfiguration": {"count": 3, "vmSkuName": "NC_G6_28_v1"}}
+    write_plan(build_change("cluster", "azapi_resource.c", ["no-op"], plane, name="other", parent_id=TENANT))
+    code, out, err = run_predict(capsys, "-details")
+    assert (code, 'the inventory has no "other", an existing object' in join_lines(out)) == (0, True), err
+    assert run_predict(capsys, "-fail-on=capacity:1")[0] == 1
+
+
 def test_existing_object_to_create_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     write_plan(build_pool("agentpool1", 5, ["create"], parent_id=CORE))
     code, out, err = run_predict(capsys)
