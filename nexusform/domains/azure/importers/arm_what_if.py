@@ -5,6 +5,7 @@ order, and both leave unevaluated expressions in place.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -15,9 +16,9 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.documents.scalars import OMITTED, list_scalars, replace_scalars
 from nexusform.domains.azure.importers.arm_resources import SHAPE, describe_type, normalize_id
-from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, AzAction, ToolChange
+from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, UNREAD_TYPES, AzAction, ToolChange
 from nexusform.domains.azure.importers.az_documents import parse_json
-from nexusform.json_data.plain_data import get_list, get_text, get_value_at_path, list_mappings
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.plans.impact.guard_rails import NOT_PREDICTED
 
 _NOT_A_WHAT_IF: Final = "not-a-what-if"
@@ -36,6 +37,10 @@ _DEPLOY: Final = "deploy"
 _UNSUPPORTED: Final = "unsupported"
 _BODY_FIELDS: Final = ("location", "extendedLocation", "properties", "tags")
 _MAX_NAMES: Final = 4
+# A scope, or NAMESPACE/TYPE/NAME[/TYPE/NAME] below it.
+_ID: Final = re.compile(
+    r"(/subscriptions/[^/]+(/resourcegroups/[^/]+)?|.*/providers(/[^/]+){3}(/[^/]+/[^/]+)*)/*$", re.IGNORECASE
+)
 
 
 def read_arm_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...], list[Problem]]:
@@ -93,6 +98,10 @@ def _read_changes(
     if isinstance(error, Mapping):
         message = f"{error.get('code')}: {error.get('message')}"
         return (), [Problem(("error",), _NOT_A_WHAT_IF, f"what-if failed: {message}", file=file)]
+    status = get_text(document, "provisioningState" if is_stack else "status")
+    if status.lower() not in {"", "succeeded"}:
+        detail = f'the status of this what-if is "{status}", not "Succeeded". Run {command}.'
+        return (), [Problem(("status",), _NOT_A_WHAT_IF, detail, file=file)]
     if not isinstance(document.get(list_name), list):
         return (), [_build_missing_list_problem(file, list_name, command)]
     reader = _WhatIfChangeReader(file, is_stack=is_stack)
@@ -120,30 +129,42 @@ class _WhatIfChangeReader:
 
     def collect_resource_changes(self, list_name: str, values: Sequence[Any], *, is_potential: bool = False) -> None:
         """Add changes of resources; skip other types, and warn about uncertain changes (all with `is_potential`)."""
-        potential_names: list[str] = []
         for number, value in enumerate(values):
             path = f"{list_name}[{number}]"
             if not isinstance(value, Mapping):
                 self._report(path, SHAPE, f"an object is needed here, not {describe_type(value)}.")
                 continue
             arm_id = get_text(value, "id" if self._is_stack else "resourceId")
-            kind, names = _parse_nexus_resource_id(arm_id)
-            if not kind:
-                continue  # of another type
+            type_name, names = _parse_id(arm_id)
             change_type = get_text(value, "changeType").lower()
+            kind = KIND_OF.get(type_name)
+            if type_name in UNREAD_TYPES and _ACTIONS.get(change_type) is not AzAction.KEEP:
+                detail = f"resources of type {type_name} are not read: effects of {names[-1]} are not predicted."
+                self._report(path, NOT_PREDICTED, detail, is_warning=True)
+            elif not type_name:
+                self._report_unreadable_id(arm_id, value, path)
+            if kind is None:
+                continue
             is_uncertain = is_potential or get_text(value, "changeCertainty").lower() == "potential"
             title = "/".join(names)
             if is_uncertain and _ACTIONS.get(change_type) is not AzAction.KEEP:
-                potential_names.append(title)
+                detail = f"Azure does not know whether {title} will change (decided during deployment)."
+                self._report(path, NOT_PREDICTED, detail, is_warning=True)
                 continue
             unchanged = ToolChange(kind, names, AzAction.KEEP, address=title, file=self.file, id=arm_id)
             self._add_change(unchanged, change_type, value, path)
-        if potential_names:
-            detail = (
-                f"Azure does not know whether {format_first_items(potential_names, _MAX_NAMES)} will change "
-                "(decided during deployment). Such changes are not predicted."
-            )
-            self._report(list_name, "unknown-in-plan", detail, is_warning=True)
+
+    def _report_unreadable_id(self, arm_id: str, document: Mapping[str, Any], path: str) -> None:
+        """Report an id without readable type, or with an expression, unless the resource is of another type."""
+        if "[" in arm_id:
+            known_text = arm_id.lower().replace("microsoft.resources/deployments", "")  # source of values
+            if any(name in known_text for name in KIND_OF) or "microsoft." not in known_text:
+                reason = get_text(document, "unsupportedReason") or "its id is known only after deployment"
+                detail = f"Azure could not predict {arm_id}: {reason.rstrip('.')}. Its VMs are not placed."
+                self._report(path, NOT_PREDICTED, detail, is_warning=True)
+        elif not document.get("extension") and not _ID.match(arm_id):  # extensions are of other providers
+            detail = f'its id "{arm_id}" is not that of a resource.' if arm_id else "its id is missing."
+            self._report(path, SHAPE, detail)
 
     def _add_change(self, unchanged: ToolChange, change_type: str, document: Mapping[str, Any], path: str) -> None:
         """Add `unchanged` with the action and body of its `document` (at `path`); report an unusable one instead."""
@@ -163,14 +184,13 @@ class _WhatIfChangeReader:
         if action is None:
             self._report(path, SHAPE, f'its changeType "{change_type}" is unknown.')
             return
-        body: Mapping[str, Any] = {}
-        if action in (AzAction.CREATE, AzAction.UPDATE):
-            parent = document.get("resourceConfigurationChanges") if self._is_stack else document
-            after = get_value_at_path(parent, "after")
-            if not isinstance(after, Mapping):
-                self._report(path, SHAPE, f'{title}: "after" must be an object, not {describe_type(after)}.')
-                return
-            body = {name: after[name] for name in _BODY_FIELDS if name in after}
+        parent = document.get("resourceConfigurationChanges") if self._is_stack else document
+        after = get_value_at_path(parent, "after")
+        if action in (AzAction.CREATE, AzAction.UPDATE) and not isinstance(after, Mapping):
+            self._report(path, SHAPE, f'{title}: "after" must be an object, not {describe_type(after)}.')
+            return
+        values = after if isinstance(after, Mapping) else get_mapping(parent, "before")
+        body = {name: values[name] for name in _BODY_FIELDS if name in values}
         expressions = {location: scalar for location, scalar in list_scalars(body) if _is_expression(scalar)}
         unknown = {location: f"{scalar} is known only after deployment" for location, scalar in expressions.items()}
         known_body = replace_scalars(body, lambda location, scalar: OMITTED if location in unknown else scalar)
@@ -205,11 +225,13 @@ class _WhatIfChangeReader:
         return tuple(self._changes)
 
     def report_diagnostics(self, diagnostics: Any) -> None:
-        """Add Azure's own diagnostics as warnings."""
+        """Add Azure's own diagnostics as warnings. Resources of nested deployments without expansion are missing."""
         for diagnostic in list_mappings(diagnostics):
             if diagnostic.get("message"):
-                detail = f"Azure says: {diagnostic.get('code')}: {diagnostic['message']}"
-                self._report(get_text(diagnostic, "target"), "unknown-in-plan", detail, is_warning=True)
+                code = get_text(diagnostic, "code")
+                kind = NOT_PREDICTED if code.startswith("NestedDeployment") else "unknown-in-plan"
+                detail = f"Azure says: {code}: {diagnostic['message']}"
+                self._report(get_text(diagnostic, "target"), kind, detail, is_warning=True)
 
     def _report(self, path: str, kind: str, detail: str, *, is_warning: bool = False) -> None:
         severity = Severity.WARNING if is_warning else Severity.ERROR
@@ -224,15 +246,12 @@ def _is_creation_order_undefined(created: Sequence[ToolChange]) -> bool:
     return independent_count > 1 or max(pools.values(), default=0) > 1
 
 
-def _parse_nexus_resource_id(arm_id: str) -> tuple[str, tuple[str, ...]]:
-    """Parse kind and names from an ARM id; return ("", ()) for other types."""
-    _, separator, suffix = arm_id.rpartition("/providers/")
-    parts = suffix.split("/")
-    if not separator or len(parts) % 2 == 0:  # not NAMESPACE/TYPE/NAME[/TYPE/NAME]
+def _parse_id(arm_id: str) -> tuple[str, tuple[str, ...]]:
+    """Parse type, in lower case, and names from an ARM id in any case; return ("", ()) for scopes and expressions."""
+    if "[" in arm_id or not _ID.match(arm_id):
         return "", ()
-    type_name = "/".join([parts[0], *parts[1::2]])
-    kind = KIND_OF.get(type_name.lower(), "")
-    return (kind, tuple(parts[2::2])) if kind else ("", ())
+    parts = arm_id.strip().rstrip("/")[arm_id.lower().rfind("/providers/") + 11 :].split("/")
+    return "/".join([parts[0], *parts[1::2]]).lower(), tuple(parts[2::2])
 
 
 def _is_expression(scalar: Any) -> bool:

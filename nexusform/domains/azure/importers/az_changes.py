@@ -20,6 +20,7 @@ from nexusform.domains.azure.importers.az_records import AzPool
 from nexusform.domains.azure.importers.az_workloads import read_agent_pools_by_cluster
 from nexusform.domains.azure.importers.site_separation import read_extended_location
 from nexusform.json_data.plain_data import Path, get_mapping, get_text, get_value_at_path, list_mappings
+from nexusform.plans.impact.guard_rails import NOT_PREDICTED
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
 CLUSTERS: Final = "kubernetes_clusters"
@@ -31,6 +32,11 @@ TYPE_OF_KIND: Final[Mapping[str, str]] = {
     VMS: "Microsoft.NetworkCloud/virtualMachines",
 }
 KIND_OF: Final[Mapping[str, str]] = {name.lower(): kind for kind, name in TYPE_OF_KIND.items()}
+# Types with effects on placement, not read from the plans of other tools.
+UNREAD_TYPES: Final = frozenset(
+    {"microsoft.resources/deployments"}
+    | {f"microsoft.networkcloud/{name}" for name in ("baremetalmachines", "clusters", "racks")}
+)
 INITIAL_POOLS: Final = "initialAgentPoolConfigurations"
 
 # Values that decide placement or re-creation; they must be known. "*" is any entry of a list.
@@ -165,7 +171,8 @@ class _ChangedSite:
     def apply_change(self, change: ToolChange) -> None:
         """Apply one change to the current bodies, unless it is reported as impossible or not predictable."""
         if change.action is AzAction.KEEP:
-            return  # nothing changes
+            self._warn_if_not_in_inventory(change)
+            return
         key = self._find_id_key(change)  # the lower-case ARM id
         if key is None:
             return  # reported, or a pool deleted with its cluster
@@ -194,7 +201,7 @@ class _ChangedSite:
 
     def _find_id_key(self, change: ToolChange) -> str | None:
         """Find or build the lower-case id of the changed object. Return None if it is ambiguous, or a pool without its
-        cluster; both are reported, except the deletion of such a pool.
+        cluster; both are reported, except the deletion of a pool after its cluster.
         """
         if change.kind != POOLS:
             return self._find_or_build_id_key(change.kind, change.names[-1], change.id, change)
@@ -202,13 +209,13 @@ class _ChangedSite:
         owner = self._find_or_build_id_key(CLUSTERS, change.names[0], cluster_id, change)
         if owner is None:
             return None  # reported
+        is_deleted = owner in self.recreated_ids or (owner in self.affected_ids and owner not in self.bodies[CLUSTERS])
+        if change.action is AzAction.DELETE and is_deleted:
+            return None  # a pool is deleted with its cluster
         if owner in self.bodies[CLUSTERS]:
             return f"{owner}/agentpools/{change.names[-1].lower()}"
-        if change.action is not AzAction.DELETE:  # a pool is deleted with its cluster
-            detail = (
-                f'the cluster "{change.names[0]}" of this pool is neither in the inventory nor created by this plan.'
-            )
-            self._report(change, "missing-pool-cluster", detail)
+        detail = f'the cluster "{change.names[0]}" of this pool is neither in the inventory nor created by this plan.'
+        self._report(change, "missing-pool-cluster", detail)
         return None
 
     def _find_or_build_id_key(self, kind: str, name: str, arm_id: str, change: ToolChange) -> str | None:
@@ -228,17 +235,23 @@ class _ChangedSite:
             return None
         return keys[0] if keys else f"/new/providers/{TYPE_OF_KIND[kind]}/{name}".lower()
 
+    def _warn_if_not_in_inventory(self, change: ToolChange) -> None:
+        """Warn if the inventory lacks an existing cluster or VM, unless its location is of another site."""
+        location = normalize_id(get_text(change.body, "extendedLocation", "name"))
+        is_elsewhere = location and self.locations and location not in self.locations
+        is_listed = normalize_id(change.id) in self.bodies[change.kind]
+        if change.id and change.kind != POOLS and not is_listed and not is_elsewhere:
+            detail = f'the inventory has no "{change.title}", an existing object: its capacity may be in use.'
+            self._report(change, NOT_PREDICTED, detail, is_warning=True)
+
     def _is_consistent_with_inventory(self, change: ToolChange, *, exists: bool) -> bool:
         """Return False (reported) if the inventory lacks an object to change or remove; warn if a new one exists."""
-        if change.action in (AzAction.UPDATE, AzAction.REPLACE) and not exists:
+        if change.action is not AzAction.CREATE and not exists:
+            verb = "remove" if change.action is AzAction.DELETE else "change"
             detail = (
-                f'the inventory has no "{change.title}" to change. Capture the inventory again, or use another one.'
+                f'the inventory has no "{change.title}" to {verb}. Capture the inventory again, or use another one.'
             )
             self._report(change, "not-in-inventory", detail)
-            return False
-        if change.action is AzAction.DELETE and not exists:
-            detail = f'the inventory has no "{change.title}" to remove: it counts as removed.'
-            self._report(change, "not-in-inventory", detail, is_warning=True)
             return False
         if change.action is AzAction.CREATE and exists:
             detail = f'"{change.title}" is to be created but is in the inventory: treated as a change.'

@@ -15,12 +15,13 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.documents.scalars import list_scalars
 from nexusform.domains.azure.importers.arm_resources import SHAPE, describe_type, normalize_id
 from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, TYPE_OF_KIND, AzAction, ToolChange
 from nexusform.domains.azure.importers.az_documents import parse_json
 from nexusform.json_data.plain_data import Path, get_mapping, get_text, get_value_at_path, list_mappings, list_texts
+from nexusform.plans.impact.guard_rails import NOT_PREDICTED
 from nexusform.resources.graph import find_cycles, find_reachable, sort_topologically
 
 _UPDATE_TYPE: Final = "azapi_update_resource"  # its creations and deletions update an existing resource
@@ -31,7 +32,6 @@ _UPDATE_ACTIONS: Final = {
     AzAction.DELETE: AzAction.KEEP,
 }
 _NOT_A_PLAN: Final = "not-a-terraform-plan"
-_MAX_NAMES: Final = 4
 _SHOW_HINT: Final = "Write it with `terraform show -json PLANFILE > plan.json`."
 _ACTIONS: Final[Mapping[tuple[str, ...], AzAction]] = {
     ("create",): AzAction.CREATE,
@@ -116,30 +116,21 @@ class _PlanReader:
                 self.entries.append(entry)
         self._report_deferred(document.get("deferred_changes"))
         if document.get("errored") is True:
-            self._report("", "unfinished-terraform-plan", "Terraform could not finish this plan.", is_warning=True)
+            self._report("", NOT_PREDICTED, "Terraform could not finish this plan.", is_warning=True)
+        elif document.get("complete") is False and not document.get("deferred_changes"):
+            detail = "this plan is not complete (for example because of -target): other changes are not predicted."
+            self._report("", NOT_PREDICTED, detail, is_warning=True)
 
     def _report_deferred(self, deferred_changes: Any) -> None:
-        """Warn about Azure resources deferred to a later plan: changed ones, then those with an unreadable change."""
-        addresses: list[str] = []
-        unreadable_addresses: list[str] = []
+        """Warn about Azure resources deferred to a later plan: changed ones and those with an unreadable change."""
         for deferred_change in list_mappings(deferred_changes):
             value = get_mapping(deferred_change, "resource_change")
             if value.get("type") not in _TYPES:
                 continue  # of another provider
-            if _explain_malformed(value):
-                unreadable_addresses.append(str(value.get("address")))
-            elif (entry := _build_resource_change(value)) is not None and entry.action is not AzAction.KEEP:
-                addresses.append(entry.address)
-        addresses += unreadable_addresses
-        if addresses:
-            pronoun = select_word_form(len(addresses), "it", "them")
-            self._report(
-                "",
-                "deferred-change",
-                f"Terraform defers {format_count(len(addresses), 'resource')} to a later plan "
-                f"({format_first_items(addresses, _MAX_NAMES)}): changes of {pronoun} are not predicted.",
-                is_warning=True,
-            )
+            entry = None if _explain_malformed(value) else _build_resource_change(value)
+            if _explain_malformed(value) or (entry is not None and entry.action is not AzAction.KEEP):
+                detail = "Terraform defers this resource to a later plan: its changes are not predicted."
+                self._report(str(value.get("address")), NOT_PREDICTED, detail, is_warning=True)
 
     def build_changes(self) -> tuple[ToolChange, ...]:
         """Build the changes, each after its dependencies, changes of existing objects before creations if free; report

@@ -126,6 +126,9 @@ def test_growing_and_deleted_pools(capsys: pytest.CaptureFixture[str], form: Any
             "reference('x').c",
         ),
         ((), {"error": {"code": "InvalidTemplate", "message": "line 3"}}, "InvalidTemplate: line 3"),
+        ((COMING[1],), {"status": "Failed"}, 'the status of this what-if is "Failed"'),
+        ((), {"status": "Running"}, 'the status of this what-if is "Running"'),
+        ((), {"status": None, "properties": {"status": "Canceled"}}, 'is "Canceled"'),
         ((), {"changes": None}, 'it has no list "changes"'),
     ],
 )
@@ -141,10 +144,38 @@ def test_unpredictable_changes_are_rejected(
 
 def test_potential_changes_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     nested = {"code": "NestedDeploymentShortCircuited", "message": "not expanded", "target": NEW}
-    _, report, err = run_predict(capsys, write_what_if(potentialChanges=[COMING[1]], diagnostics=[nested]))
-    text = json.dumps(report) + err
-    assert "does not know whether edge will change" in text
-    assert "NestedDeploymentShortCircuited" in text
+    code, _, err = run_predict(capsys, write_what_if(potentialChanges=[COMING[1]], diagnostics=[nested]))
+    assert code == 1
+    assert "does not know whether edge will change" in err
+    assert "NestedDeploymentShortCircuited" in err
+
+
+DEPLOYMENT = f"{TENANT}/providers/Microsoft.Resources/deployments/nested"
+MACHINE = f"{TENANT}/providers/Microsoft.NetworkCloud/bareMetalMachines/rack1"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"potentialChanges": [build_change(NEW.replace("/edge", "/other"), "Create", {})]},
+        {"diagnostics": [{"code": "NestedDeploymentShortCircuited", "message": "not expanded", "target": NEW}]},
+        {"changes": [*COMING, build_change(DEPLOYMENT, "Create", {"name": "nested"})]},
+        {"changes": [*COMING, build_change(MACHINE, "Modify", {"name": "rack1"})]},
+    ],
+)
+def test_resources_without_prediction_exceed_every_guard_rail(
+    capsys: pytest.CaptureFixture[str], more: Mapping[str, Any]
+) -> None:
+    changes = write_what_if(*COMING, **more)
+    answer = run_predict(capsys, changes)
+    assert (answer[0], len(answer[1]["placement_changes"])) == (0, 5), answer[2]
+    assert "resource-not-predicted" in list_diagnostic_ids(answer)
+    assert run_predict(capsys, [*changes, "-fail-on=moved:0"])[0] == 1
+
+
+def test_unchanged_deployments_and_machines_are_no_findings(capsys: pytest.CaptureFixture[str]) -> None:
+    changes = [build_change(MACHINE, "NoChange", {}), build_change(DEPLOYMENT, "Ignore", {})]
+    assert "resource-not-predicted" not in list_diagnostic_ids(run_predict(capsys, write_what_if(*changes)))
 
 
 def test_stack_without_its_what_if_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,3 +212,59 @@ def test_unsupported_resource_does_not_stop_the_prediction(capsys: pytest.Captur
     (finding,) = [found for found in report["diagnostics"] if found["id"] == "resource-not-predicted"]
     assert "Azure could not predict other" in finding["detail"]
     assert run_predict(capsys, [*changes, "-fail-on=moved:0"])[0] == 1
+
+
+EXPRESSION = "[resourceId('Microsoft.NetworkCloud/kubernetesClusters', reference('n').outputs.name.value)]"
+
+
+@pytest.mark.parametrize("form", [write_what_if, write_deployment_stack])
+@pytest.mark.parametrize("arm_id", [EXPRESSION, "[reference(resourceId('Microsoft.Resources/deployments', 'n')).id]"])
+def test_id_with_an_expression_is_not_predicted(capsys: pytest.CaptureFixture[str], form: Any, arm_id: str) -> None:
+    unsupported = build_change(arm_id, "Unsupported", unsupportedReason="no id.")
+    code, _, err = run_predict(capsys, form(unsupported))
+    assert (code, "Resource not predicted" in err) == (1, True), err
+    changes = form(build_change(NEW, "Create", build_body(NEW, PARTS)), unsupported)
+    assert "resource-not-predicted" in list_diagnostic_ids(run_predict(capsys, changes))
+    assert run_predict(capsys, [*changes, "-fail-on=moved:0"])[0] == 1
+
+
+def test_ids_of_other_types_may_have_expressions(capsys: pytest.CaptureFixture[str]) -> None:
+    role = f"{TENANT}/providers/Microsoft.Authorization/roleAssignments/[guid('a/b')]"
+    ids = (role, "[resourceId('Microsoft.Network/virtualNetworks', reference('n').outputs.x)]", TENANT)
+    changes = [
+        *(build_change(each, "Unsupported") for each in ids),
+        build_change("", "Create", extension={"name": "k"}),
+    ]
+    code, report, err = run_predict(capsys, write_what_if(*changes))
+    assert code == 0, err
+    assert "resource-not-predicted" not in list_diagnostic_ids((code, report, err))
+
+
+@pytest.mark.parametrize("form", [write_what_if, write_deployment_stack])
+@pytest.mark.parametrize("arm_id", [f"{NEW}/", NEW.replace("/providers/", "/Providers/"), NEW.upper()])
+def test_id_may_be_of_any_case(capsys: pytest.CaptureFixture[str], form: Any, arm_id: str) -> None:
+    _, report, err = run_predict(capsys, form(build_change(arm_id, "Create", build_body(NEW, PARTS))))
+    assert len(report["placement_changes"]) == 3, err
+
+
+@pytest.mark.parametrize("form", [write_what_if, write_deployment_stack])
+@pytest.mark.parametrize("arm_id", ["", None, "edge", NEW.rpartition("/")[0]])
+def test_unusable_id_is_an_error(capsys: pytest.CaptureFixture[str], form: Any, arm_id: Any) -> None:
+    code, _, err = run_predict(
+        capsys, form({**build_change(NEW, "Create", build_body(NEW, PARTS)), "resourceId": arm_id})
+    )
+    assert (code, "its id " in err) == (1, True), err
+
+
+@pytest.mark.parametrize("form", [write_what_if, write_deployment_stack])
+@pytest.mark.parametrize(("site", "code"), [("", 1), ("lon1-cl", 1), ("par1", 0)])
+def test_unchanged_cluster_outside_the_inventory(
+    capsys: pytest.CaptureFixture[str], form: Any, site: str, code: int
+) -> None:
+    machines = json.loads((EXPORT / "bare_metal_machines.json").read_text())
+    location = machines[0]["extendedLocation"]["name"].replace("lon1-cl", site)
+    body = build_body(NEW, PARTS) | ({"extendedLocation": {"name": location}} if site else {})
+    for change in (build_change(NEW, "NoChange", body), build_change(NEW, "Ignore", None, before=body)):
+        report = run_predict(capsys, form(change))
+        assert ("resource-not-predicted" in list_diagnostic_ids(report), report[0]) == (code == 1, 0), report[2]
+        assert run_predict(capsys, [*form(change), "-fail-on=capacity:1"])[0] == code

@@ -146,9 +146,9 @@ def test_deposed_object_is_removed_next_to_its_successor(capsys: pytest.CaptureF
         for name, actions in zip(names, (["create"], ["delete"]), strict=True)
     )
     write_plan(made, {**gone, "deposed": "1a2b3c4d"})
-    code, out, _ = run_predict(capsys, "-details")
-    assert (code, "1 to place" in out) == (0, True), out
-    assert 'the inventory has no "old" to remove' in join_lines(out)
+    code, _, err = run_predict(capsys)
+    assert (code, "azapi_resource.jump: " in err) == (1, False), err
+    assert 'azapi_resource.jump (deposed 1a2b3c4d): the inventory has no "old" to remove' in err
 
 
 def test_moved_address_is_matched_by_id(capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,7 +170,28 @@ def test_deferred_changes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     Path("plan.json").write_text(json.dumps(document))
     code, out, _ = run_predict(capsys, "-details")
     assert code == 0
-    assert "Terraform defers 1 resource to a later plan (azapi_resource.workers)" in join_lines(out)
+    assert "azapi_resource.workers: Terraform defers this resource to a later plan" in join_lines(out)
+    assert run_predict(capsys, "-fail-on=removed:0")[0] == 1
+
+
+@pytest.mark.parametrize(("flag", "words"), [({"errored": True}, "finish"), ({"complete": False}, "not complete")])
+def test_unfinished_plan_exceeds_every_guard_rail(
+    flag: Mapping[str, bool], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_plan(build_cluster("a"))
+    Path("plan.json").write_text(json.dumps(json.loads(Path("plan.json").read_text()) | flag))
+    code, out, err = run_predict(capsys, "-details")
+    assert (code, words in join_lines(out)) == (0, True), err
+    assert run_predict(capsys, "-fail-on=capacity:1")[0] == 1
+
+
+def test_plan_incomplete_by_resources_of_others_is_predicted(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan(build_cluster("a"))
+    other = {"resource_change": {"address": "kubernetes_manifest.x", "type": "kubernetes_manifest"}}
+    document = json.loads(Path("plan.json").read_text()) | {"complete": False, "deferred_changes": [other]}
+    Path("plan.json").write_text(json.dumps(document))
+    code, out, err = run_predict(capsys, "-fail-on=removed:0")
+    assert (code, "passed removed:0" in out) == (0, True), err
 
 
 # --- new objects -------------------------------------------------------------------------------
@@ -404,6 +425,14 @@ def test_initial_pools_of_existing_cluster_have_no_effect(capsys: pytest.Capture
     assert 'the pool "agentpool1" requests 9 VMs here and 4 exist' in " ".join(out.split())
 
 
+def test_pool_is_removed_with_its_replaced_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    plane = {"controlPlaneNodeConfiguration": {"count": 3, "vmSkuName": "NC_G6_28_v1"}}
+    cluster = build_change("cluster", "azapi_resource.core", ["delete", "create"], plane, id=CORE, name="core-amf")
+    pool = build_pool("agentpool1", 4, ["delete"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE)
+    write_plan(cluster, pool, resources=[build_reference(pool["address"], "parent_id", "azapi_resource.core.id")])
+    assert {row["action"] for row in predict_rows(capsys)} >= {"remove"}
+
+
 # --- errors ------------------------------------------------------------------------------------
 
 
@@ -446,6 +475,26 @@ def test_object_missing_in_inventory_cannot_change(capsys: pytest.CaptureFixture
     code, _, err = run_predict(capsys)
     assert code == 1
     assert 'the inventory has no "core-amf/p" to change' in err
+
+
+@pytest.mark.parametrize(("name", "pools"), [("other", []), ("other", ["a"]), ("core-amf", ["a"])])
+def test_object_missing_in_inventory_cannot_be_removed(
+    name: str, pools: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    owner = f"{TENANT}/providers/{TYPES['cluster'].partition('@')[0]}/{name}"
+    gone = [build_pool(pool, 1, ["delete"], id=f"{owner}/agentPools/{pool}") for pool in pools]
+    write_plan(*gone or [build_change("cluster", "azapi_resource.c", ["delete"], id=owner, name=name)])
+    code, _, err = run_predict(capsys)
+    assert code == 1
+    assert ("neither in the inventory" if pools and name == "other" else "to remove") in err, err
+
+
+def test_unchanged_cluster_missing_in_inventory_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    plane = {"controlPlaneNodeConfiguration": {"count": 3, "vmSkuName": "NC_G6_28_v1"}}
+    write_plan(build_change("cluster", "azapi_resource.c", ["no-op"], plane, name="other", parent_id=TENANT))
+    code, out, err = run_predict(capsys, "-details")
+    assert (code, 'the inventory has no "other", an existing object' in join_lines(out)) == (0, True), err
+    assert run_predict(capsys, "-fail-on=capacity:1")[0] == 1
 
 
 def test_existing_object_to_create_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
