@@ -31,7 +31,16 @@ if TYPE_CHECKING:  # only shells that complete load it
     from click.shell_completion import CompletionItem
 
 _HELP_FLAGS: Final = frozenset({"help", "h"})
-_INPUT_SUFFIXES: Final = (".hcl", ".nfvars", ".nfstate")
+_INPUT_SUFFIXES: Final = (
+    ".hcl",
+    ".nfvars",
+    ".nfstate",
+    ".nf.json",
+    ".nfvars.json",
+    ".nftest.json",
+    ".backup",
+    ".journal",
+)
 _HELP_ALL: Final = "--help=all"
 _HELP_KEY: Final = "nexusform.help-all"
 _TRUST_KEY: Final = "nexusform.trust"
@@ -195,22 +204,35 @@ def define_command(
 
 
 def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Mapping[str, Any]) -> None:
-    """Delete older files at the output paths of a command: if it fails, none is taken for its result. Raises a usage
-    error for an output path equal to another argument or with the suffix of an input.
+    """Delete older files at the output paths of a command: if it fails, none is taken for its result. Before the first
+    deletion, raise a usage error for a path of another argument, with the suffix of an input, or of a possible input.
     """
-    outputs = {parameter.name for parameter in parameters if isinstance(parameter, Flag) and parameter.is_output}
-    inputs = {value for name, value in values.items() if name not in outputs and isinstance(value, str)}
-    for name in outputs & values.keys():
-        value = values[name]
-        paths = [text.partition(":")[2] for text in value] if isinstance(value, tuple) else [value]  # `FORMAT:PATH`s
-        for path in filter(None, paths):
-            if path in inputs or path.endswith(_INPUT_SUFFIXES):
-                raise click.UsageError(f'-{name.replace("_", "-")}: "{path}" is an input and is not overwritten.')
-            if path != "-":  # stdout
-                from nexusform.workflow.opening.system_io import remove_older_output
+    inputs: set[str] = set()
+    outputs: list[tuple[str, str]] = []
+    for parameter in parameters:
+        value = values.get(parameter.name or "")
+        parts = value if isinstance(value, tuple) else (value,)
+        words = [str(part[-1] if isinstance(part, tuple) else part) for part in parts if part]  # ("var-file", path)
+        if isinstance(parameter, Flag) and parameter.is_output:
+            paths = [word.partition(":")[2] if parameter.multiple else word for word in words]
+            outputs += [(parameter.opts[0], path) for path in paths if path not in ("", "-")]
+        elif not isinstance(parameter.type, click.Choice):
+            inputs.update(map(os.path.realpath, words))
+    if not outputs:
+        return
+    from nexusform.cli.shared_flags import create_context
+    from nexusform.workflow.opening.system_io import may_be_input, remove_older_output
 
-                with suppress(OSError):  # writing it reports the problem
-                    remove_older_output(path)
+    confinement = create_context().confinement
+    for flag, path in outputs:
+        if os.path.realpath(path) in inputs or path.endswith(_INPUT_SUFFIXES):
+            raise click.UsageError(f'{flag}: "{path}" is an input and is not overwritten.')
+        if may_be_input(path, confinement):
+            detail = f'"{path}" may be an input and is not overwritten. Choose another name, or delete the file.'
+            raise click.UsageError(f"{flag}: {detail}")
+    for _, path in outputs:
+        with suppress(OSError):  # writing it reports the problem
+            remove_older_output(path)
 
 
 class RemovedCommandError(click.ClickException):
