@@ -41,6 +41,7 @@ _INPUT_SUFFIXES: Final = (
     ".backup",
     ".journal",
 )
+_CHECKED_OUTPUTS: Final = ("-out", "-generate-config-out")  # of commands handling older files themselves
 _HELP_ALL: Final = "--help=all"
 _HELP_KEY: Final = "nexusform.help-all"
 _TRUST_KEY: Final = "nexusform.trust"
@@ -208,15 +209,16 @@ def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Ma
     deletion, raise a usage error for a path of another argument, with the suffix of an input, or of a possible input.
     """
     inputs: set[str] = set()
-    outputs: list[tuple[str, str]] = []
+    outputs: list[tuple[str, str, bool]] = []  # flag, path, and whether an older file is deleted here
     for parameter in parameters:
         value = values.get(parameter.name or "")
         parts = value if isinstance(value, tuple) else (value,)
         words = [str(part[-1] if isinstance(part, tuple) else part) for part in parts if part]  # ("var-file", path)
-        if isinstance(parameter, Flag) and parameter.is_output:
+        flag, is_output = parameter.opts[0], isinstance(parameter, Flag) and parameter.is_output
+        if is_output or flag in _CHECKED_OUTPUTS:
             paths = [word.partition(":")[2] if parameter.multiple else word for word in words]
-            outputs += [(parameter.opts[0], path) for path in paths if path not in ("", "-")]
-        elif not isinstance(parameter.type, click.Choice):
+            outputs += [(flag, path, is_output) for path in paths if path not in ("", "-")]
+        if not is_output and not isinstance(parameter.type, click.Choice):
             inputs.update(map(os.path.realpath, words))
     if not outputs:
         return
@@ -224,15 +226,20 @@ def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Ma
     from nexusform.workflow.opening.system_io import may_be_input, remove_older_output
 
     confinement = create_context().confinement
-    for flag, path in outputs:
-        if os.path.realpath(path) in inputs or path.endswith(_INPUT_SUFFIXES):
-            raise click.UsageError(f'{flag}: "{path}" is an input and is not overwritten.')
-        if may_be_input(path, confinement):
-            detail = f'"{path}" may be an input and is not overwritten. Choose another name, or delete the file.'
-            raise click.UsageError(f"{flag}: {detail}")
-    for _, path in outputs:
+    for flag, path, is_deleted in outputs:
+        try:
+            confinement.resolve_path_of_operator(Path(path).parent)  # a link at the path itself is replaced
+        except OSError as problem:
+            raise click.UsageError(f'{flag}: "{path}" cannot be written: {problem.strerror}.') from None
+        is_input = path.endswith(_INPUT_SUFFIXES) and flag != "-generate-config-out"
+        is_input = is_input or (is_deleted and os.path.realpath(path) in inputs)
+        if is_input or (is_deleted and may_be_input(path, confinement)):
+            verb = "is" if is_input else "may be"
+            raise click.UsageError(f'{flag}: "{path}" {verb} an input and is not overwritten. Choose another name.')
+    for _, path, is_deleted in outputs:
         with suppress(OSError):  # writing it reports the problem
-            remove_older_output(path)
+            if is_deleted:
+                remove_older_output(path)
 
 
 class RemovedCommandError(click.ClickException):

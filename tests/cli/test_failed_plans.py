@@ -258,3 +258,17 @@ def test_failed_export_leaves_no_older_script(nf: Callable[..., Result]) -> None
     nf("plan", "-out=p", "-var=unknown=1")
     assert nf("export", "-format=az", "-out=change.sh", "p")[0] == 1
     assert not Path("change.sh").exists()
+
+
+def test_plan_is_not_saved_as_configuration(nf: Callable[..., Result]) -> None:
+    for name in ("x.nf.hcl", "x.nf.json", "x.auto.nfvars.json"):
+        code, _, err = nf("plan", f"-out={name}")
+        assert (code, f'-out: "{name}" is an input' in err) == (1, True), err
+        assert not Path(name).exists()
+
+
+def test_one_path_is_for_one_output(nf: Callable[..., Result]) -> None:
+    code, _, err = nf("plan", "-report=json:r", "-report=markdown:./r")
+    assert (code, "only one report can go to stdout, and to each file" in " ".join(err.split())) == (1, True), err
+    assert nf("plan", "-out=q", "-report=json:./q")[0] == 1
+    assert not Path("q").exists()

@@ -213,16 +213,8 @@ def _find_branch_commit(git: Path, common: Path, name: str) -> str:
     for directory in (git, common):
         if (directory / name).is_file():
             return _read_line(directory / name)
-    return _find_packed_commit(common, name)
-
-
-def _find_packed_commit(git: Path, name: str) -> str:
-    """Return the commit of a branch in the packed references; "" if it is not among them."""
-    for line in read_regular(git / "packed-refs", _MAX_REFERENCE_BYTES).decode().splitlines():
-        commit, _, reference = line.partition(" ")
-        if reference == name:
-            return commit
-    return ""
+    lines = read_regular(common / "packed-refs", _MAX_REFERENCE_BYTES).decode().splitlines()
+    return next((line.partition(" ")[0] for line in lines if line.partition(" ")[2] == name), "")
 
 
 def write_output(path: str, content: bytes | Iterable[bytes], *, private: bool = False, durable: bool = True) -> None:
