@@ -42,6 +42,7 @@ _INPUT_SUFFIXES: Final = (
     ".journal",
 )
 _CHECKED_OUTPUTS: Final = ("-out", "-generate-config-out")  # of commands handling older files themselves
+_PATH_METAVARS: Final = ("FILE", "PLANFILE", "KEYFILE", "DIR")
 _HELP_ALL: Final = "--help=all"
 _HELP_KEY: Final = "nexusform.help-all"
 _TRUST_KEY: Final = "nexusform.trust"
@@ -172,13 +173,10 @@ class Command(click.Command):
             known_flags = [f"-{known_name}" for known_name, known in flags.items() if not known.hidden]
             suggestion = hint or suggest_name(f"-{name}", known_flags)
             raise click.UsageError(f"Unknown flag -{name}.{suggestion}", ctx)
-        if flag.is_switch:
-            return [f"-{name}={value if equals else 'true'}"]
-        if not equals:
-            next_word = next(following, None)
-            if next_word is None:
-                raise click.UsageError(f"The flag -{name} needs a value: -{name}={flag.metavar}.", ctx)
-            value = next_word
+        given_value = value if equals else "true" if flag.is_switch else next(following, None)
+        if given_value is None or (not given_value and flag.metavar in _PATH_METAVARS):  # for example "-confine=$UNSET"
+            raise click.UsageError(f"The flag -{name} needs a value: -{name}={flag.metavar}.", ctx)
+        value = given_value
         return [f"-{name}", name, value] if flag.is_tagged else [f"-{name}={value}"]  # tagged: name and value
 
 
