@@ -31,7 +31,18 @@ if TYPE_CHECKING:  # only shells that complete load it
     from click.shell_completion import CompletionItem
 
 _HELP_FLAGS: Final = frozenset({"help", "h"})
-_INPUT_SUFFIXES: Final = (".hcl", ".nfvars", ".nfstate")
+_INPUT_SUFFIXES: Final = (
+    ".hcl",
+    ".nfvars",
+    ".nfstate",
+    ".nf.json",
+    ".nfvars.json",
+    ".nftest.json",
+    ".backup",
+    ".journal",
+)
+_CHECKED_OUTPUTS: Final = ("-out", "-generate-config-out")  # of commands handling older files themselves
+_PATH_METAVARS: Final = ("FILE", "PLANFILE", "KEYFILE", "DIR")
 _HELP_ALL: Final = "--help=all"
 _HELP_KEY: Final = "nexusform.help-all"
 _TRUST_KEY: Final = "nexusform.trust"
@@ -162,13 +173,10 @@ class Command(click.Command):
             known_flags = [f"-{known_name}" for known_name, known in flags.items() if not known.hidden]
             suggestion = hint or suggest_name(f"-{name}", known_flags)
             raise click.UsageError(f"Unknown flag -{name}.{suggestion}", ctx)
-        if flag.is_switch:
-            return [f"-{name}={value if equals else 'true'}"]
-        if not equals:
-            next_word = next(following, None)
-            if next_word is None:
-                raise click.UsageError(f"The flag -{name} needs a value: -{name}={flag.metavar}.", ctx)
-            value = next_word
+        given_value = value if equals else "true" if flag.is_switch else next(following, None)
+        if given_value is None or (not given_value and flag.metavar in _PATH_METAVARS):  # for example "-confine=$UNSET"
+            raise click.UsageError(f"The flag -{name} needs a value: -{name}={flag.metavar}.", ctx)
+        value = given_value
         return [f"-{name}", name, value] if flag.is_tagged else [f"-{name}={value}"]  # tagged: name and value
 
 
@@ -195,22 +203,41 @@ def define_command(
 
 
 def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Mapping[str, Any]) -> None:
-    """Delete older files at the output paths of a command: if it fails, none is taken for its result. Raises a usage
-    error for an output path equal to another argument or with the suffix of an input.
+    """Delete older files at the output paths of a command: if it fails, none is taken for its result. Before the first
+    deletion, raise a usage error for a path of another argument, with the suffix of an input, or of a possible input.
     """
-    outputs = {parameter.name for parameter in parameters if isinstance(parameter, Flag) and parameter.is_output}
-    inputs = {value for name, value in values.items() if name not in outputs and isinstance(value, str)}
-    for name in outputs & values.keys():
-        value = values[name]
-        paths = [text.partition(":")[2] for text in value] if isinstance(value, tuple) else [value]  # `FORMAT:PATH`s
-        for path in filter(None, paths):
-            if path in inputs or path.endswith(_INPUT_SUFFIXES):
-                raise click.UsageError(f'-{name.replace("_", "-")}: "{path}" is an input and is not overwritten.')
-            if path != "-":  # stdout
-                from nexusform.workflow.opening.system_io import remove_older_output
+    inputs: set[str] = set()
+    outputs: list[tuple[str, str, bool]] = []  # flag, path, and whether an older file is deleted here
+    for parameter in parameters:
+        value = values.get(parameter.name or "")
+        parts = value if isinstance(value, tuple) else (value,)
+        words = [str(part[-1] if isinstance(part, tuple) else part) for part in parts if part]  # ("var-file", path)
+        flag, is_output = parameter.opts[0], isinstance(parameter, Flag) and parameter.is_output
+        if is_output or flag in _CHECKED_OUTPUTS:
+            paths = [word.partition(":")[2] if parameter.multiple else word for word in words]
+            outputs += [(flag, path, is_output) for path in paths if path not in ("", "-")]
+        if not is_output and not isinstance(parameter.type, click.Choice):
+            inputs.update(map(os.path.realpath, words))
+    if not outputs:
+        return
+    from nexusform.cli.shared_flags import create_context
+    from nexusform.workflow.opening.system_io import may_be_input, remove_older_output
 
-                with suppress(OSError):  # writing it reports the problem
-                    remove_older_output(path)
+    confinement = create_context().confinement
+    for flag, path, is_deleted in outputs:
+        try:
+            confinement.resolve_path_of_operator(Path(path).parent)  # a link at the path itself is replaced
+        except OSError as problem:
+            raise click.UsageError(f'{flag}: "{path}" cannot be written: {problem.strerror}.') from None
+        is_input = path.endswith(_INPUT_SUFFIXES) and flag != "-generate-config-out"
+        is_input = is_input or (is_deleted and os.path.realpath(path) in inputs)
+        if is_input or (is_deleted and may_be_input(path, confinement)):
+            verb = "is" if is_input else "may be"
+            raise click.UsageError(f'{flag}: "{path}" {verb} an input and is not overwritten. Choose another name.')
+    for _, path, is_deleted in outputs:
+        with suppress(OSError):  # writing it reports the problem
+            if is_deleted:
+                remove_older_output(path)
 
 
 class RemovedCommandError(click.ClickException):

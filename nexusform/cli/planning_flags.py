@@ -110,17 +110,17 @@ class PlanDisplayFlags(Struct, frozen=True, kw_only=True):
 
 
 def _read_addresses_from_files(paths: Iterable[str]) -> list[str]:
-    """Read the addresses in files, one per line, without comments."""
+    """Read the addresses in files, one per line, without comments. Raises a usage error for a file without any."""
     addresses: list[str] = []
     for path in paths:
-        lines = [line.split("#")[0].strip() for line in _read_address_file(path).splitlines()]
-        addresses += [line for line in lines if line]
+        try:
+            readable_path = create_context().confinement.resolve_path_of_operator(path)
+            lines = read_regular(readable_path, _MAX_ADDRESS_BYTES).decode().splitlines()
+        except (OSError, UnicodeDecodeError) as problem:
+            reason = getattr(problem, "strerror", problem)  # a decoding error has none
+            raise click.UsageError(f'The file of addresses "{path}" cannot be read: {reason}.') from None
+        new_addresses = [address for line in lines if (address := line.split("#")[0].strip())]
+        if not new_addresses:  # the plan would be of everything
+            raise click.UsageError(f'The file of addresses "{path}" contains no address.')
+        addresses += new_addresses
     return addresses
-
-
-def _read_address_file(path: str) -> str:
-    try:
-        return read_regular(create_context().confinement.resolve_path_of_operator(path), _MAX_ADDRESS_BYTES).decode()
-    except (OSError, UnicodeDecodeError) as problem:
-        reason = getattr(problem, "strerror", problem)  # a decoding error has none
-        raise click.UsageError(f'The file of addresses "{path}" cannot be read: {reason}.') from None

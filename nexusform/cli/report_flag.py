@@ -213,8 +213,8 @@ def parse_plan_reports(placement_flags: PlanDisplayFlags) -> tuple[ReportFlag, .
 def parse_reports(flags: Sequence[str], formats: Collection[str] = FORMATS.keys()) -> tuple[ReportFlag, ...]:
     """Parse the requested reports in one of these formats. Raises a usage error for reports that cannot be written."""
     reports = tuple(_parse_report_format_and_path(flag, formats) for flag in flags)
-    if sum(report.path == "-" for report in reports) > 1:
-        raise click.UsageError("-report: only one report can go to stdout.")
+    if len({os.path.realpath(report.path) for report in reports}) < len(reports):
+        raise click.UsageError("-report: only one report can go to stdout, and to each file.")
     return reports
 
 

@@ -182,8 +182,93 @@ def test_report_does_not_overwrite_an_input(nf: Callable[..., Result]) -> None:
     assert Path("main.nf.hcl").read_text() == CONFIGURATION
 
 
+STATE_DOCUMENT = '{\n  "format": "nexusform",\n  "kind": "state"\n}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("v.json", '{"machines": 3}', "plan -var-file=v.json -report=json:./v.json"),
+        ("v.json", '{"machines": 3}', "plan -var-file=./v.json -report=json:v.json"),
+        ("targets", "nexus_site.lab\n", "plan -target-file=targets -report=text:./targets"),
+        ("p", None, "show p -report=json:./p"),
+        ("p", None, "export -format=az -out=./p p"),
+        ("a.auto.nfvars.json", '{"machines": 3}', "plan -report=json:a.auto.nfvars.json"),
+        ("main.nf.json", "{}", "plan -report=json:main.nf.json"),
+        ("s.nfstate.backup", STATE_DOCUMENT, "plan -report=text:s.nfstate.backup"),
+    ],
+)
+def test_no_input_is_deleted(nf: Callable[..., Result], name: str, content: str | None, words: str) -> None:
+    before = Path(name).read_bytes() if content is None else content.encode()
+    Path(name).write_bytes(before)
+    Path("older.md").write_text("older")
+    code, _, err = nf(*words.split(), *(["-report=markdown:older.md"] if "export" not in words else []))
+    assert (code, "is an input and is not overwritten" in " ".join(err.replace("│", "").split())) == (1, True), err
+    assert Path(name).read_bytes() == before
+    assert Path("older.md").read_text() == "older"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("my.json", STATE_DOCUMENT),
+        ("my.json", '{"encryption":{"version":1,"purpose":"state"}}'),
+        ("sites.json", '["lon1"]'),
+        ("racks.json", '[{"id": "/subscriptions/1"}]'),
+        ("terraform.tfstate", '{"version": 4}'),
+        ("journal", '{"sequence": 1}\n{"sequence": 2}\n'),
+        ("machines.csv", "rack,machines\nr,2\n"),
+        ("names.yaml", "- a\n"),
+        ("key", "-----BEGIN PRIVATE KEY-----\n"),
+        ("p", None),
+    ],
+)
+@pytest.mark.parametrize("report", ["json", "text"])
+def test_possible_input_is_not_overwritten(
+    nf: Callable[..., Result], name: str, content: str | None, report: str
+) -> None:
+    before = Path(name).read_bytes() if content is None else content.encode()
+    Path(name).write_bytes(before)
+    code, _, err = nf("plan", f"-report={report}:{name}")
+    assert (code, f'"{name}" may be an input and is not overwritten.' in " ".join(err.split())) == (1, True), err
+    assert Path(name).read_bytes() == before
+
+
+def test_state_of_another_name_is_not_overwritten(nf: Callable[..., Result]) -> None:
+    Path("backend.nf.hcl").write_text('nexusform {\n  backend "local" {\n    path = "my.json"\n  }\n}\n')
+    assert nf("apply", "-auto-approve")[0] == 0
+    before = Path("my.json").read_bytes()
+    assert nf("plan", "-report=json:my.json")[0] == 1
+    assert Path("my.json").read_bytes() == before
+
+
+def test_older_outputs_of_every_format_are_replaced(nf: Callable[..., Result]) -> None:
+    Path("d").touch()
+    flags = [*list_report_flags(), "-report=github-review:review.json", "-diff=d"]
+    for _ in range(2):
+        assert nf("plan", *flags)[0] == 0
+        assert nf("advise", "-report=json:advice.json")[0] in (0, 2)
+        for kind, name in (("azapi", "main.tf.json"), ("az", "change.sh")):
+            code, _, err = nf("export", f"-format={kind}", f"-out={name}", "p")
+            assert code == 0, err
+
+
 def test_failed_export_leaves_no_older_script(nf: Callable[..., Result]) -> None:
     Path("change.sh").write_text("older")
     nf("plan", "-out=p", "-var=unknown=1")
     assert nf("export", "-format=az", "-out=change.sh", "p")[0] == 1
     assert not Path("change.sh").exists()
+
+
+def test_plan_is_not_saved_as_configuration(nf: Callable[..., Result]) -> None:
+    for name in ("x.nf.hcl", "x.nf.json", "x.auto.nfvars.json"):
+        code, _, err = nf("plan", f"-out={name}")
+        assert (code, f'-out: "{name}" is an input' in err) == (1, True), err
+        assert not Path(name).exists()
+
+
+def test_one_path_is_for_one_output(nf: Callable[..., Result]) -> None:
+    code, _, err = nf("plan", "-report=json:r", "-report=markdown:./r")
+    assert (code, "only one report can go to stdout, and to each file" in " ".join(err.split())) == (1, True), err
+    assert nf("plan", "-out=q", "-report=json:./q")[0] == 1
+    assert not Path("q").exists()

@@ -205,6 +205,22 @@ def test_value_may_follow_its_flag(capsys: pytest.CaptureFixture[str]) -> None:
     assert "The flag -lock-timeout needs a value: -lock-timeout=DURATION." in missing
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "plan -confine=", "plan -out=", "plan -previous=", "plan -sign= -out=p", "plan -state=", "advise -plan=",
+        "test -junit-xml=",
+    ],
+)  # fmt: skip
+def test_empty_file_name_is_a_usage_error(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_command_line(words.split()) == 1
+    flag = words.split()[1].rstrip("=")
+    assert f"The flag {flag} needs a value: {flag}=" in capsys.readouterr().err
+
+
 def test_arguments_from_environment_precede_command_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -152,6 +152,18 @@ def test_reports(nf: Callable[..., CommandResult]) -> None:
     assert "only one report can go to stdout" in nf("plan", "-report=json:-", "-report=text:-")[2]
 
 
+@pytest.mark.parametrize("flag", ["-target-file", "-exclude-file"])
+@pytest.mark.parametrize("content", ["", "\n# nexus_site.lab\n"])
+@pytest.mark.parametrize("command", ["plan", "apply -auto-approve", "destroy -auto-approve"])
+def test_file_without_addresses_is_rejected(
+    nf: Callable[..., CommandResult], flag: str, content: str, command: str
+) -> None:
+    Path("a.txt").write_text(content)
+    code, _, err = nf(*command.split(), f"{flag}=a.txt")
+    assert (code, 'The file of addresses "a.txt" contains no address.' in err) == (1, True), err
+    assert not Path("state").exists()
+
+
 def test_conflicting_flags_are_rejected(nf: Callable[..., CommandResult]) -> None:
     for given, words in (
         (["-destroy", "-refresh-only"], "-destroy and -refresh-only"),

@@ -353,6 +353,38 @@ def test_link_in_work_tree_leads_no_command_outside(
     assert "-confine" not in read_output(capsys)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["plan", "-out=lk/f"],
+        ["plan", "-report=json:lk/f"],
+        ["plan", "-generate-config-out=lk/f.nf.hcl"],
+        ["show", "p", "-report=json:lk/f"],
+        ["export", "-format=az", "-out=lk/f", "p"],
+        ["sites", "plan", "-out=lk/f"],
+        ["sites", "plan", "-report=json:lk/f"],
+        ["test", "-junit-xml=lk/f"],
+        ["plan", "-out=hooks/f"],
+    ],
+    ids=" ".join,
+)
+def test_link_in_work_tree_leads_no_output_outside(
+    words: list[str], work_tree: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    (work_tree / "main.nf.hcl").write_text('resource "nexus_site" "s" {}\n')
+    assert run_command_line(["plan", "-out=p"]) == 0
+    (work_tree / "lk").symlink_to(outside)
+    (work_tree / "hooks").symlink_to(".git")
+    (outside / "f").write_text("older")
+    capsys.readouterr()
+    assert run_command_line([*words, "-confine"]) == 1
+    text = read_output(capsys)
+    assert "cannot be written" in text
+    assert "-confine does not allow it" in text
+    assert ([path.name for path in outside.iterdir()], (outside / "f").read_text()) == (["f"], "older")
+
+
 def test_path_outside_is_allowed_for_the_operator(
     work_tree: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:

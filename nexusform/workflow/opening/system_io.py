@@ -21,6 +21,7 @@ from nexusform.files.regular_files import (
     FileTooLarge,
     NotRegularFile,
     OutsideConfinement,
+    open_regular_file,
     open_regular_to_read,
     read_regular,
     write_file_atomically,
@@ -33,6 +34,12 @@ _COMMIT_VARIABLES: Final = ("GITHUB_SHA", "CI_COMMIT_SHA", "BUILD_SOURCEVERSION"
 _COMMIT_PATTERN: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _MAX_REFERENCE_BYTES: Final = 1 << 24  # bytes of a file in .git
 _SYSTEM_STREAM: Final = re.compile(r"/dev/(?:std(?:in|out|err)|fd/\d+)|/proc/(?:self|thread-self|\d+)/(?:.*/)?fd/\d+")
+
+# A plan, a key, another binary file, or JSON other than our reports and exports.
+_FOREIGN_DOCUMENT: Final = re.compile(
+    rb'(?!\s*\{\s*"(?:format_version|\$schema": "https://docs\.oasis|event": "(?:REQ|COMM)|//": "Written by nexusform|'
+    rb'[^"]+": \{\s*"vnfInstanceId))(?:\s*[{\[]|PK|-----BEGIN|[^\0]*\0)'
+)
 
 
 def read_file(path: str, max_bytes: int, confinement: Confinement = UNCONFINED, *, hint: str = "") -> bytes:
@@ -206,16 +213,8 @@ def _find_branch_commit(git: Path, common: Path, name: str) -> str:
     for directory in (git, common):
         if (directory / name).is_file():
             return _read_line(directory / name)
-    return _find_packed_commit(common, name)
-
-
-def _find_packed_commit(git: Path, name: str) -> str:
-    """Return the commit of a branch in the packed references; "" if it is not among them."""
-    for line in read_regular(git / "packed-refs", _MAX_REFERENCE_BYTES).decode().splitlines():
-        commit, _, reference = line.partition(" ")
-        if reference == name:
-            return commit
-    return ""
+    lines = read_regular(common / "packed-refs", _MAX_REFERENCE_BYTES).decode().splitlines()
+    return next((line.partition(" ")[0] for line in lines if line.partition(" ")[2] == name), "")
 
 
 def write_output(path: str, content: bytes | Iterable[bytes], *, private: bool = False, durable: bool = True) -> None:
@@ -231,6 +230,21 @@ def write_output(path: str, content: bytes | Iterable[bytes], *, private: bool =
     write_file_atomically(target, content, PRIVATE if private else 0o666, durable=durable)
     if private:
         target.chmod(PRIVATE)  # an older file may be readable by others
+
+
+def may_be_input(path: str, confinement: Confinement) -> bool:
+    """Return whether the file at an output path may be an input, by its content: it was not written as an output."""
+    target = Path(path)
+    if is_stream_or_directory(target):
+        return False
+    try:
+        with os.fdopen(open_regular_file(confinement.resolve_path_of_operator(path)), "rb") as file:
+            head = file.read(4096)
+    except OSError:  # no file, or a link to replace
+        return False
+    is_data = target.suffix in (".csv", ".yaml", ".yml", ".tftpl")
+    is_foreign = is_data and not head.startswith((b"kind,address,", b"# Written by nexusform", b"#!"))
+    return bool(head) and (is_foreign or bool(_FOREIGN_DOCUMENT.match(head)))
 
 
 def remove_older_output(path: str) -> None:

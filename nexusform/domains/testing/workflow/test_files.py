@@ -33,7 +33,9 @@ def find_test_files(
             resolved_directory = context.confinement.resolve_path_of_operator(directory)
             names = sorted(os.listdir(resolved_directory), key=os.fsencode)  # noqa: PTH208 - names, not paths
         except FileNotFoundError:
-            continue  # a test directory is optional
+            if test_directory != DEFAULT_DIRECTORY:  # only this one is optional
+                problems.append(build_error("unreadable-test-directory", f'There is no directory "{directory}".'))
+            continue
         except OSError as problem:
             detail = f'"{directory}" cannot be read: {problem.strerror}.'
             problems.append(build_error("unreadable-test-directory", detail))

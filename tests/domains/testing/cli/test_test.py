@@ -392,6 +392,14 @@ def test_validate_checks_test_files(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["validate", "-no-tests"]) == 0
 
 
+@pytest.mark.parametrize("command", ["test", "validate"])
+def test_missing_test_directory_is_an_error(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("main.nf.hcl").write_text("")
+    assert run_command_line([command]) == 0
+    assert run_command_line([command, "-test-directory=none"]) == 1
+    assert 'There is no directory "none".' in capsys.readouterr().err
+
+
 def test_filter_and_directory(capsys: pytest.CaptureFixture[str]) -> None:
     Path("checks").mkdir()
     Path("checks/b.nftest.hcl").write_text(THREE + build_run("", "b"))
