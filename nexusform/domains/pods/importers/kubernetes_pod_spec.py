@@ -72,12 +72,12 @@ Amounts = dict[str, int]
 
 
 class Priorities(Struct, frozen=True):
-    """PriorityClasses by name, the default value, and classes with pods that never preempt ("" for pods without a
-    class). `is_complete`: there are no others.
+    """PriorityClasses by name, the class of pods without one ("" if there is none), and classes with pods that never
+    preempt. `is_complete`: there are no others.
     """
 
     by_name: Mapping[str, int] = field(default_factory=dict)
-    default: int = 0
+    default_class: str = ""
     non_preempting: frozenset[str] = frozenset()
     is_complete: bool = False
 
@@ -96,18 +96,32 @@ def collect_priority_classes(manifests: Iterable[Manifest], *, is_complete: bool
             if manifest.body.get("globalDefault") is True:
                 defaults.append((value, manifest.name))
     # Kubernetes uses the lowest of several defaults.
-    default, name = min(defaults, default=(0, ""))
-    if name in non_preempting:
-        non_preempting.add("")  # pods without a class have the default
-    return Priorities(priorities, default, frozenset(non_preempting), is_complete)
+    _, default_class = min(defaults, default=(0, ""))
+    return Priorities(priorities, default_class, frozenset(non_preempting), is_complete)
 
 
 def find_priority_rejection(spec: Fields, priorities: Priorities) -> str:
-    """Return why the API server rejects a pod with a missing PriorityClass; "" if it exists or may exist."""
-    name = spec.get_text("priorityClassName")
-    if not name or name in priorities.by_name or not priorities.is_complete:
-        return ""
-    return f"no PriorityClass with name {name} was found"
+    """Return why the API server rejects a pod with a missing PriorityClass, or with values other than those of its
+    class; "" if it does not, or if the class is unknown.
+    """
+    name = _get_priority_class(spec, priorities)
+    if name not in priorities.by_name and (name or not priorities.is_complete):
+        return f"no PriorityClass with name {name} was found" if priorities.is_complete else ""
+    policy = NEVER if name in priorities.non_preempting else "PreemptLowerPriority"
+    for key, noun, value in (
+        ("priority", "integer value of priority", priorities.by_name.get(name, 0)),
+        ("preemptionPolicy", "string value of PreemptionPolicy", policy),
+    ):
+        if spec.data.get(key, value) not in (value, None):
+            return (
+                f"the {noun} ({spec.data[key]}) must not be provided in pod spec; priority admission controller "
+                f"computed {value} from the given PriorityClass name"
+            )
+    return ""
+
+
+def _get_priority_class(spec: Fields, priorities: Priorities) -> str:
+    return spec.get_text("priorityClassName") or priorities.default_class
 
 
 class PodOwner(Struct, frozen=True):
@@ -169,7 +183,7 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         gates=tuple(gate.get_text("name") for gate in spec.list_mappings("schedulingGates")),
         quota_figures=_collect_quota_figures(spec),
         can_preempt=spec.get_text("preemptionPolicy") != NEVER
-        and spec.get_text("priorityClassName") not in priorities.non_preempting,
+        and _get_priority_class(spec, priorities) not in priorities.non_preempting,
         images=_list_images(spec),
         # Those of the containers alone, if the pod has requests of its own, else None.
         container_scored_requests=_compute_requests(spec, _SCORE_DEFAULTS, has_pod_level=False)
@@ -243,10 +257,10 @@ def _is_guaranteed(container: Fields) -> bool:
 
 
 def _resolve_priority(spec: Fields, priorities: Priorities) -> int:
-    """Return the priority of the pod's class, 0 if undefined (reported); without a class its own or the default one."""
-    name = spec.get_text("priorityClassName")
-    if not name:
-        return get_integer(spec.data, "priority", priorities.default)
+    """Return the pod's own priority (of an observed pod), else that of its class, 0 if undefined (reported)."""
+    name = _get_priority_class(spec, priorities)
+    if not name or "priority" in spec:
+        return get_integer(spec.data, "priority", 0)
     if name not in priorities.by_name:
         outcome = "none of its pods are created" if priorities.is_complete else "priority 0 is assumed"
         detail = f'names the PriorityClass "{name}", but no manifest defines it: {outcome}.'

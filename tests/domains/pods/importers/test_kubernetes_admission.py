@@ -202,6 +202,27 @@ def test_pods_with_preemption_policy_never_cannot_preempt() -> None:
     assert not parse_pod(build_pod(preemptionPolicy="Never")).can_preempt
 
 
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"priority": 0}, ""),
+        ({"priorityClassName": "polite", "priority": 9, "preemptionPolicy": "Never"}, ""),
+        ({"priority": 1000}, "the integer value of priority (1000) must not be provided in pod spec; "),
+        ({"priorityClassName": "polite", "priority": 8}, "the integer value of priority (8) must not be provided"),
+        ({"preemptionPolicy": "Never"}, "the string value of PreemptionPolicy (Never) must not be provided"),
+        (
+            {"priorityClassName": "polite", "preemptionPolicy": "PreemptLowerPriority"},
+            "the string value of PreemptionPolicy (PreemptLowerPriority) must not be provided",
+        ),
+    ],
+)
+def test_values_other_than_those_of_the_class_are_rejected(spec: dict[str, Any], reason: str) -> None:
+    polite = build_object("scheduling.k8s.io/v1", "PriorityClass", "polite", value=9, preemptionPolicy="Never")
+    error = parse_workloads(build_pod(**spec), polite).workloads[0].admission_error
+    assert error.startswith(reason)
+    assert bool(error) == bool(reason)
+
+
 # --- Multus (network-resources-injector) ------------------------------------------------------------------
 
 
