@@ -51,6 +51,8 @@ NEVER: Final = "Never"
 ANOTHER_SCHEDULER: Final = "another-scheduler"
 DEVICE_CLAIMS: Final = "device-claims"
 GANGS: Final = "gang-scheduling"
+# Key of an admitted spec: admission may change or reject the pod in unknown ways.
+IN_DOUBT: Final = "in-doubt"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _MAX_WEIGHT: Final = 100
@@ -107,16 +109,14 @@ def find_priority_rejection(spec: Fields, priorities: Priorities) -> str:
     name = _get_priority_class(spec, priorities)
     if name not in priorities.by_name and (name or not priorities.is_complete):
         return f"no PriorityClass with name {name} was found" if priorities.is_complete else ""
-    policy = NEVER if name in priorities.non_preempting else "PreemptLowerPriority"
-    for key, noun, value in (
-        ("priority", "integer value of priority", priorities.by_name.get(name, 0)),
-        ("preemptionPolicy", "string value of PreemptionPolicy", policy),
-    ):
-        if spec.data.get(key, value) not in (value, None):
-            return (
-                f"the {noun} ({spec.data[key]}) must not be provided in pod spec; priority admission controller "
-                f"computed {value} from the given PriorityClass name"
-            )
+    priority, policy = priorities.by_name.get(name, 0), spec.data.get("preemptionPolicy")
+    class_policy = NEVER if name in priorities.non_preempting else "PreemptLowerPriority"
+    if spec.data.get("priority") not in (None, priority):
+        text = f"integer value of priority ({spec.data['priority']}) must not be provided in pod spec; priority"
+        return f"the {text} admission controller computed {priority} from the given PriorityClass name"
+    if policy not in (None, class_policy):
+        text = f"string value of PreemptionPolicy ({policy}) must not be provided in pod spec; priority"
+        return f"the {text} admission controller computed {class_policy} from the given PriorityClass name"
     return ""
 
 
@@ -165,7 +165,7 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         requests=_compute_requests(spec, fallback={}),
         scored_requests=_compute_requests(spec, fallback=_SCORE_DEFAULTS),
         node_name=spec.get_text("nodeName"),
-        has_unknown_rules=scheduler != "default-scheduler" or bool(group_key),
+        has_unknown_rules=scheduler != "default-scheduler" or bool(group_key) or IN_DOUBT in spec,
         node_selector=tuple(sorted(spec.get_text_mapping("nodeSelector").items())),
         node_terms=node_terms,
         preferred_nodes=preferred_nodes,
@@ -181,7 +181,7 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         template=owner.template,
         aligned_requests=_list_numa_aligned_requests(spec),
         gates=tuple(gate.get_text("name") for gate in spec.list_mappings("schedulingGates")),
-        quota_figures=_collect_quota_figures(spec),
+        quota_figures=_collect_quota_figures(spec, priorities),
         can_preempt=spec.get_text("preemptionPolicy") != NEVER
         and _get_priority_class(spec, priorities) not in priorities.non_preempting,
         images=_list_images(spec),
@@ -207,19 +207,24 @@ def parse_containers(spec: Fields) -> tuple[Container, ...]:
     return tuple(containers)
 
 
-def _collect_quota_figures(spec: Fields) -> PodQuotaFields:
+def _collect_quota_figures(spec: Fields, priorities: Priorities) -> PodQuotaFields:
     """Return the fields of a pod spec read by ResourceQuotas besides requests."""
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
+    sections = ("requests", "limits")
+    pod_amounts = {section: _get_reported_amounts(spec, section) for section in sections if "resources" in spec}
     unspecified = []
-    for section, name in product(("requests", "limits"), ("cpu", "memory")):
+    for section, name in product(() if any(pod_amounts.values()) else sections, ("cpu", "memory")):
         if not all(name in _get_reported_amounts(container, section) for container in containers):
             unspecified.append(f"{section}.{name}")
     limits = sum_container_amounts(spec, lambda container: _get_reported_amounts(container, "limits"))
+    limits |= pod_amounts.get("limits", {})
+    overhead = _parse_quantities(spec.get_mapping("overhead"), is_reported=True)
+    limits = {name: amount + overhead.get(name, 0) for name, amount in limits.items() if amount}
     return PodQuotaFields(
         limits=_sort_amounts(limits),
         unspecified=tuple(unspecified),
         has_deadline="activeDeadlineSeconds" in spec,
-        priority_class=spec.get_text("priorityClassName"),
+        priority_class=_get_priority_class(spec, priorities),
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeGuard
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector, sum_container_amounts
+from nexusform.domains.pods.importers.kubernetes_pod_spec import IN_DOUBT, parse_selector, sum_container_amounts
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, format_scalar
 from nexusform.domains.pods.scheduling.cluster_records import PodDisruptionBudget, ResourceQuota, ResourceQuotaScope
 from nexusform.json_data.plain_data import get_mapping, list_mappings
@@ -106,7 +106,12 @@ def _add_limit_range(
 
 
 def find_limit_range_rejection(namespace: str, spec: Fields, rules: AdmissionRules) -> str:
-    """Return why LimitRanges reject an admitted pod, in the words of Kubernetes; "" if they do not."""
+    """Return why LimitRanges or its overhead reject an admitted pod, in the words of Kubernetes; "" if they do not."""
+    overhead, class_overhead = spec.get_mapping("overhead").data, _get_class_overhead(spec, rules)
+    if overhead and IN_DOUBT not in spec and _read_nanos(overhead) != _read_nanos(class_overhead):
+        if class_overhead:
+            return "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+        return "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
     for container in containers:
         reason = _find_excess_request(container)
@@ -161,11 +166,18 @@ def _read_requests(container: Fields) -> _NanoAmounts:
 
 def _read_amounts(container: Fields, section: str) -> _NanoAmounts:
     """Return the valid amounts of a container (or of a pod with its own `resources`) by resource, in billionths."""
-    quantities = {
-        name: read_quantity(value)
-        for name, value in container.get_mapping("resources").get_mapping(section).data.items()
-    }
+    return _read_nanos(container.get_mapping("resources").get_mapping(section).data)
+
+
+def _read_nanos(amounts: Mapping[str, Any]) -> _NanoAmounts:
+    """Return the valid amounts by resource, in billionths."""
+    quantities = {name: read_quantity(value) for name, value in amounts.items()}
     return {name: quantity.nano for name, quantity in quantities.items() if quantity is not None}
+
+
+def _get_class_overhead(spec: Fields, rules: AdmissionRules) -> Mapping[str, Any]:
+    runtime = rules.runtimes.get(spec.get_text("runtimeClassName"))
+    return get_mapping(runtime.body, "overhead", "podFixed") if runtime else {}
 
 
 _read_limits = partial(_read_amounts, section="limits")
@@ -219,8 +231,8 @@ def _replace_data(spec: Fields, data: RawAmounts) -> Fields:
 
 
 def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
-    """Return the spec with the node selector, tolerations and overhead of its RuntimeClass; unchanged without one, or
-    if it is unknown. An unknown class, and a contradiction of node selectors, is reported.
+    """Return the spec with the node selector, tolerations and overhead of its RuntimeClass; unchanged without one, in
+    doubt if it is unknown. An unknown class, and a contradiction of node selectors, is reported.
     """
     name = spec.get_text("runtimeClassName")
     if not name:
@@ -229,13 +241,12 @@ def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
     if runtime is None:
         detail = (
             f'names the RuntimeClass "{name}", but no manifest defines it. Its overhead, nodeSelector and '
-            "tolerations are unknown."
+            "tolerations are unknown, and without it no pod is created."
         )
         summary = f"RuntimeClass {name} is not on the cluster"
         spec.report("runtimeClassName", detail, Severity.WARNING, summary=summary)
-        return spec
-    body = _create_unreported_fields(runtime)
-    scheduling = body.get_mapping("scheduling")
+        return _replace_data(spec, {**spec.data, IN_DOUBT: True})
+    scheduling = _create_unreported_fields(runtime).get_mapping("scheduling")
     pod_selector, class_selector = spec.get_text_mapping("nodeSelector"), scheduling.get_text_mapping("nodeSelector")
     for key in sorted(pod_selector.keys() & class_selector.keys()):
         if pod_selector[key] != class_selector[key]:
@@ -246,10 +257,10 @@ def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
             spec.report("nodeSelector", detail)
     changed_spec = {**spec.data, "nodeSelector": {**pod_selector, **class_selector}}
     tolerations = [*spec.get_list("tolerations"), *scheduling.get_list("tolerations")]
-    overhead = body.get_mapping("overhead").get_mapping("podFixed").data
+    overhead = _get_class_overhead(spec, rules)
     if tolerations:
         changed_spec["tolerations"] = tolerations
-    if overhead and "overhead" not in spec:  # the API server would reject another one
+    if overhead and "overhead" not in spec:  # another one is rejected later
         changed_spec["overhead"] = overhead
     return _replace_data(spec, changed_spec)
 

@@ -105,3 +105,13 @@ def test_foreign_content_is_reported(content: bytes) -> None:
     reading = parse_kubectl_files([("nodes.json", content)])
     assert reading.findings
     assert reading.findings[0].file == "nodes.json"
+
+
+def test_fields_read_by_quotas_and_runtime_classes_are_kept() -> None:
+    pod = build_pod("x", "n", priorityClassName="high", priority=7, activeDeadlineSeconds=60)
+    kata = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "kata"}, "handler": "kata"}
+    overhead = {"podFixed": {"cpu": "1"}}
+    snapshot = parse_contents(print_objects(pod, {**kata, "overhead": overhead}))
+    spec = snapshot.pods[0].spec
+    assert (spec.priority, spec.quota_figures.priority_class, spec.quota_figures.has_deadline) == (7, "high", True)
+    assert snapshot.objects[0].body["overhead"] == overhead

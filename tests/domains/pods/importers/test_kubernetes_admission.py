@@ -150,6 +150,25 @@ def test_quotas_and_their_pod_fields() -> None:
     assert (asked.limits, asked.unspecified, asked.has_deadline) == ((("memory", MIB),), ("limits.cpu",), True)
 
 
+def test_quotas_read_requests_and_limits_of_the_whole_pod() -> None:
+    whole = {"requests": {"cpu": "1"}, "limits": {"memory": "1Mi"}}
+    pod = build_pod({"limits": {"cpu": "2"}})
+    pod["spec"]["resources"] = whole
+    figures = parse_pod(pod).quota_figures
+    assert (figures.unspecified, figures.limits) == ((), (("cpu", 2000), ("memory", MIB)))
+
+
+def test_limits_of_quotas_include_the_overhead() -> None:
+    kata = build_kata_class(overhead={"podFixed": {"cpu": "250m", "memory": "1Mi"}})
+    pod = parse_pod(build_pod({"limits": {"cpu": "1"}}, runtimeClassName="kata"), kata)
+    assert pod.quota_figures.limits == (("cpu", 1250),)  # memory stays unlimited
+
+
+def test_scope_of_a_quota_reads_the_default_priority_class() -> None:
+    common = build_object("scheduling.k8s.io/v1", "PriorityClass", "common", value=9, globalDefault=True)
+    assert parse_pod(build_pod(), common).quota_figures.priority_class == "common"
+
+
 def test_scheduling_gates() -> None:
     assert parse_pod(build_pod(schedulingGates=[{"name": "a"}, {"name": "b"}])).gates == ("a", "b")
 
@@ -178,9 +197,28 @@ def test_undefined_or_contradicting_runtime_class_is_reported() -> None:
     assert 'warning: Pod shop/p: spec.runtimeClassName names the RuntimeClass "kata", but no' in get_finding(
         build_pod(runtimeClassName="kata")
     )
+    assert parse_workloads(build_pod(runtimeClassName="kata")).workloads[0].pod.has_unknown_rules
     against = build_kata_class(scheduling={"nodeSelector": {"disk": "ssd"}})
     text = get_finding(build_pod(runtimeClassName="kata", nodeSelector={"disk": "hdd"}), against)
     assert text.startswith("error: Pod shop/p: spec.nodeSelector has disk=hdd")
+
+
+@pytest.mark.parametrize(
+    ("overhead", "class_overhead", "reason"),
+    [
+        ({"cpu": "0.25"}, {"podFixed": {"cpu": "250m"}}, ""),
+        ({"cpu": "1"}, {"podFixed": {"cpu": "250m"}}, "Pod's Overhead doesn't match RuntimeClass's defined Overhead"),
+        ({"cpu": "1"}, {}, "Pod Overhead set without corresponding RuntimeClass defined Overhead"),
+    ],
+)
+def test_overhead_other_than_that_of_the_runtime_class_is_rejected(
+    overhead: dict[str, str], class_overhead: dict[str, Any], reason: str
+) -> None:
+    pod = build_pod(runtimeClassName="kata", overhead=overhead)
+    (workload,) = parse_workloads(pod, build_kata_class(overhead=class_overhead)).workloads
+    assert workload.admission_error == (reason and f"pod rejected: {reason}")
+    without_class = parse_workloads(build_pod(overhead=overhead)).workloads[0].admission_error
+    assert without_class == "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
 
 
 # --- PriorityClass ----------------------------------------------------------------------------------------
