@@ -61,6 +61,8 @@ _POD_FIELDS: Final = (
     "schedulerName",
     "preemptionPolicy",
     "resourceClaims",
+    "priorityClassName",
+    "activeDeadlineSeconds",
 )
 _CONTAINER_FIELDS: Final = ("name", "image", "resources", "ports", "restartPolicy")
 # Further kinds that affect pods, and the fields kept of each.
@@ -73,6 +75,7 @@ _KEPT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "ResourceQuota": ("spec",),
     "LimitRange": ("spec",),
     "PriorityClass": ("value", "globalDefault", "preemptionPolicy"),
+    "RuntimeClass": ("overhead", "scheduling"),
     "HorizontalPodAutoscaler": ("spec",),
     "MutatingWebhookConfiguration": ("webhooks",),
     "MutatingAdmissionPolicy": ("spec",),
@@ -87,6 +90,7 @@ _KEPT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 # Further metadata and status fields kept of some kinds.
 _KEPT_METADATA: Final[Mapping[str, tuple[str, ...]]] = {
+    "Namespace": ("deletionTimestamp",),
     "PersistentVolumeClaim": ("uid", "deletionTimestamp"),
     "StorageClass": ("annotations", "creationTimestamp"),
 }

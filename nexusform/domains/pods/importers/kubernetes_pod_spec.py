@@ -51,6 +51,8 @@ NEVER: Final = "Never"
 ANOTHER_SCHEDULER: Final = "another-scheduler"
 DEVICE_CLAIMS: Final = "device-claims"
 GANGS: Final = "gang-scheduling"
+# Key of an admitted spec: admission may change or reject the pod in unknown ways.
+IN_DOUBT: Final = "in-doubt"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _MAX_WEIGHT: Final = 100
@@ -72,12 +74,12 @@ Amounts = dict[str, int]
 
 
 class Priorities(Struct, frozen=True):
-    """PriorityClasses by name, the default value, and classes with pods that never preempt ("" for pods without a
-    class). `is_complete`: there are no others.
+    """PriorityClasses by name, the class of pods without one ("" if there is none), and classes with pods that never
+    preempt. `is_complete`: there are no others.
     """
 
     by_name: Mapping[str, int] = field(default_factory=dict)
-    default: int = 0
+    default_class: str = ""
     non_preempting: frozenset[str] = frozenset()
     is_complete: bool = False
 
@@ -96,18 +98,28 @@ def collect_priority_classes(manifests: Iterable[Manifest], *, is_complete: bool
             if manifest.body.get("globalDefault") is True:
                 defaults.append((value, manifest.name))
     # Kubernetes uses the lowest of several defaults.
-    default, name = min(defaults, default=(0, ""))
-    if name in non_preempting:
-        non_preempting.add("")  # pods without a class have the default
-    return Priorities(priorities, default, frozenset(non_preempting), is_complete)
+    _, default_class = min(defaults, default=(0, ""))
+    return Priorities(priorities, default_class, frozenset(non_preempting), is_complete)
 
 
 def find_priority_rejection(spec: Fields, priorities: Priorities) -> str:
-    """Return why the API server rejects a pod with a missing PriorityClass; "" if it exists or may exist."""
-    name = spec.get_text("priorityClassName")
-    if not name or name in priorities.by_name or not priorities.is_complete:
-        return ""
-    return f"no PriorityClass with name {name} was found"
+    """Return why the API server rejects the PriorityClass, priority or preemptionPolicy of a pod; "" if unknown."""
+    name = _get_priority_class(spec, priorities)
+    if name not in priorities.by_name and (name or not priorities.is_complete):
+        return f"no PriorityClass with name {name} was found" if priorities.is_complete else ""
+    priority, policy = priorities.by_name.get(name, 0), spec.data.get("preemptionPolicy")
+    class_policy = NEVER if name in priorities.non_preempting else "PreemptLowerPriority"
+    if spec.data.get("priority") not in (None, priority):
+        text = f"integer value of priority ({spec.data['priority']}) must not be provided in pod spec; priority"
+        return f"the {text} admission controller computed {priority} from the given PriorityClass name"
+    if policy not in (None, class_policy):
+        text = f"string value of PreemptionPolicy ({policy}) must not be provided in pod spec; priority"
+        return f"the {text} admission controller computed {class_policy} from the given PriorityClass name"
+    return ""
+
+
+def _get_priority_class(spec: Fields, priorities: Priorities) -> str:
+    return spec.get_text("priorityClassName") or priorities.default_class
 
 
 class PodOwner(Struct, frozen=True):
@@ -151,7 +163,7 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         requests=_compute_requests(spec, fallback={}),
         scored_requests=_compute_requests(spec, fallback=_SCORE_DEFAULTS),
         node_name=spec.get_text("nodeName"),
-        has_unknown_rules=scheduler != "default-scheduler" or bool(group_key),
+        has_unknown_rules=scheduler != "default-scheduler" or bool(group_key) or IN_DOUBT in spec,
         node_selector=tuple(sorted(spec.get_text_mapping("nodeSelector").items())),
         node_terms=node_terms,
         preferred_nodes=preferred_nodes,
@@ -167,9 +179,9 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         template=owner.template,
         aligned_requests=_list_numa_aligned_requests(spec),
         gates=tuple(gate.get_text("name") for gate in spec.list_mappings("schedulingGates")),
-        quota_figures=_collect_quota_figures(spec),
+        quota_figures=_collect_quota_figures(spec, priorities),
         can_preempt=spec.get_text("preemptionPolicy") != NEVER
-        and spec.get_text("priorityClassName") not in priorities.non_preempting,
+        and _get_priority_class(spec, priorities) not in priorities.non_preempting,
         images=_list_images(spec),
         # Those of the containers alone, if the pod has requests of its own, else None.
         container_scored_requests=_compute_requests(spec, _SCORE_DEFAULTS, has_pod_level=False)
@@ -193,19 +205,23 @@ def parse_containers(spec: Fields) -> tuple[Container, ...]:
     return tuple(containers)
 
 
-def _collect_quota_figures(spec: Fields) -> PodQuotaFields:
+def _collect_quota_figures(spec: Fields, priorities: Priorities) -> PodQuotaFields:
     """Return the fields of a pod spec read by ResourceQuotas besides requests."""
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
     unspecified = []
-    for section, name in product(("requests", "limits"), ("cpu", "memory")):
+    sections = () if _get_reported_amounts(spec, "requests") else ("requests", "limits")  # unless the pod has its own
+    for section, name in product(sections, ("cpu", "memory")):
         if not all(name in _get_reported_amounts(container, section) for container in containers):
             unspecified.append(f"{section}.{name}")
     limits = sum_container_amounts(spec, lambda container: _get_reported_amounts(container, "limits"))
+    limits |= _get_reported_amounts(spec, "limits")
+    overhead = _parse_quantities(spec.get_mapping("overhead"), is_reported=True)
+    limits = {name: amount + overhead.get(name, 0) for name, amount in limits.items() if amount}
     return PodQuotaFields(
         limits=_sort_amounts(limits),
         unspecified=tuple(unspecified),
         has_deadline="activeDeadlineSeconds" in spec,
-        priority_class=spec.get_text("priorityClassName"),
+        priority_class=_get_priority_class(spec, priorities),
     )
 
 
@@ -243,10 +259,10 @@ def _is_guaranteed(container: Fields) -> bool:
 
 
 def _resolve_priority(spec: Fields, priorities: Priorities) -> int:
-    """Return the priority of the pod's class, 0 if undefined (reported); without a class its own or the default one."""
-    name = spec.get_text("priorityClassName")
-    if not name:
-        return get_integer(spec.data, "priority", priorities.default)
+    """Return the pod's own priority (of an observed pod), else that of its class, 0 if undefined (reported)."""
+    name = _get_priority_class(spec, priorities)
+    if not name or "priority" in spec:
+        return get_integer(spec.data, "priority", 0)
     if name not in priorities.by_name:
         outcome = "none of its pods are created" if priorities.is_complete else "priority 0 is assumed"
         detail = f'names the PriorityClass "{name}", but no manifest defines it: {outcome}.'

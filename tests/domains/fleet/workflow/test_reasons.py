@@ -72,7 +72,10 @@ def test_pending_pod_is_not_reported_as_running() -> None:
 
 
 def test_victim_and_preemptor_name_each_other() -> None:
-    low, high = build_deployment("low", 1, cpu="3"), build_deployment("high", 1, cpu="3", spec={"priority": 9})
+    low, high = (
+        build_deployment("low", 1, cpu="3"),
+        build_deployment("high", 1, cpu="3", spec={"priorityClassName": "system-node-critical"}),
+    )
     base = RACKS + build_workers(1) + build_manifest("m", low)
     state = build_state_after(require_success(plan(base)))
     result = require_success(plan(RACKS + build_workers(1) + build_manifest("m", low, high), state))

@@ -125,6 +125,34 @@ def test_limit_range_of_pods_adds_requests_of_containers_without_limits() -> Non
     assert parse_workloads(build_pod(containers=two), pods).workloads[0].admission_error == reason
 
 
+@pytest.mark.parametrize(
+    ("values", "resources", "is_in_doubt"),
+    [
+        (["1", "2"], {}, True),
+        (["1", "2", "1"], {}, True),  # each may come first
+        (["1", "1"], {}, False),
+        (["1", "2"], {"limits": {"cpu": "1"}}, False),
+    ],
+)
+def test_different_defaults_of_several_limit_ranges_apply_in_random_order(
+    values: list[str], resources: dict[str, Any], is_in_doubt: bool
+) -> None:
+    reading = parse_workloads(build_pod(resources), *[build_limit_range(default={"cpu": value}) for value in values])
+    assert [each.id for each in reading.findings] == ["different-limit-ranges"] * is_in_doubt
+    assert reading.workloads[0].pod.has_unknown_rules == is_in_doubt
+    assert reading.workloads[0].pod.requests.cpu == 1000
+
+
+def test_finished_pods_in_quotas_of_count_pods_are_unknown() -> None:
+    (workload,) = parse_workloads(
+        build_pod(), build_object("v1", "ResourceQuota", "q", spec={"hard": {"pods": 1}})
+    ).workloads
+    assert not workload.pod.has_unknown_rules
+    quota = build_object("v1", "ResourceQuota", "q", spec={"hard": {"count/pods": 1}})
+    assert parse_workloads(build_pod(), quota).workloads[0].pod.has_unknown_rules
+    assert "counts finished pods, too" in get_finding(build_pod(), quota)
+
+
 def test_quotas_and_their_pod_fields() -> None:
     quota = build_object(
         "v1",
@@ -148,6 +176,25 @@ def test_quotas_and_their_pod_fields() -> None:
         build_pod({"requests": {"cpu": "1"}, "limits": {"memory": "1Mi"}}, activeDeadlineSeconds=5)
     ).quota_figures
     assert (asked.limits, asked.unspecified, asked.has_deadline) == ((("memory", MIB),), ("limits.cpu",), True)
+
+
+def test_quotas_read_requests_and_limits_of_the_whole_pod() -> None:
+    whole = {"requests": {"cpu": "1"}, "limits": {"memory": "1Mi"}}
+    pod = build_pod({"limits": {"cpu": "2"}})
+    pod["spec"]["resources"] = whole
+    figures = parse_pod(pod).quota_figures
+    assert (figures.unspecified, figures.limits) == ((), (("cpu", 2000), ("memory", MIB)))
+
+
+def test_limits_of_quotas_include_the_overhead() -> None:
+    kata = build_kata_class(overhead={"podFixed": {"cpu": "250m", "memory": "1Mi"}})
+    pod = parse_pod(build_pod({"limits": {"cpu": "1"}}, runtimeClassName="kata"), kata)
+    assert pod.quota_figures.limits == (("cpu", 1250),)  # memory stays unlimited
+
+
+def test_scope_of_a_quota_reads_the_default_priority_class() -> None:
+    common = build_object("scheduling.k8s.io/v1", "PriorityClass", "common", value=9, globalDefault=True)
+    assert parse_pod(build_pod(), common).quota_figures.priority_class == "common"
 
 
 def test_scheduling_gates() -> None:
@@ -178,9 +225,79 @@ def test_undefined_or_contradicting_runtime_class_is_reported() -> None:
     assert 'warning: Pod shop/p: spec.runtimeClassName names the RuntimeClass "kata", but no' in get_finding(
         build_pod(runtimeClassName="kata")
     )
+    assert parse_workloads(build_pod(runtimeClassName="kata")).workloads[0].pod.has_unknown_rules
     against = build_kata_class(scheduling={"nodeSelector": {"disk": "ssd"}})
     text = get_finding(build_pod(runtimeClassName="kata", nodeSelector={"disk": "hdd"}), against)
     assert text.startswith("error: Pod shop/p: spec.nodeSelector has disk=hdd")
+
+
+@pytest.mark.parametrize(
+    ("overhead", "class_overhead", "reason"),
+    [
+        ({"cpu": "0.25"}, {"podFixed": {"cpu": "250m"}}, ""),
+        ({"cpu": "1"}, {"podFixed": {"cpu": "250m"}}, "Pod's Overhead doesn't match RuntimeClass's defined Overhead"),
+        ({"cpu": "1"}, {}, "Pod Overhead set without corresponding RuntimeClass defined Overhead"),
+    ],
+)
+def test_overhead_other_than_that_of_the_runtime_class_is_rejected(
+    overhead: dict[str, str], class_overhead: dict[str, Any], reason: str
+) -> None:
+    pod = build_pod(runtimeClassName="kata", overhead=overhead)
+    (workload,) = parse_workloads(pod, build_kata_class(overhead=class_overhead)).workloads
+    assert workload.admission_error == (reason and f"pod rejected: {reason}")
+    without_class = parse_workloads(build_pod(overhead=overhead)).workloads[0].admission_error
+    assert without_class == "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+
+
+# --- Namespaces, Pod Security Standards (kubernetes.io/docs/concepts/security) and kubelet ----------------
+
+
+def build_namespace(name: str = "shop", **metadata: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **metadata}}
+
+
+def test_terminating_namespace_gets_no_pods() -> None:
+    namespace = build_namespace(deletionTimestamp="2026-01-01T00:00:00Z")
+    assert parse_workloads(build_pod(), namespace).workloads[0].admission_error == (
+        "unable to create new content in namespace shop because it is being terminated"
+    )
+    assert parse_workloads(build_pod(), build_namespace()).workloads[0].admission_error == ""
+
+
+def test_pod_of_missing_namespace_is_in_doubt_if_all_are_known() -> None:
+    everything = (build_namespace("default"), build_namespace("kube-system"))
+    assert parse_workloads(build_pod(), *everything).workloads[0].pod.has_unknown_rules
+    assert not parse_pod(build_pod(), *everything, build_namespace()).has_unknown_rules
+    assert not parse_pod(build_pod(), build_namespace("other")).has_unknown_rules
+
+
+@pytest.mark.parametrize(
+    ("spec", "fields"),
+    [
+        ({"hostNetwork": False, "volumes": [{"name": "v", "emptyDir": {}}]}, ""),
+        ({"hostNetwork": True, "hostPID": True}, "hostNetwork, hostPID"),
+        ({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, "hostPath"),
+        ({"initContainers": [{"name": "i", "securityContext": {"privileged": True}}]}, "privileged"),
+        ({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]}, "hostPort"),
+        ({"containers": [{"name": "c", "env": [{"name": "A", "value": '{"hostPath": {"hostPID": true}}'}]}]}, ""),
+    ],
+)
+@pytest.mark.parametrize("level", ["privileged", "baseline", "restricted"])
+def test_access_to_the_host_may_violate_pod_security(spec: dict[str, Any], fields: str, level: str) -> None:
+    namespace = build_namespace(labels={"pod-security.kubernetes.io/enforce": level})
+    reading = parse_workloads(build_pod(**{"containers": [{"name": "c"}], **spec}), namespace)
+    is_in_doubt = bool(fields) and level != "privileged"
+    text = f'Pod shop/p: spec may violate PodSecurity "{level}": {fields}.'
+    assert [each.detail for each in reading.findings if each.id == "pod-security"] == [text] * is_in_doubt
+    assert reading.workloads[0].pod.has_unknown_rules == is_in_doubt
+
+
+def test_windows_pod_may_get_a_node_of_another_os() -> None:
+    windows = {"os": {"name": "windows"}}
+    assert "error" not in get_finding(build_pod(**windows))
+    assert parse_workloads(build_pod(**windows)).workloads[0].pod.has_unknown_rules
+    assert not parse_pod(build_pod(**windows, nodeSelector={"kubernetes.io/os": "windows"})).has_unknown_rules
+    assert not parse_pod(build_pod(os={"name": "linux"})).has_unknown_rules
 
 
 # --- PriorityClass ----------------------------------------------------------------------------------------
@@ -200,6 +317,27 @@ def test_pods_with_preemption_policy_never_cannot_preempt() -> None:
     assert parse_pod(build_pod(), polite).can_preempt
     assert not parse_pod(build_pod(), {**polite, "globalDefault": True}).can_preempt
     assert not parse_pod(build_pod(preemptionPolicy="Never")).can_preempt
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"priority": 0}, ""),
+        ({"priorityClassName": "polite", "priority": 9, "preemptionPolicy": "Never"}, ""),
+        ({"priority": 1000}, "the integer value of priority (1000) must not be provided in pod spec; "),
+        ({"priorityClassName": "polite", "priority": 8}, "the integer value of priority (8) must not be provided"),
+        ({"preemptionPolicy": "Never"}, "the string value of PreemptionPolicy (Never) must not be provided"),
+        (
+            {"priorityClassName": "polite", "preemptionPolicy": "PreemptLowerPriority"},
+            "the string value of PreemptionPolicy (PreemptLowerPriority) must not be provided",
+        ),
+    ],
+)
+def test_values_other_than_those_of_the_class_are_rejected(spec: dict[str, Any], reason: str) -> None:
+    polite = build_object("scheduling.k8s.io/v1", "PriorityClass", "polite", value=9, preemptionPolicy="Never")
+    error = parse_workloads(build_pod(**spec), polite).workloads[0].admission_error
+    assert error.startswith(reason)
+    assert bool(error) == bool(reason)
 
 
 # --- Multus (network-resources-injector) ------------------------------------------------------------------

@@ -662,7 +662,9 @@ def test_missing_namespace_of_cluster_objects_is_reported() -> None:
 
 def test_pods_of_untargeted_objects_are_not_evicted() -> None:
     low = build_manifest("low", build_deployment("low", 1, cpu="3"))
-    high = build_manifest("high", build_deployment("high", 1, cpu="3", spec={"priority": 9}))
+    high = build_manifest(
+        "high", build_deployment("high", 1, cpu="3", spec={"priorityClassName": "system-node-critical"})
+    )
     text = RACKS + build_workers(1) + low + high
     state = build_state_after(require_success(plan(RACKS + build_workers(1) + low)))
     for options in ({"targets": ("fleet_hub_manifest.high",)}, {"excludes": ("fleet_hub_manifest.low",)}):
@@ -679,7 +681,7 @@ def test_pods_of_untargeted_objects_are_not_evicted() -> None:
 
 def test_eviction_is_reported_after_second_pass() -> None:
     low = build_deployment("low", 1, cpu="3")
-    high = build_deployment("high", 2, cpu="3", spec={"priority": 9})
+    high = build_deployment("high", 2, cpu="3", spec={"priorityClassName": "system-node-critical"})
     state = build_state_after(require_success(plan(RACKS + build_workers(1) + build_manifest("low", low))))
     # One of them is pending, so the plan makes a second pass over all pods.
     result = require_success(
