@@ -204,7 +204,7 @@ class _WorkloadReader(Struct):
             or find_limit_range_rejection(manifest.namespace, pod_spec, self.rules),
             keeps_replicas=_get_replicas(manifest) != _get_replicas(original),  # set by another manager
         )
-        workload = self._add_revisions(manifest, workload, template.get_mapping("spec").data)
+        workload = self._add_revisions(manifest, workload, _get_template(manifest))
         return controller.apply_strategy(self._apply_autoscaler(manifest, workload), spec)
 
     def _report_device_classes(self, spec: Fields, pod: PodSpec) -> bool:

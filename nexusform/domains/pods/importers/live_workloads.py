@@ -41,17 +41,21 @@ _TEMPLATE_FIELDS: Final = (
     "priorityClassName",
     "runtimeClassName",
     "schedulerName",
+    *("hostNetwork", "volumes", "schedulingGates", "resources", "preemptionPolicy", "nodeName", "resourceClaims"),
 )
+# Labels added by controllers to the template of a ReplicaSet or a pod.
+_ADDED_LABELS: Final = ("pod-template-hash", "controller-revision-hash")
 _CONTAINER_SECTIONS: Final = ("containers", "initContainers")
-_CONTAINER_FIELDS: Final = ("name", "image", "resources", "restartPolicy")
+_CONTAINER_FIELDS: Final = ("name", "image", "resources", "restartPolicy", "ports")
+_CLAIM_NAME: Final = ("persistentVolumeClaim", "claimName")
 _SPEC_FIELDS: Final = ("replicas", "parallelism", "completions", "suspend", "paused", "strategy", "updateStrategy")
 
 
 class LiveWorkload(Struct, frozen=True):
     """Workload as it exists: its fields below `spec` set by managers other than the applier (path and value),
     whether `has_managers` named them, and the revision label of its pods. `owner` is the key of a ReplicaSet's
-    Deployment. `template` are the fields of its pod spec with an effect on placement. `desired_pods` and `max_pods` are
-    those of the Deployment at the last sync of an active ReplicaSet (0: unknown). `remaining_pods` are those left
+    Deployment. `template` are the fields of its pod template with an effect on placement. `desired_pods` and `max_pods`
+    are those of the Deployment at the last sync of an active ReplicaSet (0: unknown). `remaining_pods` are those left
     to run by a Job, None if unlimited.
     """
 
@@ -84,7 +88,7 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
         "key": f"{namespace}/{body['kind']}/{metadata['name']}",
         "fields": fields,
         "managed": bool(managers),
-        "template": _select_pod_template_fields(get_mapping(spec, "template", "spec")),
+        "template": _select_pod_template_fields(get_mapping(spec, "template")),
         "revision": str(revision),
         "owner": f"{namespace}/Deployment/{owner.get('name')}" if owner.get("kind") == "Deployment" else "",
         **(_read_pod_counts(get_mapping(metadata, "annotations")) if spec.get("replicas") else {}),  # else not synced
@@ -122,7 +126,7 @@ def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
         key=key,
         foreign_fields=tuple((_freeze_path(path), value) for path, value in data["fields"]),
         has_managers=data["managed"],
-        template=_select_placement_fields(data["template"]) if data["template"] else {},
+        template=_select_placement_fields(data["template"]) if get_mapping(data, "template", "spec") else {},
         revision=data["revision"],
         owner=data["owner"],
         desired_pods=data.get("desired_pods", 0),
@@ -139,7 +143,7 @@ def group_replica_sets(workloads: Iterable[LiveWorkload]) -> dict[str, list[Live
 def find_current_revisions(
     template: Mapping[str, Any], live: LiveWorkload, replica_sets: Sequence[LiveWorkload]
 ) -> tuple[str, ...] | None:
-    """Return the revisions of pods with this pod spec, by ReplicaSets or the live set: () if none, None if unknown."""
+    """Return the revisions of pods of a template, by ReplicaSets or the live set: () if none, None if unknown."""
     if not replica_sets and not live.template:
         return None
     expected = _select_placement_fields(template)
@@ -149,13 +153,24 @@ def find_current_revisions(
 
 
 def _select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a pod spec with an effect on placement, for a comparison."""
-    selected = _select_pod_template_fields(template)
+    """Return the fields of a pod template with an effect on placement, for a comparison."""
+    metadata, selected = _select_pod_template_fields(template).values()
+    selected["labels"] = {key: text for key, text in metadata["labels"].items() if key not in _ADDED_LABELS}
     selected.pop("schedulerName", None)  # the API server adds its default
+    host_port = "containerPort" if selected.get("hostNetwork") else "hostPort"
+    # The sources of volumes without their defaults; emptyDir is the default source.
+    selected["volumes"] = sorted(
+        (get_text(item, "name"), sorted(item.keys() - {"name", "emptyDir"}), get_text(item, *_CLAIM_NAME))
+        for item in list_mappings(selected, "volumes")
+    )
+    pod_level = {"resources": selected.pop("resources", {})}
     for section in _CONTAINER_SECTIONS:
-        body = {"containers": selected.pop(section, [])}
+        containers = list_mappings(selected, section)
+        body = {"containers": [*containers, pod_level]}
         manifest = Manifest(group="", version="v1", kind="Pod", namespace="", name="", labels={}, body=body, line=1)
-        selected[section] = parse_containers(Fields(manifest, [], manifest.body))
+        ports = [port for container in containers for port in list_mappings(container, "ports")]
+        with_defaults = [{"protocol": "TCP", "hostPort": port.get(host_port), **port} for port in ports]
+        selected[section] = parse_containers(Fields(manifest, [], manifest.body)), with_defaults
     return selected
 
 
@@ -196,17 +211,18 @@ def select_present_fields(values: Mapping[str, Any], names: Iterable[str]) -> di
 
 def _select_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     fields = select_present_fields(spec, _SPEC_FIELDS)
-    return {**fields, "template": {"spec": _select_pod_template_fields(get_mapping(spec, "template", "spec"))}}
+    return {**fields, "template": _select_pod_template_fields(get_mapping(spec, "template"))}
 
 
-def _select_pod_template_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a pod spec with an effect on placement, its containers without environment variables."""
+def _select_pod_template_fields(template: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the fields of a pod template with an effect on placement, its containers without environment variables."""
+    spec = get_mapping(template, "spec")
     selected = {name: spec[name] for name in _TEMPLATE_FIELDS if spec.get(name)}
     for section in _CONTAINER_SECTIONS:
         if section in selected:
             containers = list_mappings(selected[section])
             selected[section] = [select_present_fields(container, _CONTAINER_FIELDS) for container in containers]
-    return selected
+    return {"metadata": {"labels": dict(get_mapping(template, "metadata", "labels"))}, "spec": selected}
 
 
 def _list_owned_field_values(tree: Mapping[str, Any], value: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
@@ -230,7 +246,11 @@ def _list_owned_field_values(tree: Mapping[str, Any], value: Any, path: FieldPat
 
 
 def _find_list_item(value: Any, step: tuple[tuple[str, Any], ...]) -> Any:
-    return next((item for item in list_mappings(value) if all(item.get(key) == part for key, part in step)), None)
+    defaults = {"protocol": "TCP"}  # of the fields of identities
+    return next(
+        (item for item in list_mappings(value) if all({**defaults, **item}.get(key) == part for key, part in step)),
+        None,
+    )
 
 
 def _freeze_path(path: Any) -> FieldPath:

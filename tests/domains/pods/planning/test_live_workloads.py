@@ -113,6 +113,89 @@ def test_requests_of_another_manager_are_kept() -> None:
     assert sorted(list_places(result).values()) == ["a-np-0", "a-np-1"]
 
 
+# Fields of the spec of a template, and those of its container.
+TEMPLATE_CHANGES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"hostNetwork": True}, {"ports": [{"containerPort": 80}]}),
+    ({"resources": {"requests": {"cpu": "1500m"}}}, {}),
+    ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, {}),
+    ({"schedulingGates": [{"name": "x/y"}]}, {}),
+    ({"nodeName": "a-np-0"}, {}),
+    ({}, {"ports": [{"containerPort": 80, "hostPort": 80}]}),
+]
+
+
+def change_template(controller: dict[str, Any], spec: dict[str, Any], container: dict[str, Any]) -> None:
+    template = controller["spec"]["template"]["spec"]
+    template |= spec
+    template["containers"] = [{**template["containers"][0], **container}]
+
+
+@pytest.mark.parametrize(("spec", "container"), TEMPLATE_CHANGES)
+def test_fields_of_a_changed_template(spec: dict[str, Any], container: dict[str, Any]) -> None:
+    changed = json.loads(build_deployment("web", 2, cpu="1"))
+    change_template(changed, spec, container)
+    live = build_live_controller("StatefulSet", "web", 2)
+    changed["kind"] = "StatefulSet"
+    there = [build_pod(f"web-{n}", "a-np-1", owner=("StatefulSet", "web"), labels=WEB, cpu="1") for n in range(2)]
+    result = require_success(plan_observed(build_configuration(json.dumps(changed)), *NODES, *there, live))
+    assert "template_changed" in {trigger for _, trigger in read_pod_changes(result).values()}
+    # Unchanged on the cluster, with defaults of the API server.
+    change_template(live, spec, {**container, "terminationMessagePolicy": "File"})
+    for port in live["spec"]["template"]["spec"]["containers"][0].get("ports", []):
+        port["protocol"] = "TCP"
+    live["spec"]["template"]["spec"].setdefault("dnsPolicy", "ClusterFirst")
+    result = require_success(plan_observed(build_configuration(json.dumps(changed)), *NODES, *there, live))
+    assert "template_changed" not in {trigger for _, trigger in read_pod_changes(result).values()}
+
+
+def test_defaults_of_volumes_are_no_template_change() -> None:
+    written = json.loads(build_deployment("web", 1, cpu="1"))
+    change_template(written, {"volumes": [{"name": "v"}, {"name": "c", "configMap": {"name": "c"}}]}, {})
+    live = build_live_controller("Deployment", "web", 1)
+    volumes = [{"name": "v", "emptyDir": {}}, {"name": "c", "configMap": {"name": "c", "defaultMode": 420}}]
+    change_template(live, {"volumes": volumes}, {})
+    there = build_running_pods(1, cpu="1")
+    result = require_success(plan_observed(build_configuration(json.dumps(written)), *NODES, *there, live))
+    assert read_pod_changes(result) == {}
+
+
+def test_changed_label_of_a_template_is_rolled_out() -> None:
+    owner = {"ownerReferences": [{"kind": "Deployment", "name": "web", "controller": True}]}
+    live = build_live_controller("Deployment", "web", 1)
+    replica_set = build_live_controller("ReplicaSet", "web-5d", 1, labels={"pod-template-hash": "5d"}, **owner)
+    replica_set["spec"]["template"] = json.loads(json.dumps(live["spec"]["template"]))
+    replica_set["spec"]["template"]["metadata"]["labels"]["pod-template-hash"] = "5d"
+    there = [*build_running_pods(1, cpu="1"), live, replica_set]
+    text = build_deployment("web", 1, cpu="1")
+    assert read_pod_changes(require_success(plan_observed(build_configuration(text), *NODES, *there))) == {}
+    changed = json.loads(text)
+    changed["spec"]["template"]["metadata"]["labels"]["tier"] = "x"
+    result = require_success(plan_observed(build_configuration(json.dumps(changed)), *NODES, *there))
+    assert [trigger for _, trigger in read_pod_changes(result).values()] == ["template_changed"]
+
+
+def test_host_ports_of_another_manager_are_kept() -> None:
+    ports = {'k:{"containerPort":80,"protocol":"TCP"}': {"f:hostPort": {}}}
+    template = {"f:hostNetwork": {}, "f:containers": {'k:{"name":"c"}': {"f:ports": ports}}}
+    fields = build_managed_fields("kubectl-patch", {"f:template": {"f:spec": template}})
+    live = build_live_controller("Deployment", "web", 3, managedFields=[fields])
+    change_template(live, {"hostNetwork": True}, {"ports": [{"containerPort": 80, "hostPort": 80, "protocol": "TCP"}]})
+    written = json.loads(build_deployment("web", 3, cpu="1"))
+    change_template(written, {}, {"ports": [{"containerPort": 80}]})
+    result = require_success(plan_observed(build_configuration(json.dumps(written)), *NODES, live))
+    # Two pods with the same host port share no node.
+    assert sorted(node or "" for node in list_places(result).values()) == ["", "a-np-0", "a-np-1"]
+
+
+def test_scheduling_gate_of_another_manager_is_kept() -> None:
+    gates = {"f:schedulingGates": {'k:{"name":"x/y"}': {"f:name": {}}}}
+    fields = build_managed_fields("kubectl-edit", {"f:template": {"f:spec": gates}})
+    live = build_live_controller("Deployment", "web", 1, managedFields=[fields])
+    change_template(live, {"schedulingGates": [{"name": "x/y"}]}, {})
+    result = require_success(plan_observed(build_configuration(build_deployment("web", 1, cpu="1")), *NODES, live))
+    assert list(list_places(result).values()) == [None]
+
+
 def test_images_from_mirror_are_no_template_change() -> None:
     there = build_running_pods(2)
     for each in there:
