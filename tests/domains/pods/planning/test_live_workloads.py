@@ -196,6 +196,64 @@ def test_scheduling_gate_of_another_manager_is_kept() -> None:
     assert list(list_places(result).values()) == [None]
 
 
+def list_pods_with_unknown_rules(result: Any) -> list[str]:
+    return [row.object for row in result.plan.placements if row.scores.get("depends_on") == "rules of others"]
+
+
+def test_fields_without_known_managers_make_pods_uncertain() -> None:
+    grown = build_live_controller("Deployment", "web", 1)
+    there = build_running_pods(1, cpu="1")
+    for container in (grown["spec"]["template"]["spec"]["containers"][0], there[0]["spec"]["containers"][0]):
+        container["resources"] = {"requests": {"cpu": "2"}}
+    text = build_configuration(build_deployment("web", 1))
+    result = require_success(plan_observed(text, *NODES, *there, grown))
+    assert list_pods_with_unknown_rules(result) == ["web-0"]
+    detail = next(item.detail for item in result.plan.diagnostics if item.id == "unknown-field-managers")
+    assert "template.spec.containers.resources.requests.cpu" in detail
+    assert "--show-managed-fields" in detail
+    # The applier owns all fields.
+    grown["metadata"]["managedFields"] = [build_managed_fields("kubectl-client-side-apply", {"f:replicas": {}})]
+    result = require_success(plan_observed(text, *NODES, *there, grown))
+    assert (list(read_pod_changes(result)), list_pods_with_unknown_rules(result)) == (["web-0"], [])
+    # The last apply has set the field, so the next one removes it.
+    del grown["metadata"]["managedFields"]
+    applied = json.dumps({"spec": grown["spec"]})
+    grown["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": applied}
+    assert list_pods_with_unknown_rules(require_success(plan_observed(text, *NODES, *there, grown))) == []
+
+
+@pytest.mark.parametrize(
+    "spec", [{"paused": True}, {"strategy": {"type": "Recreate"}}, {"strategy": {"rollingUpdate": {"maxSurge": 3}}}]
+)
+def test_live_fields_without_known_managers_are_named(spec: dict[str, Any]) -> None:
+    live = build_live_controller("Deployment", "web", 1, spec=spec)
+    text = build_configuration(build_deployment("web", 2, cpu="1"))
+    result = require_success(plan_observed(text, *NODES, *build_running_pods(1, cpu="1"), live))
+    assert list_pods_with_unknown_rules(result) == ["web-1"]
+    assert next(iter(spec)) in next(item.detail for item in result.plan.diagnostics if item.id.startswith("unknown-"))
+
+
+def test_defaults_of_api_server_need_no_manager() -> None:
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}
+    live = build_live_controller("Deployment", "web", 1, spec={"strategy": rolling, "paused": False})
+    change_template(live, {"schedulerName": "default-scheduler", "hostNetwork": False}, {})
+    text = build_configuration(build_deployment("web", 2, cpu="1"))
+    result = require_success(plan_observed(text, *NODES, *build_running_pods(1, cpu="1"), live))
+    assert list_pods_with_unknown_rules(result) == []
+    assert "unknown-field-managers" not in {item.id for item in result.plan.diagnostics}
+
+
+def test_suspended_job_without_known_managers_is_uncertain() -> None:
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "r.io/x:1"}]}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "default"}}
+    text = build_configuration(json.dumps({**job, "spec": {"template": template}}))
+    labels = {"job-name": "j", "batch.kubernetes.io/controller-uid": "1"}
+    live = {**job, "spec": {"parallelism": 1, "template": {**template, "metadata": {"labels": labels}}}}
+    assert list_pods_with_unknown_rules(require_success(plan_observed(text, *NODES, live))) == []
+    live["spec"]["suspend"] = True
+    assert list_pods_with_unknown_rules(require_success(plan_observed(text, *NODES, live))) == ["j-0"]
+
+
 def test_images_from_mirror_are_no_template_change() -> None:
     there = build_running_pods(2)
     for each in there:
