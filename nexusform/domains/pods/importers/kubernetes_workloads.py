@@ -151,7 +151,7 @@ class _WorkloadReader(Struct):
         """Return the workload of a manifest, its pods as changed by admission, and report problems of its fields."""
         # Fields of other managers are no part of the template that this manifest applies.
         template_digest = compute_template_hash(_get_template(manifest))
-        manifest, original = self._merge_live_fields(manifest), manifest
+        (manifest, has_unknown_fields), original = self._merge_live_fields(manifest), manifest
         root = Fields(manifest, self.findings, manifest.body)
         spec = root.get_mapping("spec")
         template = root if manifest.kind == "Pod" else spec.get_mapping("template")
@@ -180,7 +180,7 @@ class _WorkloadReader(Struct):
         device_claims = parse_device_claims(
             manifest.namespace, template.get_mapping("spec"), self.devices, is_complete=self.is_complete
         )
-        if is_gang or has_devices or device_claims.problems:
+        if is_gang or has_devices or has_unknown_fields or device_claims.problems:
             pod = replace(pod, has_unknown_rules=True)
         workload = Workload(
             kind=manifest.kind,
@@ -204,7 +204,7 @@ class _WorkloadReader(Struct):
             or find_limit_range_rejection(manifest.namespace, pod_spec, self.rules),
             keeps_replicas=_get_replicas(manifest) != _get_replicas(original),  # set by another manager
         )
-        workload = self._add_revisions(manifest, workload, template.get_mapping("spec").data)
+        workload = self._add_revisions(manifest, workload, _get_template(manifest))
         return controller.apply_strategy(self._apply_autoscaler(manifest, workload), spec)
 
     def _report_device_classes(self, spec: Fields, pod: PodSpec) -> bool:
@@ -236,21 +236,28 @@ class _WorkloadReader(Struct):
         maximum = max((item.max_pods for item in replica_sets), default=0) if is_scaled else 0
         return replace(workload, current_revisions=revisions, previous_max_pods=maximum)
 
-    def _merge_live_fields(self, manifest: Manifest) -> Manifest:
-        """Return a manifest with the live fields it leaves to other managers, and warn about replicas among them."""
+    def _merge_live_fields(self, manifest: Manifest) -> tuple[Manifest, bool]:
+        """Return a manifest with live fields of other managers, and whether unknown ones own others; warn of both."""
         live = self.live_workloads.get(manifest.workload_key)
         if live is None:
-            return manifest  # not on the cluster, or not observed
+            return manifest, False  # not on the cluster, or not observed
         previous = self.previous_manifests.get((manifest.kind, manifest.namespace, manifest.name))
-        merged = merge_live_fields(manifest, live, previous)
+        merged, unknown = merge_live_fields(manifest, live, previous)
         kept_replicas = _get_replicas(merged)
         if kept_replicas != _get_replicas(manifest):
             detail = f"{manifest.title} sets no replicas, so the {kept_replicas} of the cluster are kept."
             summary = f"{manifest.title}: keeps {kept_replicas} replicas of the cluster"
-            position = manifest.find_position("spec")
-            problem = build_problem(manifest.file, position, LIVE_REPLICAS, detail, Severity.WARNING, summary)
-            self.findings.append(problem)
-        return merged
+            self._warn(manifest, LIVE_REPLICAS, detail, summary)
+        if unknown:
+            names = ", ".join(sorted(unknown))
+            detail = f"{manifest.title}: {names} may belong to another manager; show it with --show-managed-fields."
+            self._warn(manifest, "unknown-field-managers", detail)
+        return merged, bool(unknown)
+
+    def _warn(self, manifest: Manifest, warning_id: str, detail: str, summary: str = "") -> None:
+        """Add a warning about the spec of a manifest."""
+        position = manifest.find_position("spec")
+        self.findings.append(build_problem(manifest.file, position, warning_id, detail, Severity.WARNING, summary))
 
     def _build_spread_selector(
         self, manifest: Manifest, selector: LabelSelector | None, labels: Mapping[str, str]
@@ -295,8 +302,7 @@ class _WorkloadReader(Struct):
             f"{maximum} replicas; {outcome}."
         )
         summary = f"{manifest.title}: {replicas} replicas; its autoscaler allows {minimum} to {maximum}"
-        position = manifest.find_position("spec")
-        self.findings.append(build_problem(manifest.file, position, AUTOSCALED, detail, Severity.WARNING, summary))
+        self._warn(manifest, AUTOSCALED, detail, summary)
         return replace(workload, replicas=replicas, configured_replicas=configured_replicas)
 
 

@@ -26,32 +26,31 @@ REPLICAS_PATH: Final[FieldPath] = ("replicas",)
 # Managers that apply whole manifests: what a manifest no longer sets, they remove.
 _APPLIERS: Final = ("nexusform", "work-api-agent", "kubectl-client-side-apply")
 _DEPLOYMENT: Final = "deployment.kubernetes.io/"
-_LAST_APPLIED: Final = (
-    "kubectl.kubernetes.io/last-applied-configuration",
-    "kubernetes-fleet.io/last-applied-configuration",
-)
+_APPLIED_PREFIXES: Final = ("kubectl.kubernetes.io", "kubernetes-fleet.io")
 # Fields of a pod template that affect placement; all others are never read.
 _TEMPLATE_FIELDS: Final = (
-    "containers",
-    "initContainers",
-    "nodeSelector",
-    "affinity",
-    "tolerations",
-    "topologySpreadConstraints",
-    "priorityClassName",
-    "runtimeClassName",
-    "schedulerName",
+    *("containers", "initContainers", "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints"),
+    *("priorityClassName", "runtimeClassName", "schedulerName", "preemptionPolicy", "schedulingGates", "nodeName"),
+    *("hostNetwork", "volumes", "resources", "resourceClaims"),
 )
+# Labels added by the API server and by controllers to the templates of Jobs, ReplicaSets and pods.
+_ADDED_LABELS: Final = ("pod-template-hash", "controller-revision-hash", "job-name", "controller-uid")
 _CONTAINER_SECTIONS: Final = ("containers", "initContainers")
-_CONTAINER_FIELDS: Final = ("name", "image", "resources", "restartPolicy")
+_CONTAINER_FIELDS: Final = ("name", "image", "resources", "restartPolicy", "ports")
+_CLAIM_NAME: Final = ("persistentVolumeClaim", "claimName")
+# Values set by the API server.
+_DEFAULTS: Final = (
+    *(("type", "RollingUpdate"), ("maxSurge", "25%"), ("maxUnavailable", "25%"), ("maxUnavailable", 1)),
+    *(("parallelism", 1), ("completions", 1), ("schedulerName", "default-scheduler")),
+)
 _SPEC_FIELDS: Final = ("replicas", "parallelism", "completions", "suspend", "paused", "strategy", "updateStrategy")
 
 
 class LiveWorkload(Struct, frozen=True):
     """Workload as it exists: its fields below `spec` set by managers other than the applier (path and value),
     whether `has_managers` named them, and the revision label of its pods. `owner` is the key of a ReplicaSet's
-    Deployment. `template` are the fields of its pod spec with an effect on placement. `desired_pods` and `max_pods` are
-    those of the Deployment at the last sync of an active ReplicaSet (0: unknown). `remaining_pods` are those left
+    Deployment. `template` are the fields of its pod template with an effect on placement. `desired_pods` and `max_pods`
+    are those of the Deployment at the last sync of an active ReplicaSet (0: unknown). `remaining_pods` are those left
     to run by a Job, None if unlimited.
     """
 
@@ -74,9 +73,10 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
     other_managers = [item for item in managers if item.get("manager") not in _APPLIERS or item.get("subresource")]
     field_trees = [get_mapping(item, "fieldsV1", "f:spec") for item in other_managers]
     fields = [leaf for tree in field_trees for leaf in _list_owned_field_values(tree, _select_spec(spec), path=())]
-    # Without managedFields, only replicas not set by the last manifest are known to be those of another manager.
-    if not managers and spec.get("replicas") is not None and not _has_applied_field(metadata, "replicas"):
-        fields = [(REPLICAS_PATH, spec["replicas"])]
+    if not managers:  # those not set by the last manifest
+        applied = _read_applied_spec(metadata)
+        leaves = _list_leaf_values(_select_spec(spec))
+        fields = [(path, value) for path, value in leaves if _find_value_at_path(applied, path) is None]
     owner = get_controller_reference(metadata)
     status, namespace = get_mapping(body, "status"), metadata.get("namespace", "default")
     revision = get_mapping(metadata, "labels").get("pod-template-hash") or status.get("updateRevision") or ""
@@ -84,7 +84,7 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
         "key": f"{namespace}/{body['kind']}/{metadata['name']}",
         "fields": fields,
         "managed": bool(managers),
-        "template": _select_pod_template_fields(get_mapping(spec, "template", "spec")),
+        "template": _select_pod_template_fields(get_mapping(spec, "template")),
         "revision": str(revision),
         "owner": f"{namespace}/Deployment/{owner.get('name')}" if owner.get("kind") == "Deployment" else "",
         **(_read_pod_counts(get_mapping(metadata, "annotations")) if spec.get("replicas") else {}),  # else not synced
@@ -117,12 +117,11 @@ def _read_pod_counts(annotations: Mapping[str, Any]) -> dict[str, int]:
 
 def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
     """Return the record of a workload reduced by `reduce_live_workload`."""
-    key = str(data["key"])
     return LiveWorkload(
-        key=key,
+        key=str(data["key"]),
         foreign_fields=tuple((_freeze_path(path), value) for path, value in data["fields"]),
         has_managers=data["managed"],
-        template=_select_placement_fields(data["template"]) if data["template"] else {},
+        template=_select_placement_fields(data["template"]) if get_mapping(data, "template", "spec") else {},
         revision=data["revision"],
         owner=data["owner"],
         desired_pods=data.get("desired_pods", 0),
@@ -139,7 +138,7 @@ def group_replica_sets(workloads: Iterable[LiveWorkload]) -> dict[str, list[Live
 def find_current_revisions(
     template: Mapping[str, Any], live: LiveWorkload, replica_sets: Sequence[LiveWorkload]
 ) -> tuple[str, ...] | None:
-    """Return the revisions of pods with this pod spec, by ReplicaSets or the live set: () if none, None if unknown."""
+    """Return the revisions of pods of a template, by ReplicaSets or the live set: () if none, None if unknown."""
     if not replica_sets and not live.template:
         return None
     expected = _select_placement_fields(template)
@@ -149,13 +148,24 @@ def find_current_revisions(
 
 
 def _select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a pod spec with an effect on placement, for a comparison."""
-    selected = _select_pod_template_fields(template)
+    """Return the fields of a pod template with an effect on placement, for a comparison."""
+    metadata, selected = _select_pod_template_fields(template).values()
+    selected["labels"] = {key: text for key, text in metadata["labels"].items() if key not in _ADDED_LABELS}
     selected.pop("schedulerName", None)  # the API server adds its default
+    host_port = "containerPort" if selected.get("hostNetwork") else "hostPort"
+    # The sources of volumes without their defaults; emptyDir is the default source.
+    selected["volumes"] = sorted(
+        (get_text(item, "name"), sorted(item.keys() - {"name", "emptyDir"}), get_text(item, *_CLAIM_NAME))
+        for item in list_mappings(selected, "volumes")
+    )
+    pod_level = {"resources": selected.pop("resources", {})}
     for section in _CONTAINER_SECTIONS:
-        body = {"containers": selected.pop(section, [])}
+        containers = list_mappings(selected, section)
+        body = {"containers": [*containers, pod_level]}
         manifest = Manifest(group="", version="v1", kind="Pod", namespace="", name="", labels={}, body=body, line=1)
-        selected[section] = parse_containers(Fields(manifest, [], manifest.body))
+        ports = [port for container in containers for port in list_mappings(container, "ports")]
+        with_defaults = [{"protocol": "TCP", "hostPort": port.get(host_port), **port} for port in ports]
+        selected[section] = parse_containers(Fields(manifest, [], manifest.body)), with_defaults
     return selected
 
 
@@ -164,29 +174,44 @@ def build_workload_with_pod_count(key: str, count: int) -> LiveWorkload:
     return LiveWorkload(key, ((REPLICAS_PATH, count),))
 
 
-def merge_live_fields(manifest: Manifest, live: LiveWorkload, previous: Manifest | None) -> Manifest:
-    """Return a manifest with the live fields it leaves to other managers. `previous` is the manifest applied before:
-    the apply removes its fields, unless another manager is known to own them.
+def merge_live_fields(manifest: Manifest, live: LiveWorkload, previous: Manifest | None) -> tuple[Manifest, set[str]]:
+    """Return a manifest with the live fields it leaves to other managers, and the names of fields of unknown managers.
+    `previous` was applied before: the apply removes its fields, unless another manager is known to own them.
     """
+    unknown: set[str] = set()
     spec = get_mapping(manifest.body, "spec")
     previous_spec = get_mapping(previous.body, "spec") if previous is not None else {}
     for path, value in live.foreign_fields:
         is_removed = not live.has_managers and _find_value_at_path(previous_spec, path) is not None
-        if not is_removed and _find_value_at_path(spec, path) is None:
+        if is_removed or _find_value_at_path(spec, path) is not None:
+            continue
+        if live.has_managers or path == REPLICAS_PATH:
             spec = _set_value_at_path(spec, path, value)
-    return replace(manifest, body={**manifest.body, "spec": spec})
+        else:
+            unknown.add(".".join(step for step in path if isinstance(step, str)))
+    return replace(manifest, body={**manifest.body, "spec": spec}), unknown
 
 
-def _has_applied_field(metadata: Mapping[str, Any], name: str) -> bool:
-    """Return whether the manifest applied last, by its annotation, set a field of the spec."""
-    for key in _LAST_APPLIED:
-        text = get_mapping(metadata, "annotations").get(key)
-        if isinstance(text, str):
-            try:
-                return get_value_at_path(json.loads(text), "spec", name) is not None
-            except ValueError:
-                return False
-    return False
+def _read_applied_spec(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the spec of the manifest applied last, by its annotation; {} if unknown."""
+    texts = [get_text(metadata, "annotations", f"{prefix}/last-applied-configuration") for prefix in _APPLIED_PREFIXES]
+    try:
+        return get_mapping(json.loads(next(filter(None, texts), "{}")), "spec")
+    except ValueError:
+        return {}
+
+
+def _list_leaf_values(value: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
+    """Yield the paths and values of the fields of a spec, without values set by the API server."""
+    if isinstance(value, dict):
+        for name, part in value.items():
+            if str(name).rpartition("/")[2] not in _ADDED_LABELS:
+                yield from _list_leaf_values(part, (*path, str(name)))
+    elif path[-1] in _CONTAINER_SECTIONS:
+        for item in list_mappings(value):
+            yield from _list_leaf_values(item, (*path, (("name", get_text(item, "name")),)))
+    elif (value or path == REPLICAS_PATH) and (path[-1], value) not in _DEFAULTS:
+        yield path, value
 
 
 def select_present_fields(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
@@ -196,17 +221,18 @@ def select_present_fields(values: Mapping[str, Any], names: Iterable[str]) -> di
 
 def _select_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     fields = select_present_fields(spec, _SPEC_FIELDS)
-    return {**fields, "template": {"spec": _select_pod_template_fields(get_mapping(spec, "template", "spec"))}}
+    return {**fields, "template": _select_pod_template_fields(get_mapping(spec, "template"))}
 
 
-def _select_pod_template_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a pod spec with an effect on placement, its containers without environment variables."""
+def _select_pod_template_fields(template: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the fields of a pod template with an effect on placement, its containers without environment variables."""
+    spec = get_mapping(template, "spec")
     selected = {name: spec[name] for name in _TEMPLATE_FIELDS if spec.get(name)}
     for section in _CONTAINER_SECTIONS:
         if section in selected:
             containers = list_mappings(selected[section])
             selected[section] = [select_present_fields(container, _CONTAINER_FIELDS) for container in containers]
-    return selected
+    return {"metadata": {"labels": dict(get_mapping(template, "metadata", "labels"))}, "spec": selected}
 
 
 def _list_owned_field_values(tree: Mapping[str, Any], value: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
@@ -230,7 +256,9 @@ def _list_owned_field_values(tree: Mapping[str, Any], value: Any, path: FieldPat
 
 
 def _find_list_item(value: Any, step: tuple[tuple[str, Any], ...]) -> Any:
-    return next((item for item in list_mappings(value) if all(item.get(key) == part for key, part in step)), None)
+    # TCP is the default in the identity of a port.
+    items = ((item, {"protocol": "TCP", **item}.items()) for item in list_mappings(value))
+    return next((item for item, pairs in items if all(pair in pairs for pair in step)), None)
 
 
 def _freeze_path(path: Any) -> FieldPath:

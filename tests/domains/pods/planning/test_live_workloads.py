@@ -113,6 +113,147 @@ def test_requests_of_another_manager_are_kept() -> None:
     assert sorted(list_places(result).values()) == ["a-np-0", "a-np-1"]
 
 
+# Fields of the spec of a template, and those of its container.
+TEMPLATE_CHANGES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"hostNetwork": True}, {"ports": [{"containerPort": 80}]}),
+    ({"resources": {"requests": {"cpu": "1500m"}}}, {}),
+    ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, {}),
+    ({"schedulingGates": [{"name": "x/y"}]}, {}),
+    ({"nodeName": "a-np-0"}, {}),
+    ({}, {"ports": [{"containerPort": 80, "hostPort": 80}]}),
+]
+
+
+def change_template(controller: dict[str, Any], spec: dict[str, Any], container: dict[str, Any]) -> None:
+    template = controller["spec"]["template"]["spec"]
+    template |= spec
+    template["containers"] = [{**template["containers"][0], **container}]
+
+
+@pytest.mark.parametrize(("spec", "container"), TEMPLATE_CHANGES)
+def test_fields_of_a_changed_template(spec: dict[str, Any], container: dict[str, Any]) -> None:
+    changed = json.loads(build_deployment("web", 2, cpu="1"))
+    change_template(changed, spec, container)
+    live = build_live_controller("StatefulSet", "web", 2)
+    changed["kind"] = "StatefulSet"
+    there = [build_pod(f"web-{n}", "a-np-1", owner=("StatefulSet", "web"), labels=WEB, cpu="1") for n in range(2)]
+    result = require_success(plan_observed(build_configuration(json.dumps(changed)), *NODES, *there, live))
+    assert "template_changed" in {trigger for _, trigger in read_pod_changes(result).values()}
+    # Unchanged on the cluster, with defaults of the API server.
+    change_template(live, spec, {**container, "terminationMessagePolicy": "File"})
+    for port in live["spec"]["template"]["spec"]["containers"][0].get("ports", []):
+        port["protocol"] = "TCP"
+    live["spec"]["template"]["spec"].setdefault("dnsPolicy", "ClusterFirst")
+    result = require_success(plan_observed(build_configuration(json.dumps(changed)), *NODES, *there, live))
+    assert "template_changed" not in {trigger for _, trigger in read_pod_changes(result).values()}
+
+
+def test_defaults_of_volumes_are_no_template_change() -> None:
+    written = json.loads(build_deployment("web", 1, cpu="1"))
+    change_template(written, {"volumes": [{"name": "v"}, {"name": "c", "configMap": {"name": "c"}}]}, {})
+    live = build_live_controller("Deployment", "web", 1)
+    volumes = [{"name": "v", "emptyDir": {}}, {"name": "c", "configMap": {"name": "c", "defaultMode": 420}}]
+    change_template(live, {"volumes": volumes}, {})
+    there = build_running_pods(1, cpu="1")
+    result = require_success(plan_observed(build_configuration(json.dumps(written)), *NODES, *there, live))
+    assert read_pod_changes(result) == {}
+
+
+def test_changed_label_of_a_template_is_rolled_out() -> None:
+    owner = {"ownerReferences": [{"kind": "Deployment", "name": "web", "controller": True}]}
+    live = build_live_controller("Deployment", "web", 1)
+    replica_set = build_live_controller("ReplicaSet", "web-5d", 1, labels={"pod-template-hash": "5d"}, **owner)
+    replica_set["spec"]["template"] = json.loads(json.dumps(live["spec"]["template"]))
+    replica_set["spec"]["template"]["metadata"]["labels"]["pod-template-hash"] = "5d"
+    there = [*build_running_pods(1, cpu="1"), live, replica_set]
+    text = build_deployment("web", 1, cpu="1")
+    assert read_pod_changes(require_success(plan_observed(build_configuration(text), *NODES, *there))) == {}
+    changed = json.loads(text)
+    changed["spec"]["template"]["metadata"]["labels"]["tier"] = "x"
+    result = require_success(plan_observed(build_configuration(json.dumps(changed)), *NODES, *there))
+    assert [trigger for _, trigger in read_pod_changes(result).values()] == ["template_changed"]
+
+
+def test_host_ports_of_another_manager_are_kept() -> None:
+    ports = {'k:{"containerPort":80,"protocol":"TCP"}': {"f:hostPort": {}}}
+    template = {"f:hostNetwork": {}, "f:containers": {'k:{"name":"c"}': {"f:ports": ports}}}
+    fields = build_managed_fields("kubectl-patch", {"f:template": {"f:spec": template}})
+    live = build_live_controller("Deployment", "web", 3, managedFields=[fields])
+    change_template(live, {"hostNetwork": True}, {"ports": [{"containerPort": 80, "hostPort": 80, "protocol": "TCP"}]})
+    written = json.loads(build_deployment("web", 3, cpu="1"))
+    change_template(written, {}, {"ports": [{"containerPort": 80}]})
+    result = require_success(plan_observed(build_configuration(json.dumps(written)), *NODES, live))
+    # Two pods with the same host port share no node.
+    assert sorted(node or "" for node in list_places(result).values()) == ["", "a-np-0", "a-np-1"]
+
+
+def test_scheduling_gate_of_another_manager_is_kept() -> None:
+    gates = {"f:schedulingGates": {'k:{"name":"x/y"}': {"f:name": {}}}}
+    fields = build_managed_fields("kubectl-edit", {"f:template": {"f:spec": gates}})
+    live = build_live_controller("Deployment", "web", 1, managedFields=[fields])
+    change_template(live, {"schedulingGates": [{"name": "x/y"}]}, {})
+    result = require_success(plan_observed(build_configuration(build_deployment("web", 1, cpu="1")), *NODES, live))
+    assert list(list_places(result).values()) == [None]
+
+
+def list_pods_with_unknown_rules(result: Any) -> list[str]:
+    return [row.object for row in result.plan.placements if row.scores.get("depends_on") == "rules of others"]
+
+
+def test_fields_without_known_managers_make_pods_uncertain() -> None:
+    grown = build_live_controller("Deployment", "web", 1)
+    there = build_running_pods(1, cpu="1")
+    for container in (grown["spec"]["template"]["spec"]["containers"][0], there[0]["spec"]["containers"][0]):
+        container["resources"] = {"requests": {"cpu": "2"}}
+    text = build_configuration(build_deployment("web", 1))
+    result = require_success(plan_observed(text, *NODES, *there, grown))
+    assert list_pods_with_unknown_rules(result) == ["web-0"]
+    detail = next(item.detail for item in result.plan.diagnostics if item.id == "unknown-field-managers")
+    assert "template.spec.containers.resources.requests.cpu" in detail
+    assert "--show-managed-fields" in detail
+    # The applier owns all fields.
+    grown["metadata"]["managedFields"] = [build_managed_fields("kubectl-client-side-apply", {"f:replicas": {}})]
+    result = require_success(plan_observed(text, *NODES, *there, grown))
+    assert (list(read_pod_changes(result)), list_pods_with_unknown_rules(result)) == (["web-0"], [])
+    # The last apply has set the field, so the next one removes it.
+    del grown["metadata"]["managedFields"]
+    applied = json.dumps({"spec": grown["spec"]})
+    grown["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": applied}
+    assert list_pods_with_unknown_rules(require_success(plan_observed(text, *NODES, *there, grown))) == []
+
+
+@pytest.mark.parametrize(
+    "spec", [{"paused": True}, {"strategy": {"type": "Recreate"}}, {"strategy": {"rollingUpdate": {"maxSurge": 3}}}]
+)
+def test_live_fields_without_known_managers_are_named(spec: dict[str, Any]) -> None:
+    live = build_live_controller("Deployment", "web", 1, spec=spec)
+    text = build_configuration(build_deployment("web", 2, cpu="1"))
+    result = require_success(plan_observed(text, *NODES, *build_running_pods(1, cpu="1"), live))
+    assert list_pods_with_unknown_rules(result) == ["web-1"]
+    assert next(iter(spec)) in next(item.detail for item in result.plan.diagnostics if item.id.startswith("unknown-"))
+
+
+def test_defaults_of_api_server_need_no_manager() -> None:
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}
+    live = build_live_controller("Deployment", "web", 1, spec={"strategy": rolling, "paused": False})
+    change_template(live, {"schedulerName": "default-scheduler", "hostNetwork": False}, {})
+    text = build_configuration(build_deployment("web", 2, cpu="1"))
+    result = require_success(plan_observed(text, *NODES, *build_running_pods(1, cpu="1"), live))
+    assert list_pods_with_unknown_rules(result) == []
+    assert "unknown-field-managers" not in {item.id for item in result.plan.diagnostics}
+
+
+def test_suspended_job_without_known_managers_is_uncertain() -> None:
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "r.io/x:1"}]}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "default"}}
+    text = build_configuration(json.dumps({**job, "spec": {"template": template}}))
+    labels = {"job-name": "j", "batch.kubernetes.io/controller-uid": "1"}
+    live = {**job, "spec": {"parallelism": 1, "template": {**template, "metadata": {"labels": labels}}}}
+    assert list_pods_with_unknown_rules(require_success(plan_observed(text, *NODES, live))) == []
+    live["spec"]["suspend"] = True
+    assert list_pods_with_unknown_rules(require_success(plan_observed(text, *NODES, live))) == ["j-0"]
+
+
 def test_images_from_mirror_are_no_template_change() -> None:
     there = build_running_pods(2)
     for each in there:
