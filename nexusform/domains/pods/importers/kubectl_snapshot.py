@@ -237,8 +237,12 @@ def _list_objects(name: str, content: bytes, findings: list[Problem]) -> Iterato
     """Yield the objects of a `kubectl get` output; one finding for any other text."""
     for document in _parse_documents(name, content, findings):
         items = get_value_at_path(document, "items")
+        metadata = get_mapping(document, "metadata")
+        if isinstance(items, list) and (metadata.get("continue") or metadata.get("remainingItemCount")):
+            detail = "this list is not complete: more objects remain. List all with `kubectl get --chunk-size=0`."
+            findings.append(build_problem(name, None, "truncated-file", detail))
         for body in items if isinstance(items, list) else [document]:
-            if get_value_at_path(body, "metadata", "name"):
+            if get_value_at_path(body, "metadata", "name") and isinstance(body.get("kind"), str):
                 yield body
                 continue
             detail = f"this is not the output of `{COMMAND}`: an object needs a kind and metadata with a name."
