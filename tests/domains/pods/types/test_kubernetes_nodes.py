@@ -72,6 +72,20 @@ def test_directory_has_one_file_per_kind_and_kubectl_errors() -> None:
     assert ("Namespace" in unread, "ResourceSlice" in unread, "Pod" in unread) == (True, False, False)
 
 
+def test_kinds_outside_of_the_command_are_unread_without_objects() -> None:
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {}}
+    webhooks = {**deployment, "kind": "MutatingWebhookConfiguration"}
+
+    def list_unread_kinds(*objects: dict[str, Any]) -> set[str]:
+        text = read_files(a=print_objects(build_node("n1"), *objects)).attributes["objects"]
+        return set(parse_snapshot(text).unread_kinds)
+
+    unread = list_unread_kinds()
+    assert {"Deployment", "Job", "HorizontalPodAutoscaler", "MutatingWebhookConfiguration", "CSINode"} <= unread
+    assert not {"Namespace", "Node", "Pod", "StorageClass", "ResourceQuota"} & unread
+    assert list_unread_kinds(deployment, webhooks) == unread - {"Deployment", "MutatingWebhookConfiguration"}
+
+
 def test_truncated_file_is_named_first() -> None:
     whole = print_objects(build_node("n1"))
     problem = read_files(a=b"NAME", b=whole[:-20]).problems[0]
