@@ -40,11 +40,17 @@ from nexusform.domains.pods.importers.pod_conditions import (
 from nexusform.domains.pods.scheduling.cluster_records import ClaimedUses, ObservedPodTemplate, PodCondition, PodSpec
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings
+from nexusform.kubernetes.dump_script import CLUSTER_KINDS
 from nexusform.kubernetes.matching import LabelSelector, Taint
 from nexusform.kubernetes.quantity import read_quantity_or_zero
 from nexusform.scheduling.kubelet import NodeSize
 
 COMMAND: Final = "kubectl get ns,nodes,pods,pvc,pv,sc,pdb,quota,limits,priorityclasses -A -o json > cluster.json"
+# Their kinds: without an object in the files the cluster has none.
+_COMMAND_KINDS: Final = (
+    *("Namespace", "Node", "Pod", "PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
+    *("PodDisruptionBudget", "ResourceQuota", "LimitRange", "PriorityClass"),
+)
 _FINISHED_PHASES: Final = ("Succeeded", "Failed")
 _POD_FIELDS: Final = (
     "nodeName",
@@ -195,6 +201,11 @@ class KubectlOutput(Struct):
     unread_kinds: list[str] = field(default_factory=list)
     findings: list[Problem] = field(default_factory=list)
 
+    def list_unlisted_kinds(self) -> list[str]:
+        """Return the kinds without an object here, except those listed by `COMMAND`."""
+        kinds = {key.split("/")[1] for key in self.workloads} | {body["kind"] for body in self.objects.values()}
+        return sorted(CLUSTER_KINDS.keys() - kinds.union(_COMMAND_KINDS))
+
     def encode(self) -> str:
         """Return the content as one JSON text for `parse_snapshot`."""
         data = {
@@ -241,8 +252,12 @@ def _list_objects(name: str, content: bytes, findings: list[Problem]) -> Iterato
     """Yield the objects of a `kubectl get` output; one finding for any other text."""
     for document in _parse_documents(name, content, findings):
         items = get_value_at_path(document, "items")
+        metadata = get_mapping(document, "metadata")
+        if isinstance(items, list) and (metadata.get("continue") or metadata.get("remainingItemCount")):
+            detail = "this list is not complete: more objects remain. List all with `kubectl get --chunk-size=0`."
+            findings.append(build_problem(name, None, "truncated-file", detail))
         for body in items if isinstance(items, list) else [document]:
-            if get_value_at_path(body, "metadata", "name"):
+            if get_value_at_path(body, "metadata", "name") and isinstance(body.get("kind"), str):
                 yield body
                 continue
             detail = f"this is not the output of `{COMMAND}`: an object needs a kind and metadata with a name."

@@ -82,7 +82,8 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
         yield SnapshotUncertainty("free storage", "storage-not-listed", detail, _has_volume_claims)
     if snapshot.unread_kinds:
         kinds = frozenset(snapshot.unread_kinds)
-        detail = f"These kinds were not read: {', '.join(sorted(kinds))}. Pods that depend on them are not certain."
+        detail = f"These kinds were not read: {', '.join(sorted(kinds))}. Pods that depend on them are not certain. "
+        detail += "List all kinds with `nexusform inventory script -for=kubernetes`."
         is_affected = partial(_is_dependent, kinds=kinds)
         yield SnapshotUncertainty("objects that were not read", "kinds-not-read", detail, is_affected)
     yield from _list_node_agent_doubts(snapshot)

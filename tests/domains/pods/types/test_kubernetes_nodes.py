@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+import pytest
+
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_snapshot
 from nexusform.domains.pods.types.kubernetes_nodes import read
 from nexusform.interfaces.plugins import DataResult, ReadContext
@@ -67,12 +72,42 @@ def test_directory_has_one_file_per_kind_and_kubectl_errors() -> None:
     assert ("Namespace" in unread, "ResourceSlice" in unread, "Pod" in unread) == (True, False, False)
 
 
+def test_kinds_outside_of_the_command_are_unread_without_objects() -> None:
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {}}
+    webhooks = {**deployment, "kind": "MutatingWebhookConfiguration"}
+
+    def list_unread_kinds(*objects: dict[str, Any]) -> set[str]:
+        text = read_files(a=print_objects(build_node("n1"), *objects)).attributes["objects"]
+        return set(parse_snapshot(text).unread_kinds)
+
+    unread = list_unread_kinds()
+    assert {"Deployment", "Job", "HorizontalPodAutoscaler", "MutatingWebhookConfiguration", "CSINode"} <= unread
+    assert not {"Namespace", "Node", "Pod", "StorageClass", "ResourceQuota"} & unread
+    assert list_unread_kinds(deployment, webhooks) == unread - {"Deployment", "MutatingWebhookConfiguration"}
+
+
 def test_truncated_file_is_named_first() -> None:
     whole = print_objects(build_node("n1"))
     problem = read_files(a=b"NAME", b=whole[:-20]).problems[0]
     assert problem.id == "truncated-file"
     problem = read_files(a=b"apiVersion: v1\nitems:\n- kind: Node\n  metadata:\n    name: n1\n").problems[0]
     assert problem.id == "truncated-file"
+
+
+@pytest.mark.parametrize("part", [{"continue": "abc"}, {"remainingItemCount": 500}])
+def test_first_part_of_a_list_is_not_complete(part: dict[str, Any]) -> None:
+    body = {"apiVersion": "v1", "kind": "List", "items": [build_node("n1")], "metadata": part}
+    (problem,) = read_files(a=json.dumps(body).encode()).problems
+    assert (problem.id, problem.severity.value) == ("truncated-file", "error")
+    assert problem.detail.startswith("a: this list is not complete")
+    assert "--chunk-size=0" in problem.detail
+
+
+@pytest.mark.parametrize("kind", [[], {}, None])
+def test_object_needs_a_kind(kind: Any) -> None:
+    (problem,) = read_files(a=print_objects(build_node("n1"), {"kind": kind, "metadata": {"name": "b"}})).problems
+    assert problem.id == "invalid-kubernetes-manifest"
+    assert problem.detail.startswith("a:")
 
 
 def test_script_lists_each_kind_separately() -> None:
