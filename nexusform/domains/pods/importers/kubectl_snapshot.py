@@ -90,6 +90,7 @@ _KEPT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 # Further metadata and status fields kept of some kinds.
 _KEPT_METADATA: Final[Mapping[str, tuple[str, ...]]] = {
+    "Namespace": ("deletionTimestamp",),
     "PersistentVolumeClaim": ("uid", "deletionTimestamp"),
     "StorageClass": ("annotations", "creationTimestamp"),
 }

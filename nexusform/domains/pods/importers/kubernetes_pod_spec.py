@@ -103,9 +103,7 @@ def collect_priority_classes(manifests: Iterable[Manifest], *, is_complete: bool
 
 
 def find_priority_rejection(spec: Fields, priorities: Priorities) -> str:
-    """Return why the API server rejects a pod with a missing PriorityClass, or with values other than those of its
-    class; "" if it does not, or if the class is unknown.
-    """
+    """Return why the API server rejects the PriorityClass, priority or preemptionPolicy of a pod; "" if unknown."""
     name = _get_priority_class(spec, priorities)
     if name not in priorities.by_name and (name or not priorities.is_complete):
         return f"no PriorityClass with name {name} was found" if priorities.is_complete else ""
@@ -210,14 +208,13 @@ def parse_containers(spec: Fields) -> tuple[Container, ...]:
 def _collect_quota_figures(spec: Fields, priorities: Priorities) -> PodQuotaFields:
     """Return the fields of a pod spec read by ResourceQuotas besides requests."""
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
-    sections = ("requests", "limits")
-    pod_amounts = {section: _get_reported_amounts(spec, section) for section in sections if "resources" in spec}
     unspecified = []
-    for section, name in product(() if any(pod_amounts.values()) else sections, ("cpu", "memory")):
+    sections = () if _get_reported_amounts(spec, "requests") else ("requests", "limits")  # unless the pod has its own
+    for section, name in product(sections, ("cpu", "memory")):
         if not all(name in _get_reported_amounts(container, section) for container in containers):
             unspecified.append(f"{section}.{name}")
     limits = sum_container_amounts(spec, lambda container: _get_reported_amounts(container, "limits"))
-    limits |= pod_amounts.get("limits", {})
+    limits |= _get_reported_amounts(spec, "limits")
     overhead = _parse_quantities(spec.get_mapping("overhead"), is_reported=True)
     limits = {name: amount + overhead.get(name, 0) for name, amount in limits.items() if amount}
     return PodQuotaFields(

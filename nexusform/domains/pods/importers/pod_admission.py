@@ -7,9 +7,10 @@ network-resources-injector of k8snetworkplumbingwg.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from itertools import product
 from typing import Any, Final, TypeGuard
 
 from msgspec import Struct, field
@@ -24,12 +25,16 @@ from nexusform.kubernetes.quantity import read_quantity, read_quantity_or_zero
 
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
 _NETWORK_RESOURCE: Final = "k8s.v1.cni.cncf.io/resourceName"
+# Fields of a pod in JSON forbidden by the baseline of the Pod Security Standards.
+_HOST_ACCESS: Final = re.compile(r'"(host(?:Network|PID|IPC|Path|Port)|privileged)": (?:true|\{|[1-9])')
+_OS: Final = "kubernetes.io/os"
 _CONTAINERS: Final = ("initContainers", "containers")
 
 # Configured amounts by resource: "500m", 2, "1Gi".
 RawAmounts = dict[str, Any]
 _NanoAmounts = dict[str, int]
 _SECTIONS: Final = ("requests", "limits")
+_REQUESTS: Final = ("resources", "requests")
 
 
 class LimitRangeDefaults(Struct, frozen=True):
@@ -48,36 +53,39 @@ class LimitRangeBounds(Struct, frozen=True):
 
 
 class AdmissionRules(Struct, frozen=True):
-    """Objects of a cluster that change its pods. `runtimes` by name, `defaults` by namespace, `networks` by
-    namespace and name: the resource required by each, "" if there is none. `bounds` by namespace.
+    """Objects of a cluster that change its pods. `runtimes` and `namespaces` by name, `defaults` by namespace,
+    `networks` by namespace and name: the resource required by each, "" if there is none. `bounds` by namespace.
+    `counted_namespaces` have a ResourceQuota of count/pods.
     """
 
-    runtimes: Mapping[str, Manifest] = field(default_factory=dict)
-    defaults: Mapping[str, LimitRangeDefaults] = field(default_factory=dict)
-    networks: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    bounds: Mapping[str, Sequence[LimitRangeBounds]] = field(default_factory=dict)
+    runtimes: dict[str, Manifest] = field(default_factory=dict)
+    defaults: dict[str, list[LimitRangeDefaults]] = field(default_factory=dict)
+    networks: dict[tuple[str, str], str] = field(default_factory=dict)
+    bounds: dict[str, list[LimitRangeBounds]] = field(default_factory=dict)
+    namespaces: dict[str, Manifest] = field(default_factory=dict)
+    counted_namespaces: set[str] = field(default_factory=set)
 
 
 def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
     """Return the admission rules among the objects of a cluster."""
-    runtimes: dict[str, Manifest] = {}
-    defaults: dict[str, LimitRangeDefaults] = {}
-    networks: dict[tuple[str, str], str] = {}
-    bounds: dict[str, list[LimitRangeBounds]] = {}
+    rules = AdmissionRules()
     for manifest in manifests:
         match manifest.group, manifest.kind:
             case "node.k8s.io", "RuntimeClass":
-                runtimes[manifest.name] = manifest
+                rules.runtimes[manifest.name] = manifest
+            case "", "ResourceQuota" if "count/pods" in get_mapping(manifest.body, "spec", "hard"):
+                rules.counted_namespaces.add(manifest.namespace)
+            case "", "Namespace":
+                rules.namespaces[manifest.name] = manifest
             case "", "LimitRange":
-                namespace = manifest.namespace
-                earlier_defaults = defaults.get(namespace, LimitRangeDefaults(requests={}, limits={}))
-                defaults[namespace] = _add_limit_range(manifest, earlier_defaults, bounds.setdefault(namespace, []))
+                name = manifest.namespace
+                _add_limit_range(manifest, rules.defaults.setdefault(name, []), rules.bounds.setdefault(name, []))
             case "k8s.cni.cncf.io", "NetworkAttachmentDefinition":
                 annotations = _create_unreported_fields(manifest).get_mapping("metadata").get_mapping("annotations")
                 resource = annotations.get_text(_NETWORK_RESOURCE)
                 # A namespaced object of an unknown group: without a namespace it is in "default".
-                networks[manifest.namespace or "default", manifest.name] = resource
-    return AdmissionRules(runtimes, defaults, networks, bounds)
+                rules.networks[manifest.namespace or "default", manifest.name] = resource
+    return rules
 
 
 def _create_unreported_fields(manifest: Manifest) -> Fields:
@@ -85,10 +93,8 @@ def _create_unreported_fields(manifest: Manifest) -> Fields:
     return Fields(manifest, [], manifest.body)
 
 
-def _add_limit_range(
-    manifest: Manifest, defaults: LimitRangeDefaults, bounds: list[LimitRangeBounds]
-) -> LimitRangeDefaults:
-    """Return the defaults of a namespace with those of a further LimitRange, and add its bounds."""
+def _add_limit_range(manifest: Manifest, defaults: list[LimitRangeDefaults], bounds: list[LimitRangeBounds]) -> None:
+    """Add the defaults and bounds of a LimitRange to those of its namespace."""
     for item in _create_unreported_fields(manifest).get_mapping("spec").list_mappings("limits"):
         target = item.get_text("type")
         minimum, maximum = item.get_mapping("min").data, item.get_mapping("max").data
@@ -98,42 +104,37 @@ def _add_limit_range(
             # Kubernetes completes a new LimitRange like this.
             limits = {**maximum, **item.get_mapping("default").data}
             requests = {**minimum, **limits, **item.get_mapping("defaultRequest").data}
-            # The defaults of an earlier LimitRange win, and come first.
-            defaults = LimitRangeDefaults(
-                {**defaults.requests, **requests, **defaults.requests}, {**defaults.limits, **limits, **defaults.limits}
-            )
-    return defaults
+            defaults.append(LimitRangeDefaults(requests, limits))
 
 
 def find_limit_range_rejection(namespace: str, spec: Fields, rules: AdmissionRules) -> str:
-    """Return why LimitRanges or its overhead reject an admitted pod, in the words of Kubernetes; "" if they do not."""
-    overhead, class_overhead = spec.get_mapping("overhead").data, _get_class_overhead(spec, rules)
-    if overhead and IN_DOUBT not in spec and _read_nanos(overhead) != _read_nanos(class_overhead):
-        if class_overhead:
-            return "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
-        return "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+    """Return why an admission plugin rejects an admitted pod, in the words of Kubernetes; "" if none does."""
+    owner = rules.namespaces.get(namespace)
+    if owner and "deletionTimestamp" in get_mapping(owner.body, "metadata"):
+        return f"unable to create new content in namespace {namespace} because it is being terminated"
+    name, overhead = spec.get_text("runtimeClassName"), _read_amounts(spec.data, "overhead")
+    runtime = rules.runtimes.get(name)
+    class_overhead = _read_amounts(runtime.body if runtime else {}, "overhead", "podFixed")
+    if overhead and overhead != class_overhead and (runtime or not name):  # else the class is unknown
+        both = ("Pod's Overhead doesn't match RuntimeClass's", "Pod Overhead set without corresponding RuntimeClass")
+        return f"pod rejected: {both[not class_overhead]} defined Overhead"
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
-    for container in containers:
-        reason = _find_excess_request(container)
-        if reason:
-            return reason
-    if not rules.bounds.get(namespace):
-        return ""
+    excess = next(filter(None, map(_find_excess_request, containers)), "")
+    if excess or not rules.bounds.get(namespace):
+        return excess
     container_amounts = [(_read_requests(container), _read_limits(container)) for container in containers]
-    pod_requests = _read_limits(spec) | sum_container_amounts(spec, _read_requests) | _read_amounts(spec, "requests")
+    pod_requests = _read_limits(spec) | sum_container_amounts(spec, _read_requests)
+    pod_requests |= _read_amounts(spec.data, *_REQUESTS)
     pod_limits = sum_container_amounts(spec, _read_limits) | _read_limits(spec)
-    for bounds in rules.bounds.get(namespace, ()):
-        for requests, limits in container_amounts if bounds.target == "Container" else [(pod_requests, pod_limits)]:
-            reason = _find_bounds_violation(bounds, requests, limits)
-            if reason:
-                return reason
-    return ""
+    amounts = {"Container": container_amounts, "Pod": [(pod_requests, pod_limits)]}
+    reasons = (_find_bounds_violation(item, *pair) for item in rules.bounds[namespace] for pair in amounts[item.target])
+    return next(filter(None, reasons), "")
 
 
 def _find_excess_request(container: Fields) -> str:
     """Return a clause about a request above its limit, possibly a default one; "" if there is none."""
     limits = _read_limits(container)
-    for name, request in _read_amounts(container, "requests").items():
+    for name, request in _read_amounts(container.data, *_REQUESTS).items():
         if name in limits and request > limits[name]:
             amount, ceiling = (container.get_mapping("resources").get_mapping(key).data[name] for key in _SECTIONS)
             return f"its request of {amount} {name} must be less than or equal to the limit of {ceiling}"
@@ -161,26 +162,17 @@ def _find_bounds_violation(bounds: LimitRangeBounds, requests: _NanoAmounts, lim
 
 def _read_requests(container: Fields) -> _NanoAmounts:
     """Return the requests; a limit without a request is its own request."""
-    return _read_limits(container) | _read_amounts(container, "requests")
+    return _read_limits(container) | _read_amounts(container.data, *_REQUESTS)
 
 
-def _read_amounts(container: Fields, section: str) -> _NanoAmounts:
-    """Return the valid amounts of a container (or of a pod with its own `resources`) by resource, in billionths."""
-    return _read_nanos(container.get_mapping("resources").get_mapping(section).data)
-
-
-def _read_nanos(amounts: Mapping[str, Any]) -> _NanoAmounts:
-    """Return the valid amounts by resource, in billionths."""
-    quantities = {name: read_quantity(value) for name, value in amounts.items()}
+def _read_amounts(data: Mapping[str, Any], *path: str) -> _NanoAmounts:
+    """Return the valid amounts under a path by resource, in billionths."""
+    quantities = {name: read_quantity(value) for name, value in get_mapping(data, *path).items()}
     return {name: quantity.nano for name, quantity in quantities.items() if quantity is not None}
 
 
-def _get_class_overhead(spec: Fields, rules: AdmissionRules) -> Mapping[str, Any]:
-    runtime = rules.runtimes.get(spec.get_text("runtimeClassName"))
-    return get_mapping(runtime.body, "overhead", "podFixed") if runtime else {}
-
-
-_read_limits = partial(_read_amounts, section="limits")
+def _read_limits(container: Fields) -> _NanoAmounts:
+    return _read_amounts(container.data, "resources", "limits")
 
 
 def collect_resource_quotas(manifests: Iterable[Manifest]) -> tuple[ResourceQuota, ...]:
@@ -221,9 +213,28 @@ def collect_pod_disruption_budgets(manifests: Iterable[Manifest]) -> tuple[PodDi
 def apply_pod_admission(namespace: str, metadata: Fields, spec: Fields, rules: AdmissionRules) -> Fields:
     """Return the pod spec after admission, and report missing RuntimeClasses and networks."""
     # In the order of the API server.
-    spec = _apply_limit_ranges(spec, rules.defaults.get(namespace))
-    spec = _apply_runtime_class(spec, rules)
+    spec = _apply_limit_ranges(spec, rules.defaults.get(namespace, ()))
+    spec = _check_rejections(namespace, _apply_runtime_class(spec, rules), rules)
     return _apply_multus_networks(namespace, metadata.get_mapping("annotations"), spec, rules)
+
+
+def _check_rejections(namespace: str, spec: Fields, rules: AdmissionRules) -> Fields:
+    """Return the spec, in doubt if the pod may be rejected (reported)."""
+    owner, is_doubtful = rules.namespaces.get(namespace), False
+    level = owner.labels.get("pod-security.kubernetes.io/enforce") if owner else ""
+    violations = ", ".join(sorted(set(_HOST_ACCESS.findall(json.dumps(spec.data, default=str)))))
+    if violations and level in ("baseline", "restricted"):
+        spec.report("", f'may violate PodSecurity "{level}": {violations}.', Severity.WARNING, id="pod-security")
+        is_doubtful = True
+    if namespace in rules.counted_namespaces:
+        detail = "may be rejected: the ResourceQuota of count/pods counts finished pods, too, and they are not known."
+        spec.report("", detail, Severity.WARNING, id="finished-pods-in-quota")
+        is_doubtful = True
+    if spec.get_mapping("os").get_text("name") == "windows" != spec.get_text_mapping("nodeSelector").get(_OS):
+        detail = f"is windows: kubelet rejects the pod on other nodes, and no nodeSelector {_OS} excludes them."
+        spec.report("os", detail, Severity.WARNING, id="pod-os-not-supported")
+        is_doubtful = True
+    return _replace_data(spec, {**spec.data, IN_DOUBT: True}) if is_doubtful else spec
 
 
 def _replace_data(spec: Fields, data: RawAmounts) -> Fields:
@@ -257,7 +268,7 @@ def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
             spec.report("nodeSelector", detail)
     changed_spec = {**spec.data, "nodeSelector": {**pod_selector, **class_selector}}
     tolerations = [*spec.get_list("tolerations"), *scheduling.get_list("tolerations")]
-    overhead = _get_class_overhead(spec, rules)
+    overhead = get_mapping(runtime.body, "overhead", "podFixed")
     if tolerations:
         changed_spec["tolerations"] = tolerations
     if overhead and "overhead" not in spec:  # another one is rejected later
@@ -265,16 +276,21 @@ def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
     return _replace_data(spec, changed_spec)
 
 
-def _apply_limit_ranges(spec: Fields, defaults: LimitRangeDefaults | None) -> Fields:
-    """Return the spec with the LimitRange defaults of its namespace in all containers; None: it has none."""
-    if defaults is None:
-        return spec
-    changed_spec = dict(spec.data)
-    for section in _CONTAINERS:
-        containers = changed_spec.get(section)
-        if isinstance(containers, list):
-            changed_spec[section] = [_apply_container_defaults(container, defaults) for container in containers]
-    return _replace_data(spec, changed_spec)
+def _apply_limit_ranges(spec: Fields, ranges: Sequence[LimitRangeDefaults]) -> Fields:
+    """Return the spec with the LimitRange defaults of its namespace, in doubt if their (random) order matters."""
+    changed_specs = []
+    for first in ranges:
+        changed_spec = dict(spec.data)
+        for section, defaults in product(_CONTAINERS, (first, *ranges)):
+            containers = changed_spec.get(section)
+            if isinstance(containers, list):
+                changed_spec[section] = [_apply_container_defaults(container, defaults) for container in containers]
+        changed_specs.append(changed_spec)
+    if any(changed_spec != changed_specs[0] for changed_spec in changed_specs):
+        detail = "get different defaults from several LimitRanges, by their random order."
+        spec.report("containers", detail, Severity.WARNING, id="different-limit-ranges")
+        changed_specs[0][IN_DOUBT] = True
+    return _replace_data(spec, changed_specs[0]) if changed_specs else spec
 
 
 def _apply_container_defaults(container: Any, defaults: LimitRangeDefaults) -> Any:
@@ -284,11 +300,8 @@ def _apply_container_defaults(container: Any, defaults: LimitRangeDefaults) -> A
     resources = get_mapping(container, "resources")
     limits, requests = get_mapping(resources, "limits"), get_mapping(resources, "requests")
     # An explicit limit becomes the request before LimitRanges apply.
-    merged_requests = {**defaults.requests, **limits, **requests}
-    return {
-        **container,
-        "resources": {**resources, "limits": {**defaults.limits, **limits}, "requests": merged_requests},
-    }
+    merged = {"limits": {**defaults.limits, **limits}, "requests": {**defaults.requests, **limits, **requests}}
+    return {**container, "resources": {**resources, **merged}}
 
 
 def _has_readable_resources(container: Any) -> TypeGuard[dict[str, Any]]:
@@ -321,7 +334,8 @@ def _parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str,
     text = annotations.get_text(NETWORKS).strip()
     if not text.startswith("["):
         parts = [part.strip().partition("@")[0] for part in text.split(",")]
-        return [_split_network_name(part, namespace) for part in parts if part]
+        names = [part.rpartition("/") for part in parts if part]
+        return [(prefix or namespace, name) for prefix, _, name in names]
     try:
         items = json.loads(text)
     except ValueError:
@@ -329,11 +343,6 @@ def _parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str,
         return []
     networks = [item for item in list_mappings(items) if item.get("name")]
     return [(str(item.get("namespace") or namespace), str(item["name"])) for item in networks]
-
-
-def _split_network_name(text: str, namespace: str) -> tuple[str, str]:
-    prefix, slash, name = text.rpartition("/")
-    return (prefix, name) if slash else (namespace, text)
 
 
 def _sum_requested(containers: Iterable[Any], name: str) -> int:

@@ -107,11 +107,15 @@ def test_foreign_content_is_reported(content: bytes) -> None:
     assert reading.findings[0].file == "nodes.json"
 
 
-def test_fields_read_by_quotas_and_runtime_classes_are_kept() -> None:
+def test_fields_read_by_quotas_and_admission_are_kept() -> None:
     pod = build_pod("x", "n", priorityClassName="high", priority=7, activeDeadlineSeconds=60)
     kata = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "kata"}, "handler": "kata"}
     overhead = {"podFixed": {"cpu": "1"}}
-    snapshot = parse_contents(print_objects(pod, {**kata, "overhead": overhead}))
+    ending = {"name": "old", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": ending}
+    snapshot = parse_contents(print_objects(pod, {**kata, "overhead": overhead}, namespace))
     spec = snapshot.pods[0].spec
     assert (spec.priority, spec.quota_figures.priority_class, spec.quota_figures.has_deadline) == (7, "high", True)
-    assert snapshot.objects[0].body["overhead"] == overhead
+    by_kind = {item.kind: item.body for item in snapshot.objects}
+    assert by_kind["RuntimeClass"]["overhead"] == overhead
+    assert by_kind["Namespace"]["metadata"] == ending

@@ -125,6 +125,34 @@ def test_limit_range_of_pods_adds_requests_of_containers_without_limits() -> Non
     assert parse_workloads(build_pod(containers=two), pods).workloads[0].admission_error == reason
 
 
+@pytest.mark.parametrize(
+    ("values", "resources", "is_in_doubt"),
+    [
+        (["1", "2"], {}, True),
+        (["1", "2", "1"], {}, True),  # each may come first
+        (["1", "1"], {}, False),
+        (["1", "2"], {"limits": {"cpu": "1"}}, False),
+    ],
+)
+def test_different_defaults_of_several_limit_ranges_apply_in_random_order(
+    values: list[str], resources: dict[str, Any], is_in_doubt: bool
+) -> None:
+    reading = parse_workloads(build_pod(resources), *[build_limit_range(default={"cpu": value}) for value in values])
+    assert [each.id for each in reading.findings] == ["different-limit-ranges"] * is_in_doubt
+    assert reading.workloads[0].pod.has_unknown_rules == is_in_doubt
+    assert reading.workloads[0].pod.requests.cpu == 1000
+
+
+def test_finished_pods_in_quotas_of_count_pods_are_unknown() -> None:
+    (workload,) = parse_workloads(
+        build_pod(), build_object("v1", "ResourceQuota", "q", spec={"hard": {"pods": 1}})
+    ).workloads
+    assert not workload.pod.has_unknown_rules
+    quota = build_object("v1", "ResourceQuota", "q", spec={"hard": {"count/pods": 1}})
+    assert parse_workloads(build_pod(), quota).workloads[0].pod.has_unknown_rules
+    assert "counts finished pods, too" in get_finding(build_pod(), quota)
+
+
 def test_quotas_and_their_pod_fields() -> None:
     quota = build_object(
         "v1",
@@ -219,6 +247,50 @@ def test_overhead_other_than_that_of_the_runtime_class_is_rejected(
     assert workload.admission_error == (reason and f"pod rejected: {reason}")
     without_class = parse_workloads(build_pod(overhead=overhead)).workloads[0].admission_error
     assert without_class == "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+
+
+# --- Namespaces, Pod Security Standards (kubernetes.io/docs/concepts/security) and kubelet ----------------
+
+
+def build_namespace(name: str = "shop", **metadata: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **metadata}}
+
+
+def test_terminating_namespace_gets_no_pods() -> None:
+    namespace = build_namespace(deletionTimestamp="2026-01-01T00:00:00Z")
+    assert parse_workloads(build_pod(), namespace).workloads[0].admission_error == (
+        "unable to create new content in namespace shop because it is being terminated"
+    )
+    assert parse_workloads(build_pod(), build_namespace()).workloads[0].admission_error == ""
+
+
+@pytest.mark.parametrize(
+    ("spec", "fields"),
+    [
+        ({"hostNetwork": False, "volumes": [{"name": "v", "emptyDir": {}}]}, ""),
+        ({"hostNetwork": True, "hostPID": True}, "hostNetwork, hostPID"),
+        ({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, "hostPath"),
+        ({"initContainers": [{"name": "i", "securityContext": {"privileged": True}}]}, "privileged"),
+        ({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]}, "hostPort"),
+        ({"containers": [{"name": "c", "env": [{"name": "A", "value": '{"hostPath": {"hostPID": true}}'}]}]}, ""),
+    ],
+)
+@pytest.mark.parametrize("level", ["privileged", "baseline", "restricted"])
+def test_access_to_the_host_may_violate_pod_security(spec: dict[str, Any], fields: str, level: str) -> None:
+    namespace = build_namespace(labels={"pod-security.kubernetes.io/enforce": level})
+    reading = parse_workloads(build_pod(**{"containers": [{"name": "c"}], **spec}), namespace)
+    is_in_doubt = bool(fields) and level != "privileged"
+    text = f'Pod shop/p: spec may violate PodSecurity "{level}": {fields}.'
+    assert [each.detail for each in reading.findings if each.id == "pod-security"] == [text] * is_in_doubt
+    assert reading.workloads[0].pod.has_unknown_rules == is_in_doubt
+
+
+def test_windows_pod_may_get_a_node_of_another_os() -> None:
+    windows = {"os": {"name": "windows"}}
+    assert "error" not in get_finding(build_pod(**windows))
+    assert parse_workloads(build_pod(**windows)).workloads[0].pod.has_unknown_rules
+    assert not parse_pod(build_pod(**windows, nodeSelector={"kubernetes.io/os": "windows"})).has_unknown_rules
+    assert not parse_pod(build_pod(os={"name": "linux"})).has_unknown_rules
 
 
 # --- PriorityClass ----------------------------------------------------------------------------------------
