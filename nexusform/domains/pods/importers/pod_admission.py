@@ -219,9 +219,8 @@ def apply_pod_admission(namespace: str, metadata: Fields, spec: Fields, rules: A
 
 
 def _check_rejections(namespace: str, spec: Fields, rules: AdmissionRules) -> Fields:
-    """Return the spec, in doubt if its namespace is missing (reported elsewhere), or if the pod may be rejected."""
-    owner = rules.namespaces.get(namespace)
-    is_doubtful = owner is None and "default" in rules.namespaces  # else not all of them are known
+    """Return the spec, in doubt if the pod may be rejected (reported)."""
+    owner, is_doubtful = rules.namespaces.get(namespace), False
     level = owner.labels.get("pod-security.kubernetes.io/enforce") if owner else ""
     violations = ", ".join(sorted(set(_HOST_ACCESS.findall(json.dumps(spec.data, default=str)))))
     if violations and level in ("baseline", "restricted"):

@@ -264,13 +264,6 @@ def test_terminating_namespace_gets_no_pods() -> None:
     assert parse_workloads(build_pod(), build_namespace()).workloads[0].admission_error == ""
 
 
-def test_pod_of_missing_namespace_is_in_doubt_if_all_are_known() -> None:
-    everything = (build_namespace("default"), build_namespace("kube-system"))
-    assert parse_workloads(build_pod(), *everything).workloads[0].pod.has_unknown_rules
-    assert not parse_pod(build_pod(), *everything, build_namespace()).has_unknown_rules
-    assert not parse_pod(build_pod(), build_namespace("other")).has_unknown_rules
-
-
 @pytest.mark.parametrize(
     ("spec", "fields"),
     [
