@@ -123,13 +123,15 @@ def _collect_device_classes(manifests: Iterable[Manifest]) -> dict[str, str]:
     return classes
 
 
-def _collect_autoscalers(manifests: Iterable[Manifest]) -> dict[tuple[str, str, str], Manifest]:
-    """Return the HorizontalPodAutoscalers by namespace, kind and name of the scaled object."""
-    autoscalers: dict[tuple[str, str, str], Manifest] = {}
+def _collect_autoscalers(manifests: Iterable[Manifest]) -> dict[tuple[str, str, str], list[Manifest]]:
+    """Return the HorizontalPodAutoscalers by namespace, kind and name of the scaled workload."""
+    autoscalers: dict[tuple[str, str, str], list[Manifest]] = {}
     for manifest in manifests:
-        if (manifest.group, manifest.kind) == ("autoscaling", "HorizontalPodAutoscaler"):
-            target = get_mapping(manifest.body, "spec", "scaleTargetRef")
-            autoscalers[manifest.namespace, get_text(target, "kind"), get_text(target, "name")] = manifest
+        target = get_mapping(manifest.body, "spec", "scaleTargetRef")
+        is_workload = get_text(target, "apiVersion").rpartition("/")[0] in ("apps", "extensions", "")
+        if is_workload and (manifest.group, manifest.kind) == ("autoscaling", "HorizontalPodAutoscaler"):
+            key = (manifest.namespace, get_text(target, "kind"), get_text(target, "name"))
+            autoscalers.setdefault(key, []).append(manifest)
     return autoscalers
 
 
@@ -138,7 +140,7 @@ class _WorkloadReader(Struct):
     rules: AdmissionRules
     storage: Storage
     services: Mapping[str, Sequence[Mapping[str, str]]]
-    autoscalers: Mapping[tuple[str, str, str], Manifest]
+    autoscalers: Mapping[tuple[str, str, str], Sequence[Manifest]]
     live_workloads: Mapping[str, LiveWorkload]
     replica_sets: Mapping[str, Sequence[LiveWorkload]]
     previous_manifests: Mapping[tuple[str, str, str], Manifest]
@@ -283,9 +285,19 @@ class _WorkloadReader(Struct):
         """Return a workload with the replicas set by its autoscaler before the first measurement (none with 0 replicas:
         it is disabled), and report the bounds; unchanged without an autoscaler.
         """
-        scaler = self.autoscalers.get((manifest.namespace, manifest.kind, manifest.name))
-        if scaler is None:
-            return workload
+        scalers = self.autoscalers.get((manifest.namespace, manifest.kind, manifest.name), ())
+        if not scalers:
+            live = self.live_workloads.get(workload.key)
+            if live is None or live.scaled_replicas in (None, workload.replicas):
+                return workload
+            detail = f"{manifest.title}: a HorizontalPodAutoscaler has set {live.scaled_replicas} replicas, "
+            self._warn(manifest, "missing-autoscaler", f"{detail}not the {workload.replicas} here. It is not listed.")
+            return replace(workload, configured_replicas=workload.replicas)
+        scaler = scalers[-1]
+        if len(scalers) > 1:
+            names = " and ".join(item.name for item in scalers)
+            self._warn(manifest, "several-autoscalers", f"{manifest.title} has HorizontalPodAutoscalers {names}.")
+            workload = replace(workload, pod=replace(workload.pod, has_unknown_rules=True))
         bounds = Fields(scaler, self.findings, scaler.body).get_mapping("spec")
         minimum = bounds.get_integer("minReplicas", 1)
         configured_replicas = workload.replicas

@@ -25,6 +25,7 @@ FieldPath = tuple[str | tuple[tuple[str, Any], ...], ...]
 REPLICAS_PATH: Final[FieldPath] = ("replicas",)
 # Managers that apply whole manifests: what a manifest no longer sets, they remove.
 _APPLIERS: Final = ("nexusform", "work-api-agent", "kubectl-client-side-apply")
+_AUTOSCALER: Final = ("kube-controller-manager", "scale")
 _DEPLOYMENT: Final = "deployment.kubernetes.io/"
 _APPLIED_PREFIXES: Final = ("kubectl.kubernetes.io", "kubernetes-fleet.io")
 # Fields of a pod template that affect placement; all others are never read.
@@ -51,7 +52,7 @@ class LiveWorkload(Struct, frozen=True):
     whether `has_managers` named them, and the revision label of its pods. `owner` is the key of a ReplicaSet's
     Deployment. `template` are the fields of its pod template with an effect on placement. `desired_pods` and `max_pods`
     are those of the Deployment at the last sync of an active ReplicaSet (0: unknown). `remaining_pods` are those left
-    to run by a Job, None if unlimited.
+    to run by a Job, None if unlimited. `scaled_replicas` were set by a HorizontalPodAutoscaler, None without one.
     """
 
     key: str
@@ -63,6 +64,7 @@ class LiveWorkload(Struct, frozen=True):
     desired_pods: int = 0
     max_pods: int = 0
     remaining_pods: int | None = None
+    scaled_replicas: int | None = None
 
 
 def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,6 +74,7 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
     # A subresource (scale) is written by another manager, such as an autoscaler.
     other_managers = [item for item in managers if item.get("manager") not in _APPLIERS or item.get("subresource")]
     field_trees = [get_mapping(item, "fieldsV1", "f:spec") for item in other_managers]
+    is_scaled = _AUTOSCALER in [(item.get("manager"), item.get("subresource")) for item in managers]
     fields = [leaf for tree in field_trees for leaf in _list_owned_field_values(tree, _select_spec(spec), path=())]
     if not managers:  # those not set by the last manifest
         applied = _read_applied_spec(metadata)
@@ -84,6 +87,7 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
         "key": f"{namespace}/{body['kind']}/{metadata['name']}",
         "fields": fields,
         "managed": bool(managers),
+        "scaled": spec.get("replicas") if is_scaled else None,
         "template": _select_pod_template_fields(get_mapping(spec, "template")),
         "revision": str(revision),
         "owner": f"{namespace}/Deployment/{owner.get('name')}" if owner.get("kind") == "Deployment" else "",
@@ -127,6 +131,7 @@ def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
         desired_pods=data.get("desired_pods", 0),
         max_pods=data.get("max_pods", 0),
         remaining_pods=data.get("remaining"),
+        scaled_replicas=data.get("scaled"),
     )
 
 

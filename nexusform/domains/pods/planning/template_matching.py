@@ -36,10 +36,7 @@ def find_outdated_pod_numbers(workload: Workload, pods: Iterable[ExistingPod], *
     """Return the numbers of observed pods of an earlier template. `is_complete`: all LimitRange defaults are known."""
     if workload.kind not in _UPDATED_KINDS:
         return set()  # their pods have no other template
-    pods_by_revision: dict[str, list[ExistingPod]] = {}
-    for pod in pods:
-        if pod.observed_template is not None:
-            pods_by_revision.setdefault(pod.observed_template.revision, []).append(pod)
+    pods_by_revision = group_by((pod for pod in pods if pod.observed_template is not None), _get_revision)
     # The revisions with the current template: by the live objects, else by the containers of pods.
     if workload.current_revisions == (NEWEST_REVISION,):
         current_revisions = list(pods_by_revision)  # its label is unknown: the newest of all is used below
@@ -107,12 +104,8 @@ def add_observed_changes(
 
 def _find_rewritten_revisions(workload: Workload, pods: Iterable[ExistingPod]) -> tuple[str, ...]:
     """Return the revisions with rewritten pods alone: admission may have changed their images."""
-    pods_by_revision = group_by(pods, _get_revision)
-    return tuple(
-        revision
-        for revision, revision_pods in pods_by_revision.items()
-        if all(_is_rewritten_pod(workload, pod) for pod in revision_pods)
-    )
+    by_revision = group_by(pods, _get_revision)
+    return tuple(name for name, group in by_revision.items() if all(_is_rewritten_pod(workload, pod) for pod in group))
 
 
 def _get_revision(pod: ExistingPod) -> str:

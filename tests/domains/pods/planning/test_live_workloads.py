@@ -254,6 +254,45 @@ def test_suspended_job_without_known_managers_is_uncertain() -> None:
     assert list_pods_with_unknown_rules(require_success(plan_observed(text, *NODES, live))) == ["j-0"]
 
 
+def test_replicas_set_by_an_unlisted_autoscaler_are_uncertain() -> None:
+    scaler = build_managed_fields("kube-controller-manager", {"f:replicas": {}}, "scale")
+    live = build_live_controller("Deployment", "web", 2, managedFields=[scaler])
+    there = [*build_running_pods(2, cpu="1"), live]
+    result = require_success(plan_observed(build_configuration(build_deployment("web", 3, cpu="1")), *NODES, *there))
+    assert {row.scores["depends_on"] for row in result.plan.placements if row.scores} == {"a HorizontalPodAutoscaler"}
+    assert "missing-autoscaler" in {item.id for item in result.plan.diagnostics}
+    # The replicas are equal, or written by kubectl scale, or without effect on them (status).
+    equal = require_success(plan_observed(build_configuration(build_deployment("web", 2, cpu="1")), *NODES, *there))
+    assert "missing-autoscaler" not in {item.id for item in equal.plan.diagnostics}
+    for other in (("kubectl", "scale"), ("kube-controller-manager", "status")):
+        live["metadata"]["managedFields"] = [build_managed_fields(other[0], {"f:replicas": {}}, other[1])]
+        result = require_success(
+            plan_observed(build_configuration(build_deployment("web", 3, cpu="1")), *NODES, *there)
+        )
+        assert "missing-autoscaler" not in {item.id for item in result.plan.diagnostics}
+
+
+def build_autoscaler(name: str, minimum: int, group: str = "apps/v1") -> dict[str, Any]:
+    target = {"apiVersion": group, "kind": "Deployment", "name": "web"}
+    spec = {"minReplicas": minimum, "maxReplicas": minimum + 2, "scaleTargetRef": target}
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": metadata, "spec": spec}
+
+
+def test_several_autoscalers_of_one_deployment_are_uncertain() -> None:
+    text = build_configuration(build_deployment("web", 1, cpu="1"))
+    result = require_success(plan_observed(text, *NODES, build_autoscaler("a", 2), build_autoscaler("b", 3)))
+    assert list_pods_with_unknown_rules(result) == ["web-0", "web-1", "web-2"]
+    assert "a and b" in next(item.detail for item in result.plan.diagnostics if item.id == "several-autoscalers")
+
+
+def test_autoscaler_of_another_api_group_scales_another_object() -> None:
+    text = build_configuration(build_deployment("web", 1, cpu="1"))
+    result = require_success(plan_observed(text, *NODES, build_autoscaler("a", 2, "x.io/v1")))
+    assert list(list_places(result)) == ["web-0"]
+    assert len(list_places(require_success(plan_observed(text, *NODES, build_autoscaler("a", 2))))) == 2
+
+
 def test_images_from_mirror_are_no_template_change() -> None:
     there = build_running_pods(2)
     for each in there:
