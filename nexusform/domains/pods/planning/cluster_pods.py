@@ -130,11 +130,13 @@ class PodsByCluster:
         return self._object_pods[key]
 
     def sum_requests(self, cluster_name: str) -> tuple[int, int]:
-        """Return the requests of the scheduled pods on a cluster: thousandths of a CPU, and bytes."""
+        """Return the requests of the scheduled pods on a cluster: thousandths of a CPU, and bytes. Like the property
+        provider of KubeFleet (propertyprovider/azure/trackers/pods.go), count those of their containers only.
+        """
         cluster_id = self.members.get(cluster_name, cluster_name)
         existing_pods = self._existing_pods.get(cluster_id, {}).values()
-        requests = [pod.spec.requests for pod in existing_pods if pod.node]
-        return sum(pod_requests.cpu for pod_requests in requests), sum(pod_requests.memory for pod_requests in requests)
+        requests = [pod.spec.container_requests for pod in existing_pods if pod.node]
+        return sum(cpu for cpu, _ in requests), sum(memory for _, memory in requests)
 
     def _map_pods_to_nodes(self, cluster_id: str) -> dict[PodKey, str]:
         return {key: pod.node for key, pod in self._existing_pods.get(cluster_id, {}).items()}

@@ -81,6 +81,19 @@ def test_pods_lower_available_cpu_of_member() -> None:
     assert {n: int(without_pods[n]) - int(with_pods[n]) for n in NAMES} == {"a": 2, "b": 2}
 
 
+def test_available_cpu_of_member_counts_containers_only() -> None:
+    web = json.loads(build_web_deployment())
+    web["spec"]["template"]["spec"] |= {
+        "resources": {"requests": {"cpu": "2500m"}},
+        "overhead": {"cpu": "500m"},
+        "initContainers": [{"name": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}],
+    }
+    text = RACKS + CLUSTERS + MEMBERS + build_placement()
+    without_pods = read_available_cpu(require_success(plan(text + build_hub_manifest())))
+    with_pods = read_available_cpu(require_success(plan(text + build_hub_manifest(json.dumps(web)))))
+    assert {n: int(without_pods[n]) - int(with_pods[n]) for n in NAMES} == {"a": 1, "b": 1}
+
+
 def test_objects_with_cluster_id_are_placed_first() -> None:
     direct = (
         'resource "fleet_hub_manifest" "z" {\n  cluster_id = nexus_kubernetes_cluster.a.id\n'
