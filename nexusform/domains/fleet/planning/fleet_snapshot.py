@@ -16,6 +16,7 @@ from nexusform.domains.fleet.importers.fleet_export import build_manifests
 from nexusform.domains.fleet.importers.fleet_records import FleetDisruptionBudget, FleetMember, FleetOverride, RunRecord
 from nexusform.domains.fleet.scheduling.bindings import Health, Member, ResourceUsage
 from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudget
+from nexusform.domains.pods.importers.live_workloads import LiveWorkload
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.external_clusters import list_data_blocks, list_read_blocks
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
@@ -39,7 +40,11 @@ UNNOTIFIED_PLACEMENTS: Final = "left_without"
 
 
 class FleetPodPredictor(Protocol):
-    """Pod prediction during a fleet's plan. A cluster's name is its id, or a member's name."""
+    """Pod prediction during a fleet's plan. A cluster's name is its id, or a member's name. `live_workloads` are those
+    of observed clusters, by cluster id and key.
+    """
+
+    live_workloads: Mapping[str, Mapping[str, LiveWorkload]]
 
     def place_pods(
         self,

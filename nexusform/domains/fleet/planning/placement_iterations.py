@@ -88,9 +88,10 @@ def run_iterations(
 ) -> PlacementIterations:
     """Plan the bindings of all placements. `direct` are the objects added to clusters without a placement."""
     previous_members = [member.previous for member in members.values() if member.previous is not None]
+    live = {name: pods.live_workloads.get(item.cluster.id, {}) for name, item in members.items() if item.cluster}
     start = PlacementIterations(
         MemberList(list_planned_members(members)),
-        shared_objects=find_shared_objects(placements, direct),
+        shared_objects=find_shared_objects(placements, direct, live),
         progress=progress,
     )
     iterations = _plan_rejoining_members(placements, members, pods, previous_members, start)

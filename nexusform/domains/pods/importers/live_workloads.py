@@ -52,7 +52,7 @@ class LiveWorkload(Struct, frozen=True):
     whether `has_managers` named them, and the revision label of its pods. `owner` is the key of a ReplicaSet's
     Deployment. `template` are the fields of its pod spec with an effect on placement. `desired_pods` and `max_pods` are
     those of the Deployment at the last sync of an active ReplicaSet (0: unknown). `remaining_pods` are those left
-    to run by a Job, None if unlimited.
+    to run by a Job, None if unlimited. `owners` are its owner references, `Kind name`.
     """
 
     key: str
@@ -64,6 +64,8 @@ class LiveWorkload(Struct, frozen=True):
     desired_pods: int = 0
     max_pods: int = 0
     remaining_pods: int | None = None
+    replicas: int | None = None
+    owners: tuple[str, ...] = ()
 
 
 def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,6 +91,8 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
         "owner": f"{namespace}/Deployment/{owner.get('name')}" if owner.get("kind") == "Deployment" else "",
         **(_read_pod_counts(get_mapping(metadata, "annotations")) if spec.get("replicas") else {}),  # else not synced
         "remaining": _count_remaining_pods(spec, status) if body["kind"] == "Job" else None,
+        "replicas": spec.get("replicas"),
+        "owners": [f"{item.get('kind')} {item.get('name')}" for item in list_mappings(metadata, "ownerReferences")],
     }
 
 
@@ -128,6 +132,8 @@ def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
         desired_pods=data.get("desired_pods", 0),
         max_pods=data.get("max_pods", 0),
         remaining_pods=data.get("remaining"),
+        replicas=data.get("replicas"),
+        owners=tuple(data.get("owners", ())),
     )
 
 

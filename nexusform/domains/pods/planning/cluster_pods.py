@@ -17,7 +17,7 @@ from nexusform.domains.pods.importers.appliance_claims import (
 from nexusform.domains.pods.importers.device_objects import collect_device_inventory
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
 from nexusform.domains.pods.importers.kubernetes_workloads import ParsedWorkloads, collect_workloads
-from nexusform.domains.pods.importers.live_workloads import build_workload_with_pod_count
+from nexusform.domains.pods.importers.live_workloads import LiveWorkload, build_workload_with_pod_count
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.importers.pod_admission import collect_pod_disruption_budgets, collect_resource_quotas
 from nexusform.domains.pods.planning.cluster_observation import (
@@ -81,6 +81,9 @@ class PodsByCluster:
             for _, pod in item.list_existing_pods(get_pod_specs(external_workloads[item.cluster_id])):
                 existing_pods.setdefault(pod.key, pod)
         self._observed_clusters: dict[str, ObservedCluster] = dict(observed_clusters)
+        self.live_workloads: Mapping[str, Mapping[str, LiveWorkload]] = {
+            cluster_id: observed_cluster.workloads for cluster_id, observed_cluster in observed_clusters.items()
+        }
         # Observed pods by cluster id and workload; their outcomes are recorded in state.
         self._observed_pods = {
             cluster_id: self._load_observed_pods(cluster_id, observed_cluster)
