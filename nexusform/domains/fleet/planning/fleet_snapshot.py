@@ -16,7 +16,6 @@ from nexusform.domains.fleet.importers.fleet_export import build_manifests
 from nexusform.domains.fleet.importers.fleet_records import FleetDisruptionBudget, FleetMember, FleetOverride, RunRecord
 from nexusform.domains.fleet.scheduling.bindings import Health, Member, ResourceUsage
 from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudget
-from nexusform.domains.pods.importers.live_workloads import LiveWorkload
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.external_clusters import list_data_blocks, list_read_blocks
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
@@ -40,11 +39,7 @@ UNNOTIFIED_PLACEMENTS: Final = "left_without"
 
 
 class FleetPodPredictor(Protocol):
-    """Pod prediction during a fleet's plan. A cluster's name is its id, or a member's name. `live_workloads` are those
-    of observed clusters, by cluster id and key.
-    """
-
-    live_workloads: Mapping[str, Mapping[str, LiveWorkload]]
+    """Pod prediction during a fleet's plan. A cluster's name is its id, or a member's name."""
 
     def place_pods(
         self,
@@ -118,14 +113,12 @@ def build_member_record(member: Member) -> dict[str, Any]:
         "labels": dict(member.labels),
         "taints": [[taint.key, taint.value, taint.effect] for taint in member.taints],
         "properties": dict(member.properties),
-        "resources": {kind: _format_quantities(getattr(usage, kind)) for kind in _USAGE_KINDS},
+        "resources": {
+            kind: {name: str(amount) for name, amount in sorted(getattr(usage, kind).items())} for kind in _USAGE_KINDS
+        },
         "health": str(member.health),
         "namespaces": None if member.namespaces is None else sorted(member.namespaces),
     }
-
-
-def _format_quantities(amounts: Mapping[str, Quantity]) -> dict[str, str]:
-    return {name: str(amount) for name, amount in sorted(amounts.items())}
 
 
 def parse_member_record(name: str, record: Mapping[str, Any]) -> Member:

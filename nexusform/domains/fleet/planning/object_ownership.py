@@ -40,9 +40,8 @@ _DIFFERS: Final = (
 
 # A placement with its bindings and the clusters reached by its rollout.
 PlacementBindings = tuple[PlacementPlan, Sequence[Binding], AbstractSet[str]]
-# Objects added to clusters without a placement: member -> object -> (owner, manifest).
+# Objects added to clusters without a placement: member -> object -> (owner, manifest); observed ones by workload key.
 DirectObjects = Mapping[str, Mapping[ObjectIdentity, tuple[str, Manifest]]]
-# Workloads observed on clusters: member -> key.
 LiveObjects = Mapping[str, Mapping[str, LiveWorkload]]
 
 

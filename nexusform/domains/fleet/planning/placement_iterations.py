@@ -88,7 +88,7 @@ def run_iterations(
 ) -> PlacementIterations:
     """Plan the bindings of all placements. `direct` are the objects added to clusters without a placement."""
     previous_members = [member.previous for member in members.values() if member.previous is not None]
-    live = {name: pods.live_workloads.get(item.cluster.id, {}) for name, item in members.items() if item.cluster}
+    live = {name: item.cluster.live_workloads for name, item in members.items() if item.cluster is not None}
     start = PlacementIterations(
         MemberList(list_planned_members(members)),
         shared_objects=find_shared_objects(placements, direct, live),

@@ -24,7 +24,8 @@ LIVE_KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Jo
 FieldPath = tuple[str | tuple[tuple[str, Any], ...], ...]
 REPLICAS_PATH: Final[FieldPath] = ("replicas",)
 # Managers that apply whole manifests: what a manifest no longer sets, they remove.
-_APPLIERS: Final = ("nexusform", "work-api-agent", "kubectl-client-side-apply")
+_APPLIERS: Final = ("nexusform", "work-api-agent")
+_KUBECTL: Final = "kubectl-client-side-apply"  # it applies whole manifests, too
 _DEPLOYMENT: Final = "deployment.kubernetes.io/"
 _LAST_APPLIED: Final = (
     "kubectl.kubernetes.io/last-applied-configuration",
@@ -48,15 +49,15 @@ _SPEC_FIELDS: Final = ("replicas", "parallelism", "completions", "suspend", "pau
 
 
 class LiveWorkload(Struct, frozen=True):
-    """Workload as it exists: its fields below `spec` set by managers other than the applier (path and value),
-    whether `has_managers` named them, and the revision label of its pods. `owner` is the key of a ReplicaSet's
-    Deployment. `template` are the fields of its pod spec with an effect on placement. `desired_pods` and `max_pods` are
-    those of the Deployment at the last sync of an active ReplicaSet (0: unknown). `remaining_pods` are those left
-    to run by a Job, None if unlimited. `owners` are its owner references, `Kind name`.
+    """Workload as it exists: its fields below `spec` set by managers other than the applier (path, value, and
+    whether by kubectl apply), whether `has_managers` named them, and the revision label of its pods. `owner` is the key
+    of a ReplicaSet's Deployment, `owners` are all its owner references (`Kind name`). `template` are the fields of its
+    pod spec with an effect on placement. `desired_pods` and `max_pods` are those of the Deployment at the last sync of
+    an active ReplicaSet (0: unknown). `remaining_pods` are those left to run by a Job, None if unlimited.
     """
 
     key: str
-    foreign_fields: tuple[tuple[FieldPath, Any], ...] = ()
+    foreign_fields: tuple[tuple[FieldPath, Any, bool], ...] = ()
     has_managers: bool = False
     template: Mapping[str, Any] = field(default_factory=dict)
     revision: str = ""
@@ -73,12 +74,15 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
     metadata, spec = get_mapping(body, "metadata"), get_mapping(body, "spec")
     managers = list_mappings(metadata, "managedFields")
     # A subresource (scale) is written by another manager, such as an autoscaler.
-    other_managers = [item for item in managers if item.get("manager") not in _APPLIERS or item.get("subresource")]
-    field_trees = [get_mapping(item, "fieldsV1", "f:spec") for item in other_managers]
-    fields = [leaf for tree in field_trees for leaf in _list_owned_field_values(tree, _select_spec(spec), path=())]
+    fields = [
+        (*leaf, item.get("manager") == _KUBECTL and not item.get("subresource"))
+        for item in managers
+        if item.get("manager") not in _APPLIERS or item.get("subresource")
+        for leaf in _list_owned_field_values(get_mapping(item, "fieldsV1", "f:spec"), _select_spec(spec), path=())
+    ]
     # Without managedFields, only replicas not set by the last manifest are known to be those of another manager.
     if not managers and spec.get("replicas") is not None and not _has_applied_field(metadata, "replicas"):
-        fields = [(REPLICAS_PATH, spec["replicas"])]
+        fields = [(REPLICAS_PATH, spec["replicas"], False)]
     owner = get_controller_reference(metadata)
     status, namespace = get_mapping(body, "status"), metadata.get("namespace", "default")
     revision = get_mapping(metadata, "labels").get("pod-template-hash") or status.get("updateRevision") or ""
@@ -124,7 +128,7 @@ def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
     key = str(data["key"])
     return LiveWorkload(
         key=key,
-        foreign_fields=tuple((_freeze_path(path), value) for path, value in data["fields"]),
+        foreign_fields=tuple((_freeze_path(path), value, is_kubectl) for path, value, is_kubectl in data["fields"]),
         has_managers=data["managed"],
         template=_select_placement_fields(data["template"]) if data["template"] else {},
         revision=data["revision"],
@@ -167,17 +171,17 @@ def _select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
 
 def build_workload_with_pod_count(key: str, count: int) -> LiveWorkload:
     """Return the record of a workload with nothing but a known number of pods."""
-    return LiveWorkload(key, ((REPLICAS_PATH, count),))
+    return LiveWorkload(key, ((REPLICAS_PATH, count, False),))
 
 
 def merge_live_fields(manifest: Manifest, live: LiveWorkload, previous: Manifest | None) -> Manifest:
     """Return a manifest with the live fields it leaves to other managers. `previous` is the manifest applied before:
-    the apply removes its fields, unless another manager is known to own them.
+    the apply removes its fields, unless another manager (not kubectl) is known to own them.
     """
     spec = get_mapping(manifest.body, "spec")
     previous_spec = get_mapping(previous.body, "spec") if previous is not None else {}
-    for path, value in live.foreign_fields:
-        is_removed = not live.has_managers and _find_value_at_path(previous_spec, path) is not None
+    for path, value, is_kubectl in live.foreign_fields:
+        is_removed = (is_kubectl or not live.has_managers) and _find_value_at_path(previous_spec, path) is not None
         if not is_removed and _find_value_at_path(spec, path) is None:
             spec = _set_value_at_path(spec, path, value)
     return replace(manifest, body={**manifest.body, "spec": spec})

@@ -7,6 +7,8 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
+from msgspec.structs import replace
+
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.pods.importers.appliance_claims import (
     Claims,
@@ -17,7 +19,7 @@ from nexusform.domains.pods.importers.appliance_claims import (
 from nexusform.domains.pods.importers.device_objects import collect_device_inventory
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
 from nexusform.domains.pods.importers.kubernetes_workloads import ParsedWorkloads, collect_workloads
-from nexusform.domains.pods.importers.live_workloads import LiveWorkload, build_workload_with_pod_count
+from nexusform.domains.pods.importers.live_workloads import build_workload_with_pod_count
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.importers.pod_admission import collect_pod_disruption_budgets, collect_resource_quotas
 from nexusform.domains.pods.planning.cluster_observation import (
@@ -81,9 +83,6 @@ class PodsByCluster:
             for _, pod in item.list_existing_pods(get_pod_specs(external_workloads[item.cluster_id])):
                 existing_pods.setdefault(pod.key, pod)
         self._observed_clusters: dict[str, ObservedCluster] = dict(observed_clusters)
-        self.live_workloads: Mapping[str, Mapping[str, LiveWorkload]] = {
-            cluster_id: observed_cluster.workloads for cluster_id, observed_cluster in observed_clusters.items()
-        }
         # Observed pods by cluster id and workload; their outcomes are recorded in state.
         self._observed_pods = {
             cluster_id: self._load_observed_pods(cluster_id, observed_cluster)
@@ -179,8 +178,10 @@ class PodsByCluster:
         observed_objects = self._get_observed_cluster(cluster_id).objects
         return [*manifests, *(manifest for manifest in observed_objects if manifest.identity not in planned_keys)]
 
-    def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey) -> ParsedWorkloads:
-        """Return the workloads of an object's manifests, with the live fields they leave to other managers."""
+    def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey, *, is_placed: bool) -> ParsedWorkloads:
+        """Return the workloads of an object's manifests, with the live fields they leave to other managers. If
+        Fleet applies them (`is_placed`), one of these is kubectl.
+        """
         _, cluster_id = key
         # The live workloads of a cluster by key. Without an observed one, that of its known pods.
         observed_cluster = self._get_observed_cluster(cluster_id)
@@ -188,11 +189,14 @@ class PodsByCluster:
         pods = (*known_pods, *observed_cluster.nominated_pods, *observed_cluster.waiting_pods)
         replicas = estimate_replicas(pods).items()
         live_workloads = {name: build_workload_with_pod_count(name, count) for name, count in replicas}
+        for name, live in observed_cluster.cluster.live_workloads.items():
+            fields = tuple(item for item in live.foreign_fields if is_placed or not item[2])
+            live_workloads[name] = replace(live, foreign_fields=fields)
         return collect_workloads(
             object_pods.manifests,
             self._collect_manifests(cluster_id),
             is_complete=self._is_complete(cluster_id),
-            live_workloads=live_workloads | dict(observed_cluster.workloads),
+            live_workloads=live_workloads,
             previous_manifests=self._prior_pods.get(key, _NO_PRIOR_PODS).manifests,
         )
 
