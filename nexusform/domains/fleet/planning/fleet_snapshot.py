@@ -73,7 +73,7 @@ class FleetPodPredictor(Protocol):
 
 def build_member(configuration: FleetMember, cluster: NodeCluster | None, requests: tuple[int, int]) -> Member:
     """Build a member as reported by the hub. With a cluster (known nodes), its properties and resources derive from
-    the nodes and the `requests` of its pods: thousandths of a CPU, and bytes.
+    the nodes and the `requests` of its pods: thousandths of a CPU, and bytes. Without an id, configured ones win.
     """
     properties, resources = configuration.properties, configuration.resources
     if cluster is not None:
@@ -81,6 +81,7 @@ def build_member(configuration: FleetMember, cluster: NodeCluster | None, reques
         derived = {f"kubernetes.azure.com/vm-sizes/{name}/count": str(n) for name, n in sorted(sku_counts.items())}
         derived[NODE_COUNT] = str(len(cluster.nodes))
         properties = {**derived, **configuration.properties}  # configured ones win
+    if cluster is not None and (configuration.cluster_id or resources == ResourceUsage()):
         requested_cpu, requested_memory = requests
         cpu, memory = sum(node.cpu for node in cluster.nodes), sum(node.memory for node in cluster.nodes)
         resources = ResourceUsage(

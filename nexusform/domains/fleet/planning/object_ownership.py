@@ -118,10 +118,8 @@ def _record_ownership_conflicts(
             duplicates.setdefault(cluster, {})[contender.object] = owner.spec.address
             continue
         strategy = placement.spec.configuration.apply
-        if strategy.when_to_take_over == NEVER:
-            conflict_text = _NO_OWNERSHIP
-        else:
-            conflict_text = _DUPLICATE if strategy.allow_co_ownership else _DISALLOWED
+        failure = _DUPLICATE if strategy.allow_co_ownership else _DISALLOWED
+        conflict_text = _NO_OWNERSHIP if strategy.when_to_take_over == NEVER else failure
         conflict = OwnershipConflict(owner.spec.address, conflict_text, is_race=not current_owners)
         results[placement.address].conflicts.setdefault(cluster, {})[contender.object] = conflict
 
@@ -166,13 +164,10 @@ def _explain_takeover_failure(contender: _OwnershipCandidate, cluster: str, exis
     wanted = [manifest.body for manifest in manifests if get_object_identity(manifest) == contender.object]
     if isinstance(existing, Manifest):
         return "" if existing.body in wanted else _DIFFERS
-    specs = [get_mapping(body, "spec") for body in wanted]
-    differs = any(  # in replicas, or the fields of the pod spec with an effect on placement
-        spec.get("replicas", existing.replicas) != existing.replicas
-        or find_current_revisions(get_mapping(spec, "template", "spec"), existing, ()) == ()
-        for spec in specs
-    )
-    return _DIFFERS if differs else ""
+    spec = get_mapping(wanted[0] if wanted else {}, "spec")
+    # The fields with an effect on pods are compared: replicas, and those of the pod spec.
+    is_other_template = find_current_revisions(get_mapping(spec, "template", "spec"), existing, ()) == ()
+    return _DIFFERS if is_other_template or spec.get("replicas", existing.replicas) != existing.replicas else ""
 
 
 def build_ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:

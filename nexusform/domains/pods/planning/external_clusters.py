@@ -54,8 +54,7 @@ def _add_clusters_of_state(
             objects[address] = SiteObject(address, values, number)
     catalogue = get_text(attributes, "sku_catalogue")
     for cluster_id, cluster in build_existing_clusters(objects.values(), registries, catalogue).items():
-        existing_cluster = external.clusters.setdefault(cluster_id, cluster)
-        if existing_cluster != cluster:
+        if external.clusters.setdefault(cluster_id, cluster) != cluster:
             text = (
                 f'The cluster "{cluster_id}" exists in this state and in another one, with different '
                 "contents. Use different names, or read only one of the two states."

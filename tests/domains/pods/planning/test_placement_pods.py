@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.state.objects import State
-from tests.domains.fleet.planning.fleet_harness import build_pick_n, build_placement
+from tests.domains.fleet.planning.fleet_harness import build_member, build_pick_n, build_placement
+from tests.domains.pods.importers.cluster_objects import build_node
+from tests.domains.pods.planning.test_cluster_observation import DATA, plan_observed
 from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, read_current_pods, read_pod_changes
 from tests.planning.harness import (
     RACKS,
@@ -262,3 +266,12 @@ def test_placement_pods_evict_pods_of_objects_planned_earlier() -> None:
     assert evicted["node"] is None
     assert evicted["state"] == "Pending"
     assert is_empty(plan(text, after))
+
+
+@pytest.mark.parametrize("figures", ["", 'resources {\n    available = { cpu = "1" }\n  }'])
+def test_member_without_cluster_id_has_the_nodes_read_by_its_name(figures: str) -> None:
+    text = build_member("m", more=figures) + DATA.format(of='"m"') + build_hub_manifest(build_web_deployment())
+    result = require_success(plan_observed(text + build_placement(), build_node("n", "4")))
+    assert read_pod_nodes(build_state_after(result)) == {"m": {"web-0": "n"}}
+    assert read_available_cpu(result) == {"m": "1" if figures else "3"}
+    assert is_empty(plan_observed(text + build_placement(), build_node("n", "4"), state=build_state_after(result)))
