@@ -73,7 +73,7 @@ class FleetPodPredictor(Protocol):
 
 def build_member(configuration: FleetMember, cluster: NodeCluster | None, requests: tuple[int, int]) -> Member:
     """Build a member as reported by the hub. With a cluster (known nodes), its properties and resources derive from
-    the nodes and the `requests` of its pods: thousandths of a CPU, and bytes.
+    the nodes and the `requests` of its pods: thousandths of a CPU, and bytes. Without an id, configured ones win.
     """
     properties, resources = configuration.properties, configuration.resources
     if cluster is not None:
@@ -81,6 +81,7 @@ def build_member(configuration: FleetMember, cluster: NodeCluster | None, reques
         derived = {f"kubernetes.azure.com/vm-sizes/{name}/count": str(n) for name, n in sorted(sku_counts.items())}
         derived[NODE_COUNT] = str(len(cluster.nodes))
         properties = {**derived, **configuration.properties}  # configured ones win
+    if cluster is not None and (configuration.cluster_id or resources == ResourceUsage()):
         requested_cpu, requested_memory = requests
         cpu, memory = sum(node.cpu for node in cluster.nodes), sum(node.memory for node in cluster.nodes)
         resources = ResourceUsage(
@@ -113,14 +114,12 @@ def build_member_record(member: Member) -> dict[str, Any]:
         "labels": dict(member.labels),
         "taints": [[taint.key, taint.value, taint.effect] for taint in member.taints],
         "properties": dict(member.properties),
-        "resources": {kind: _format_quantities(getattr(usage, kind)) for kind in _USAGE_KINDS},
+        "resources": {
+            kind: {name: str(amount) for name, amount in sorted(getattr(usage, kind).items())} for kind in _USAGE_KINDS
+        },
         "health": str(member.health),
         "namespaces": None if member.namespaces is None else sorted(member.namespaces),
     }
-
-
-def _format_quantities(amounts: Mapping[str, Quantity]) -> dict[str, str]:
-    return {name: str(amount) for name, amount in sorted(amounts.items())}
 
 
 def parse_member_record(name: str, record: Mapping[str, Any]) -> Member:

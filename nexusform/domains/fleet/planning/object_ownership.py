@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
-from nexusform.diagnostics.phrases import format_first_items
+from nexusform.diagnostics.phrases import format_first_items, format_list
 from nexusform.domains.fleet.importers.fleet_records import IF_NO_DIFF, NEVER
 from nexusform.domains.fleet.planning.override_rendering import (
     ObjectIdentity,
@@ -24,7 +24,9 @@ from nexusform.domains.fleet.planning.override_rendering import (
 from nexusform.domains.fleet.planning.placement_plan import ObjectOwnership, PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import OwnershipConflict
 from nexusform.domains.fleet.scheduling.bindings import Binding
+from nexusform.domains.pods.importers.live_workloads import LiveWorkload, find_current_revisions
 from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.json_data.plain_data import get_mapping
 
 _MAX_CLUSTERS: Final = 5
 _NO_OWNERSHIP: Final = "no ownership of the object in the member cluster; takeover is needed"
@@ -38,20 +40,23 @@ _DIFFERS: Final = (
 
 # A placement with its bindings and the clusters reached by its rollout.
 PlacementBindings = tuple[PlacementPlan, Sequence[Binding], AbstractSet[str]]
-# Objects added to clusters without a placement: member -> object -> (owner, manifest).
+# Objects added to clusters without a placement: member -> object -> (owner, manifest); observed ones by workload key.
 DirectObjects = Mapping[str, Mapping[ObjectIdentity, tuple[str, Manifest]]]
+LiveObjects = Mapping[str, Mapping[str, LiveWorkload]]
 
 
 class SharedObjects(Struct, frozen=True):
-    """Objects possibly applied by several placements, or by a placement and directly."""
+    """Objects possibly applied by several placements, or by a placement and directly; `live` ones exist already."""
 
     objects: frozenset[ObjectIdentity] = frozenset()
     direct: DirectObjects = {}
+    live: LiveObjects = {}
 
 
-def find_shared_objects(placements: Sequence[PlacementPlan], direct: DirectObjects) -> SharedObjects:
-    """Return the objects possibly applied by several placements, or by a placement and directly (`direct`)."""
+def find_shared_objects(placements: Sequence[PlacementPlan], direct: DirectObjects, live: LiveObjects) -> SharedObjects:
+    """Return the objects possibly applied by several placements, by a placement and directly (`direct`), or `live`."""
     seen_objects: set[ObjectIdentity] = set().union(*direct.values())
+    live_keys: set[str] = set().union(*live.values())
     shared_objects: set[ObjectIdentity] = set()
     for placement in placements:
         # The objects that a placement selects, has in snapshots, or has on a cluster.
@@ -63,9 +68,11 @@ def find_shared_objects(placements: Sequence[PlacementPlan], direct: DirectObjec
         lists = {id(rendered.manifests): rendered.manifests for rendered in on_clusters}
         for manifests in lists.values():
             objects |= collect_object_identities(manifests)
-        shared_objects |= objects & seen_objects
+        shared_objects |= objects & seen_objects | {
+            item for item in objects if f"{item.namespace}/{item.kind}/{item.name}" in live_keys
+        }
         seen_objects |= objects
-    return SharedObjects(frozenset(shared_objects), direct)
+    return SharedObjects(frozenset(shared_objects), direct, live)
 
 
 def assign_object_owners(placement_bindings: Sequence[PlacementBindings], shared: SharedObjects) -> None:
@@ -80,12 +87,14 @@ def assign_object_owners(placement_bindings: Sequence[PlacementBindings], shared
                     candidates.setdefault((binding.cluster, candidate.object), []).append(candidate)
     results = {placement.address: ObjectOwnership() for placement, _, _ in placement_bindings}
     for (cluster, object_id), contenders in candidates.items():
-        direct_object = shared.direct.get(cluster, {}).get(object_id)
-        if direct_object is not None:
+        live = shared.live.get(cluster, {}).get(f"{object_id.namespace}/{object_id.kind}/{object_id.name}")
+        live_object = (format_list(live.owners), live) if live is not None else None
+        existing_object = shared.direct.get(cluster, {}).get(object_id, live_object)
+        if existing_object is not None:
             # The object exists without an owner of the fleet; placements new to it must take it over.
-            owner, existing_manifest = direct_object
+            owner, existing = existing_object
             for contender in (item for item in contenders if not item.is_existing):
-                reason = _explain_takeover_failure(contender, cluster, existing_manifest)
+                reason = _explain_takeover_failure(contender, cluster, existing)
                 if reason:
                     conflicts = results[contender.placement.address].conflicts
                     conflicts.setdefault(cluster, {})[object_id] = OwnershipConflict(owner, reason)
@@ -109,10 +118,8 @@ def _record_ownership_conflicts(
             duplicates.setdefault(cluster, {})[contender.object] = owner.spec.address
             continue
         strategy = placement.spec.configuration.apply
-        if strategy.when_to_take_over == NEVER:
-            conflict_text = _NO_OWNERSHIP
-        else:
-            conflict_text = _DUPLICATE if strategy.allow_co_ownership else _DISALLOWED
+        failure = _DUPLICATE if strategy.allow_co_ownership else _DISALLOWED
+        conflict_text = _NO_OWNERSHIP if strategy.when_to_take_over == NEVER else failure
         conflict = OwnershipConflict(owner.spec.address, conflict_text, is_race=not current_owners)
         results[placement.address].conflicts.setdefault(cluster, {})[contender.object] = conflict
 
@@ -139,18 +146,28 @@ def _list_shared_objects_of_placement(
         yield _OwnershipCandidate(placement, object_id, is_existing, is_kept=is_existing and is_untouched)
 
 
-def _explain_takeover_failure(contender: _OwnershipCandidate, cluster: str, existing: Manifest) -> str:
+def _explain_takeover_failure(contender: _OwnershipCandidate, cluster: str, existing: Manifest | LiveWorkload) -> str:
     """Return the hub's message if an unowned object cannot be adopted, else "". `existing` is on the cluster."""
     placement = contender.placement
     strategy = placement.spec.configuration.apply
+    owners = existing.owners if isinstance(existing, LiveWorkload) else ()
+    if any(owner.startswith("AppliedWork ") for owner in owners):  # applied by the fleet before
+        return ""
     if strategy.when_to_take_over == NEVER:
         return _NO_OWNERSHIP
+    if owners and not strategy.allow_co_ownership:
+        return _DISALLOWED
     if strategy.when_to_take_over != IF_NO_DIFF:  # Always: differences do not matter
         return ""
     rendered = placement.snapshot_store.render_cluster(placement.snapshot_store.latest_index, cluster)
     manifests = expand_envelopes(rendered.manifests) if rendered is not None else ()
     wanted = [manifest.body for manifest in manifests if get_object_identity(manifest) == contender.object]
-    return "" if existing.body in wanted else _DIFFERS
+    if isinstance(existing, Manifest):
+        return "" if existing.body in wanted else _DIFFERS
+    spec = get_mapping(wanted[0] if wanted else {}, "spec")
+    # The fields with an effect on pods are compared: replicas, and those of the pod spec.
+    is_other_template = find_current_revisions(get_mapping(spec, "template", "spec"), existing, ()) == ()
+    return _DIFFERS if is_other_template or spec.get("replicas", existing.replicas) != existing.replicas else ""
 
 
 def build_ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:
@@ -188,6 +205,8 @@ def _describe_conflicts(placement: PlacementPlan) -> Iterator[str]:
                 f"in this plan. One of them fails ({conflict.message}). The plan assumes that "
                 f"{conflict.owner} is first, but the hub decides. Select the object in only one of them."
             )
+        elif not conflict.owner:
+            yield f"{object_id.title} exists on {cluster_names} already: {conflict.message}. It is not changed there."
         else:
             yield (
                 f"{object_id.title} on {cluster_names} belongs to {conflict.owner}: {conflict.message}. "

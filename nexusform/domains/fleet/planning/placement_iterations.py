@@ -88,9 +88,10 @@ def run_iterations(
 ) -> PlacementIterations:
     """Plan the bindings of all placements. `direct` are the objects added to clusters without a placement."""
     previous_members = [member.previous for member in members.values() if member.previous is not None]
+    live = {name: item.cluster.live_workloads for name, item in members.items() if item.cluster is not None}
     start = PlacementIterations(
         MemberList(list_planned_members(members)),
-        shared_objects=find_shared_objects(placements, direct),
+        shared_objects=find_shared_objects(placements, direct, live),
         progress=progress,
     )
     iterations = _plan_rejoining_members(placements, members, pods, previous_members, start)

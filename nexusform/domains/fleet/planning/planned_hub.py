@@ -191,7 +191,7 @@ class PlannedHub(Struct, dict=True):
         by_member: dict[str, dict[ObjectIdentity, tuple[str, Manifest]]] = {}
         for name, member in members.items():
             cluster_id = member.configuration.cluster_id if member.configuration is not None else ""
-            for instance, manifests in self.direct_objects.get(cluster_id, ()):  # none for ""
+            for instance, manifests in self.direct_objects.get(cluster_id or name, ()):
                 member_objects = by_member.setdefault(name, {})
                 member_objects |= {get_object_identity(m): (str(instance.address), m) for m in manifests}
         return by_member

@@ -83,7 +83,7 @@ def build_members(
         configuration = build_object(instance, instance.planned)
         assert isinstance(configuration, FleetMember)
         configuration = build_planned_member(instance, configuration, observed)
-        cluster = clusters.get(configuration.cluster_id)
+        cluster = clusters.get(configuration.cluster_id or configuration.name)  # data blocks may name the member
         if configuration.cluster_id and cluster is None:
             listed = f" Known clusters: {', '.join(sorted(clusters)[:8])}." if clusters else ""
             text = (

@@ -187,7 +187,14 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         container_scored_requests=_compute_requests(spec, _SCORE_DEFAULTS, has_pod_level=False)
         if spec.get_mapping("resources").data
         else None,
+        container_requests=_sum_container_requests(spec),
     )
+
+
+def _sum_container_requests(spec: Fields) -> tuple[int, int]:
+    """Return the requested CPU and memory of the containers, without init containers, overhead or those of the pod."""
+    amounts = [_get_effective_requests(container, is_reported=True) for container in spec.list_mappings("containers")]
+    return sum(item.get("cpu", 0) for item in amounts), sum(item.get("memory", 0) for item in amounts)
 
 
 def _list_images(spec: Fields) -> tuple[str, ...]:

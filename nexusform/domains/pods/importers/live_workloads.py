@@ -24,7 +24,8 @@ LIVE_KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Jo
 FieldPath = tuple[str | tuple[tuple[str, Any], ...], ...]
 REPLICAS_PATH: Final[FieldPath] = ("replicas",)
 # Managers that apply whole manifests: what a manifest no longer sets, they remove.
-_APPLIERS: Final = ("nexusform", "work-api-agent", "kubectl-client-side-apply")
+_APPLIERS: Final = ("nexusform", "work-api-agent")
+_KUBECTL: Final = "kubectl-client-side-apply"  # it applies whole manifests, too
 _AUTOSCALER: Final = ("kube-controller-manager", "scale")
 _DEPLOYMENT: Final = "deployment.kubernetes.io/"
 _APPLIED_PREFIXES: Final = ("kubectl.kubernetes.io", "kubernetes-fleet.io")
@@ -48,15 +49,16 @@ _SPEC_FIELDS: Final = ("replicas", "parallelism", "completions", "suspend", "pau
 
 
 class LiveWorkload(Struct, frozen=True):
-    """Workload as it exists: its fields below `spec` set by managers other than the applier (path and value),
-    whether `has_managers` named them, and the revision label of its pods. `owner` is the key of a ReplicaSet's
-    Deployment. `template` are the fields of its pod template with an effect on placement. `desired_pods` and `max_pods`
-    are those of the Deployment at the last sync of an active ReplicaSet (0: unknown). `remaining_pods` are those left
-    to run by a Job, None if unlimited. `scaled_replicas` were set by a HorizontalPodAutoscaler, None without one.
+    """Workload as it exists: its fields below `spec` set by managers other than the applier (path, value, and
+    whether by kubectl apply), whether `has_managers` named them, and the revision label of its pods. `owner` is the key
+    of a ReplicaSet's Deployment, `owners` are all its owner references (`Kind name`). `template` are the fields of its
+    pod template with an effect on placement. `desired_pods` and `max_pods` are those of the Deployment at the last sync
+    of an active ReplicaSet (0: unknown). `remaining_pods` are those left to run by a Job, None if unlimited.
+    `scaled_replicas` were set by a HorizontalPodAutoscaler, None without one.
     """
 
     key: str
-    foreign_fields: tuple[tuple[FieldPath, Any], ...] = ()
+    foreign_fields: tuple[tuple[FieldPath, Any, bool], ...] = ()
     has_managers: bool = False
     template: Mapping[str, Any] = field(default_factory=dict)
     revision: str = ""
@@ -65,6 +67,8 @@ class LiveWorkload(Struct, frozen=True):
     max_pods: int = 0
     remaining_pods: int | None = None
     scaled_replicas: int | None = None
+    replicas: int | None = None
+    owners: tuple[str, ...] = ()
 
 
 def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,13 +77,16 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
     managers = list_mappings(metadata, "managedFields")
     # A subresource (scale) is written by another manager, such as an autoscaler.
     other_managers = [item for item in managers if item.get("manager") not in _APPLIERS or item.get("subresource")]
-    field_trees = [get_mapping(item, "fieldsV1", "f:spec") for item in other_managers]
     is_scaled = _AUTOSCALER in [(item.get("manager"), item.get("subresource")) for item in managers]
-    fields = [leaf for tree in field_trees for leaf in _list_owned_field_values(tree, _select_spec(spec), path=())]
+    fields = [
+        (*leaf, item.get("manager") == _KUBECTL and not item.get("subresource"))
+        for item in other_managers
+        for leaf in _list_owned_field_values(get_mapping(item, "fieldsV1", "f:spec"), _select_spec(spec), path=())
+    ]
     if not managers:  # those not set by the last manifest
         applied = _read_applied_spec(metadata)
         leaves = _list_leaf_values(_select_spec(spec))
-        fields = [(path, value) for path, value in leaves if _find_value_at_path(applied, path) is None]
+        fields = [(path, value, False) for path, value in leaves if _find_value_at_path(applied, path) is None]
     owner = get_controller_reference(metadata)
     status, namespace = get_mapping(body, "status"), metadata.get("namespace", "default")
     revision = get_mapping(metadata, "labels").get("pod-template-hash") or status.get("updateRevision") or ""
@@ -93,6 +100,8 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
         "owner": f"{namespace}/Deployment/{owner.get('name')}" if owner.get("kind") == "Deployment" else "",
         **(_read_pod_counts(get_mapping(metadata, "annotations")) if spec.get("replicas") else {}),  # else not synced
         "remaining": _count_remaining_pods(spec, status) if body["kind"] == "Job" else None,
+        "replicas": spec.get("replicas"),
+        "owners": [f"{item.get('kind')} {item.get('name')}" for item in list_mappings(metadata, "ownerReferences")],
     }
 
 
@@ -123,7 +132,7 @@ def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
     """Return the record of a workload reduced by `reduce_live_workload`."""
     return LiveWorkload(
         key=str(data["key"]),
-        foreign_fields=tuple((_freeze_path(path), value) for path, value in data["fields"]),
+        foreign_fields=tuple((_freeze_path(path), value, is_kubectl) for path, value, is_kubectl in data["fields"]),
         has_managers=data["managed"],
         template=_select_placement_fields(data["template"]) if get_mapping(data, "template", "spec") else {},
         revision=data["revision"],
@@ -132,6 +141,8 @@ def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
         max_pods=data.get("max_pods", 0),
         remaining_pods=data.get("remaining"),
         scaled_replicas=data.get("scaled"),
+        replicas=data.get("replicas"),
+        owners=tuple(data.get("owners", ())),
     )
 
 
@@ -176,18 +187,19 @@ def _select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
 
 def build_workload_with_pod_count(key: str, count: int) -> LiveWorkload:
     """Return the record of a workload with nothing but a known number of pods."""
-    return LiveWorkload(key, ((REPLICAS_PATH, count),))
+    return LiveWorkload(key, ((REPLICAS_PATH, count, False),))
 
 
 def merge_live_fields(manifest: Manifest, live: LiveWorkload, previous: Manifest | None) -> tuple[Manifest, set[str]]:
     """Return a manifest with the live fields it leaves to other managers, and the names of fields of unknown managers.
-    `previous` was applied before: the apply removes its fields, unless another manager is known to own them.
+    `previous` was applied before: the apply removes its fields, unless another manager (not kubectl) is known to own
+    them.
     """
     unknown: set[str] = set()
     spec = get_mapping(manifest.body, "spec")
     previous_spec = get_mapping(previous.body, "spec") if previous is not None else {}
-    for path, value in live.foreign_fields:
-        is_removed = not live.has_managers and _find_value_at_path(previous_spec, path) is not None
+    for path, value, is_kubectl in live.foreign_fields:
+        is_removed = (is_kubectl or not live.has_managers) and _find_value_at_path(previous_spec, path) is not None
         if is_removed or _find_value_at_path(spec, path) is not None:
             continue
         if live.has_managers or path == REPLICAS_PATH:

@@ -16,7 +16,6 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warn
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, ObservedNode, ObservedPod
-from nexusform.domains.pods.importers.live_workloads import LiveWorkload
 from nexusform.domains.pods.importers.manifest_parser import Manifest, format_scalar, get_integer
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, sum_node_sizes
 from nexusform.domains.pods.planning.object_pods import PriorPods
@@ -57,7 +56,7 @@ class ObservedCluster(Struct, frozen=True):
     """Cluster with its registered nodes and running pods. `unknown_nodes` match no VM of the plan;
     `lost_pod_count` counts pods on nodes removed or re-created in this plan. `objects` affect pods;
     `is_complete`: there are no others. `nominated_pods` wait for capacity on their node. `replaced_pods` ran
-    before pods the plan has predicted since. `waiting_pods` have no node. `workloads` are live controllers.
+    before pods the plan has predicted since. `waiting_pods` have no node.
     """
 
     cluster: NodeCluster
@@ -69,7 +68,6 @@ class ObservedCluster(Struct, frozen=True):
     lost_pod_count: int = 0
     replaced_pods: tuple[ExistingPod, ...] = ()
     waiting_pods: tuple[ExistingPod, ...] = ()
-    workloads: Mapping[str, LiveWorkload] = field(default_factory=dict)
     snapshot: KubectlSnapshot = KubectlSnapshot()
     unready_nodes: frozenset[str] = frozenset()
     extreme_image_values: tuple[Mapping[str, int], ...] = ()
@@ -120,6 +118,7 @@ def match_cluster_snapshot(
         version=snapshot.version or cluster.version,
         total_size=sum_node_sizes(sizes.values()),
         new_nodes=cluster.new_nodes - registered_names,
+        live_workloads=snapshot.workloads,
     )
     return ObservedCluster(
         registered_cluster,
@@ -130,7 +129,6 @@ def match_cluster_snapshot(
         unknown_nodes=tuple(unknown_nodes),
         lost_pod_count=len(snapshot.pods) - len(running_pods),
         waiting_pods=tuple(_build_existing_pods(snapshot.waiting_pods, {"": ""})),  # without a node
-        workloads=snapshot.workloads,
         snapshot=snapshot,
         unready_nodes=frozenset(unready_nodes),
         extreme_image_values=image_locality.compute_extreme_image_values(image_sizes),

@@ -7,6 +7,8 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
+from msgspec.structs import replace
+
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.pods.importers.appliance_claims import (
     Claims,
@@ -130,11 +132,13 @@ class PodsByCluster:
         return self._object_pods[key]
 
     def sum_requests(self, cluster_name: str) -> tuple[int, int]:
-        """Return the requests of the scheduled pods on a cluster: thousandths of a CPU, and bytes."""
+        """Return the requests of the scheduled pods on a cluster: thousandths of a CPU, and bytes. Like the property
+        provider of KubeFleet (propertyprovider/azure/trackers/pods.go), count those of their containers only.
+        """
         cluster_id = self.members.get(cluster_name, cluster_name)
         existing_pods = self._existing_pods.get(cluster_id, {}).values()
-        requests = [pod.spec.requests for pod in existing_pods if pod.node]
-        return sum(pod_requests.cpu for pod_requests in requests), sum(pod_requests.memory for pod_requests in requests)
+        requests = [pod.spec.container_requests for pod in existing_pods if pod.node]
+        return sum(cpu for cpu, _ in requests), sum(memory for _, memory in requests)
 
     def _map_pods_to_nodes(self, cluster_id: str) -> dict[PodKey, str]:
         return {key: pod.node for key, pod in self._existing_pods.get(cluster_id, {}).items()}
@@ -174,8 +178,10 @@ class PodsByCluster:
         observed_objects = self._get_observed_cluster(cluster_id).objects
         return [*manifests, *(manifest for manifest in observed_objects if manifest.identity not in planned_keys)]
 
-    def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey) -> ParsedWorkloads:
-        """Return the workloads of an object's manifests, with the live fields they leave to other managers."""
+    def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey, *, is_placed: bool) -> ParsedWorkloads:
+        """Return the workloads of an object's manifests, with the live fields they leave to other managers. If
+        Fleet applies them (`is_placed`), one of these is kubectl.
+        """
         _, cluster_id = key
         # The live workloads of a cluster by key. Without an observed one, that of its known pods.
         observed_cluster = self._get_observed_cluster(cluster_id)
@@ -183,11 +189,14 @@ class PodsByCluster:
         pods = (*known_pods, *observed_cluster.nominated_pods, *observed_cluster.waiting_pods)
         replicas = estimate_replicas(pods).items()
         live_workloads = {name: build_workload_with_pod_count(name, count) for name, count in replicas}
+        for name, live in observed_cluster.cluster.live_workloads.items():
+            fields = tuple(item for item in live.foreign_fields if is_placed or not item[2])
+            live_workloads[name] = replace(live, foreign_fields=fields)
         return collect_workloads(
             object_pods.manifests,
             self._collect_manifests(cluster_id),
             is_complete=self._is_complete(cluster_id),
-            live_workloads=live_workloads | dict(observed_cluster.workloads),
+            live_workloads=live_workloads,
             previous_manifests=self._prior_pods.get(key, _NO_PRIOR_PODS).manifests,
         )
 

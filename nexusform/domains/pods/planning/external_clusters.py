@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nexusform.configuration.declarations.configuration import ResourceBlock
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.diagnostics.diagnostic import build_error
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_snapshot
 from nexusform.domains.pods.planning.cluster_observation import ClusterSnapshotBlock, ExternalClusters
 from nexusform.domains.pods.planning.manifest_blocks import collect_prior_members, list_prior_pods
@@ -31,7 +31,9 @@ def collect_external_clusters(request: PlanRequest, evaluation: Evaluation) -> E
         cluster_id = str(attributes.get("cluster_id"))
         if cluster_id in external.snapshots:
             text = f'Another data block already reads the nodes of "{cluster_id}". List all files in one block.'
-            external.diagnostics.append(_build_error("duplicate-observed-cluster", text, block))
+            external.diagnostics.append(
+                build_error("duplicate-observed-cluster", text, block.header_span, block=block.header)
+            )
         external.snapshots[cluster_id] = ClusterSnapshotBlock(block, parse_snapshot(str(attributes.get("objects"))))
     return external
 
@@ -52,19 +54,15 @@ def _add_clusters_of_state(
             objects[address] = SiteObject(address, values, number)
     catalogue = get_text(attributes, "sku_catalogue")
     for cluster_id, cluster in build_existing_clusters(objects.values(), registries, catalogue).items():
-        existing_cluster = external.clusters.setdefault(cluster_id, cluster)
-        if existing_cluster != cluster:
+        if external.clusters.setdefault(cluster_id, cluster) != cluster:
             text = (
                 f'The cluster "{cluster_id}" exists in this state and in another one, with different '
                 "contents. Use different names, or read only one of the two states."
             )
-            external.diagnostics.append(_build_error("conflicting-cluster-states", text, block))
+            problem = build_error("conflicting-cluster-states", text, block.header_span, block=block.header)
+            external.diagnostics.append(problem)
     members = collect_prior_members(instances, registries)
     external.pods += list_prior_pods(instances, registries, members)
-
-
-def _build_error(problem_id: str, text: str, block: ResourceBlock) -> Diagnostic:
-    return build_error(problem_id, text, block.header_span, block=block.header)
 
 
 def list_read_blocks(

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from nexusform.domains.pods.importers.live_workloads import LiveWorkload
 from nexusform.domains.pods.scheduling.cluster_records import Node
 from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.domains.pods.scheduling.kubelet_admission import compute_cells
@@ -39,6 +40,7 @@ class NodeCluster(Struct, frozen=True):
     of state on either are lost. `pools` are the agent pools of its nodes in order, () if not known; `empty_pools` has a
     possible node of each pool without nodes. `seed` is the tie-break seed of its site. `platform_names` maps the
     platform's VM names to ours. `version` is the Kubernetes version, major and minor, () if unknown.
+    `live_workloads` are its observed controllers by key.
     """
 
     id: str
@@ -55,6 +57,7 @@ class NodeCluster(Struct, frozen=True):
     version: tuple[int, ...] = ()
     pools: tuple[str, ...] = ()
     empty_pools: Mapping[str, Node] = field(default_factory=dict)
+    live_workloads: Mapping[str, LiveWorkload] = field(default_factory=dict)
 
     def find_node(self, name: str) -> Node | None:
         """Return the node of this name."""

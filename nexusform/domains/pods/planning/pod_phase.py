@@ -170,7 +170,7 @@ class PodPhase(PodsByCluster):
             self.remove_pods(placement_address, cluster_id)
         object_pods.manifests = unwrap_envelopes(manifests).manifests
         object_pods.overrides_changed = overrides_changed
-        reading = self._read_workloads(object_pods, key)
+        reading = self._read_workloads(object_pods, key, is_placed=True)
         self.findings += [(placement_address, finding) for finding in reading.findings]
         object_pods.workloads = add_previous_maximums(reading.workloads, self._prior_workloads.get(cluster_id, {}))
         if not object_pods.outcomes:  # in the first call for these pods
@@ -195,7 +195,7 @@ class PodPhase(PodsByCluster):
         keys: list[ObjectKey] = []
         for address, _ in objects:  # a PriorityClass of one object applies to the pods of all
             object_pods = self._object_pods[address, cluster_id]
-            reading = self._read_workloads(object_pods, (address, cluster_id))
+            reading = self._read_workloads(object_pods, (address, cluster_id), is_placed=False)
             self.findings += [(address, finding) for finding in reading.findings]
             object_pods.workloads = add_previous_maximums(reading.workloads, self._prior_workloads.get(cluster_id, {}))
             self._update_unchanged_specs(object_pods, cluster_id)

@@ -325,7 +325,7 @@ class PodSpec(Struct, frozen=True):
     its containers, one each. `missing_objects` are reasons why no node is checked. `container_scored_requests` are the
     scored requests of the containers alone, if the pod has requests of its own. `has_unknown_rules`: another scheduler,
     or uncounted devices, also affect the decision. `compares_balance`: BalancedAllocation also scores a node before the
-    pod. `device_claims` are its ResourceClaims.
+    pod. `device_claims` are its ResourceClaims. `container_requests`: CPU and memory of its containers, without others.
     """
 
     namespace: str = "default"
@@ -363,6 +363,7 @@ class PodSpec(Struct, frozen=True):
     has_unknown_rules: bool = False
     compares_balance: bool = False
     device_claims: tuple[DeviceClaim, ...] = ()
+    container_requests: tuple[int, int] = (0, 0)
 
     @property
     def has_own_claims(self) -> bool:

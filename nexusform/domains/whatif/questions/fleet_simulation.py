@@ -254,7 +254,7 @@ def _build_members(
         if not isinstance(record, FleetMember):  # another object of the fleet
             continue
         last_member = last_members.get(record.name)
-        cluster = clusters.get(record.cluster_id) if record.cluster_id else None
+        cluster = clusters.get(record.cluster_id or record.name)
         if cluster is not None:
             unmanaged = (0, 0) if cluster.id in observed else _infer_unmanaged_usage(record, cluster, last_member, pods)
             yield record.name, SimulatedMember(record, cluster, unmanaged_requests=unmanaged)

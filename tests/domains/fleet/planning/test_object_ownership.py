@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -11,6 +12,9 @@ from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.resources.address import parse_address
 from nexusform.state.objects import State
 from tests.domains.fleet.planning.fleet_harness import build_hub, build_member, build_placement, list_moves
+from tests.domains.pods.importers.cluster_objects import build_node, build_pod
+from tests.domains.pods.planning.test_cluster_observation import OF_A, WEB, plan_observed
+from tests.domains.pods.planning.test_live_workloads import build_live_controller
 from tests.domains.pods.planning.test_placement_pods import CLUSTERS, MEMBERS, build_web_deployment
 from tests.domains.pods.planning.test_placement_pods import build_hub_manifest as objects
 from tests.planning.harness import (
@@ -256,3 +260,36 @@ resource "fleet_resource_placement" "n" {
     assert list_warnings(require_success(plan(FLEET + namespaced + only))) == []
     known = build_hub() + build_member("c1", None, 'namespaces = ["web"]')
     assert list_warnings(require_success(plan(known + namespaced))) == []
+
+
+@pytest.mark.parametrize(
+    ("strategy", "owners", "message"),
+    [
+        (build_take_over("Never"), (), "exists on a already: no ownership of the object"),
+        (build_take_over("IfNoDiff"), (), "exists on a already: cannot take over object"),
+        ("", ({"kind": "Shop", "name": "s"},), "on a belongs to Shop s: failed to take over a pre-existing object"),
+        (build_take_over("Always"), (), ""),
+        (build_take_over("Always", shared=True), ({"kind": "Shop", "name": "s"},), ""),
+        (build_take_over("Never"), ({"kind": "AppliedWork", "name": "a-work"},), ""),
+    ],
+)
+def test_observed_workload_without_takeover_keeps_its_pods(
+    strategy: str, owners: tuple[Any, ...], message: str
+) -> None:
+    live = build_live_controller("Deployment", "web", 1, ownerReferences=owners, namespace="web")
+    pod = build_pod("web-5d-0", "a-np-0", owner=("ReplicaSet", "web-5d"), labels=WEB)
+    pod["metadata"]["namespace"] = "web"
+    text = ON_NODES + OF_A + objects(build_web_deployment(2)) + by("a", strategy)
+    result = require_success(plan_observed(text, build_node("a-np-0"), live, pod))
+    rows = [row for row in result.plan.placements if row.kind == "pod" and row.target and row.target.cluster == "a"]
+    added = [row.object for row in rows if row.action != "keep"]
+    details = list_ownership_warnings(list_warnings(result))
+    assert bool(added) == (not message)
+    assert [message in detail for detail in details] == ([True] if message else [])
+
+
+def test_observed_workload_without_difference_is_taken_over() -> None:
+    live = json.loads(build_web_deployment(2))
+    text = ON_NODES + OF_A + objects(build_web_deployment(2)) + by("a", build_take_over("IfNoDiff"))
+    result = require_success(plan_observed(text, build_node("a-np-0"), live))
+    assert not list_ownership_warnings(list_warnings(result))

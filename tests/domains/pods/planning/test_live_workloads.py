@@ -7,8 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.domains.pods.importers.cluster_objects import build_pod
+from tests.domains.fleet.planning.fleet_harness import build_placement
+from tests.domains.pods.importers.cluster_objects import build_node, build_pod
 from tests.domains.pods.planning.test_cluster_observation import NODES, OF_A, WEB, list_places, plan_observed
+from tests.domains.pods.planning.test_placement_pods import (
+    CLUSTERS,
+    MEMBERS,
+    build_hub_manifest,
+    build_web_deployment,
+    read_pod_nodes,
+)
 from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, build_workers, read_pod_changes
 from tests.planning.harness import RACKS, build_state_after, is_empty, plan, require_success
 
@@ -329,3 +337,19 @@ def test_replica_set_adopts_orphans_before_it_creates_pods() -> None:
     # A Deployment also selects by the hash of its template.
     result = require_success(plan_observed(build_configuration(build_deployment("web", 1, cpu="1")), *NODES, *orphans))
     assert read_pod_changes(result) == {"web-0": ("place", "new")}
+
+
+def test_placed_objects_keep_fields_applied_by_kubectl() -> None:
+    pinned = {"f:template": {"f:spec": {"f:nodeSelector": {}}}}
+    fields = [build_managed_fields("kubectl-client-side-apply", pinned)]
+    live = build_live_controller("Deployment", "web", 1, managedFields=fields, namespace="web")
+    live["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "ssd"}
+    text = RACKS + CLUSTERS + MEMBERS + OF_A + build_hub_manifest(build_web_deployment(2))
+    nodes = (build_node("a-np-0", labels={"disk": "ssd"}), build_node("a-np-1"))
+    result = require_success(plan_observed(text + build_placement(), *nodes, live))
+    assert set(read_pod_nodes(build_state_after(result))["a"].values()) == {"a-np-0"}
+    # The last apply of the placement had the field, so it removes it.
+    pinned_text = text.replace('"containers"', '"nodeSelector": {"disk": "ssd"}, "containers"') + build_placement()
+    state = build_state_after(require_success(plan_observed(pinned_text, *nodes, live)))
+    result = require_success(plan_observed(text + build_placement(), *nodes, live, state=state))
+    assert "a-np-1" in read_pod_nodes(build_state_after(result))["a"].values()

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.state.objects import State
-from tests.domains.fleet.planning.fleet_harness import build_pick_n, build_placement
+from tests.domains.fleet.planning.fleet_harness import build_member, build_pick_n, build_placement
+from tests.domains.pods.importers.cluster_objects import build_node
+from tests.domains.pods.planning.test_cluster_observation import DATA, plan_observed
 from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, read_current_pods, read_pod_changes
 from tests.planning.harness import (
     RACKS,
@@ -79,6 +83,19 @@ def test_pods_lower_available_cpu_of_member() -> None:
         )
     )
     assert {n: int(without_pods[n]) - int(with_pods[n]) for n in NAMES} == {"a": 2, "b": 2}
+
+
+def test_available_cpu_of_member_counts_containers_only() -> None:
+    web = json.loads(build_web_deployment())
+    web["spec"]["template"]["spec"] |= {
+        "resources": {"requests": {"cpu": "2500m"}},
+        "overhead": {"cpu": "500m"},
+        "initContainers": [{"name": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}],
+    }
+    text = RACKS + CLUSTERS + MEMBERS + build_placement()
+    without_pods = read_available_cpu(require_success(plan(text + build_hub_manifest())))
+    with_pods = read_available_cpu(require_success(plan(text + build_hub_manifest(json.dumps(web)))))
+    assert {n: int(without_pods[n]) - int(with_pods[n]) for n in NAMES} == {"a": 1, "b": 1}
 
 
 def test_objects_with_cluster_id_are_placed_first() -> None:
@@ -249,3 +266,12 @@ def test_placement_pods_evict_pods_of_objects_planned_earlier() -> None:
     assert evicted["node"] is None
     assert evicted["state"] == "Pending"
     assert is_empty(plan(text, after))
+
+
+@pytest.mark.parametrize("figures", ["", 'resources {\n    available = { cpu = "1" }\n  }'])
+def test_member_without_cluster_id_has_the_nodes_read_by_its_name(figures: str) -> None:
+    text = build_member("m", more=figures) + DATA.format(of='"m"') + build_hub_manifest(build_web_deployment())
+    result = require_success(plan_observed(text + build_placement(), build_node("n", "4")))
+    assert read_pod_nodes(build_state_after(result)) == {"m": {"web-0": "n"}}
+    assert read_available_cpu(result) == {"m": "1" if figures else "3"}
+    assert is_empty(plan_observed(text + build_placement(), build_node("n", "4"), state=build_state_after(result)))
