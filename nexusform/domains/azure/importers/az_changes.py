@@ -32,11 +32,6 @@ TYPE_OF_KIND: Final[Mapping[str, str]] = {
     VMS: "Microsoft.NetworkCloud/virtualMachines",
 }
 KIND_OF: Final[Mapping[str, str]] = {name.lower(): kind for kind, name in TYPE_OF_KIND.items()}
-# Types with effects on placement, not read from the plans of other tools.
-UNREAD_TYPES: Final = frozenset(
-    {"microsoft.resources/deployments"}
-    | {f"microsoft.networkcloud/{name}" for name in ("baremetalmachines", "clusters", "racks")}
-)
 INITIAL_POOLS: Final = "initialAgentPoolConfigurations"
 
 # Values that decide placement or re-creation; they must be known. "*" is any entry of a list.
