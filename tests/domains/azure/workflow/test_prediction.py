@@ -499,6 +499,13 @@ def test_unchanged_cluster_missing_in_inventory_is_reported(capsys: pytest.Captu
     assert run_predict(capsys, "-fail-on=capacity:1")[0] == 1
 
 
+def test_control_plane_without_vms_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan(build_cluster("a", 0))
+    code, _, err = run_predict(capsys)
+    assert code == 1
+    assert "azapi_resource.a.properties.controlPlaneNodeConfiguration.count: 1 or more is needed here, not 0" in err
+
+
 def test_existing_object_to_create_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     write_plan(build_pool("agentpool1", 5, ["create"], parent_id=CORE))
     code, out, err = run_predict(capsys)
