@@ -37,7 +37,9 @@ from nexusform.workflow.runs.state_locking import LockOptions
 _TERRAFORM: Final = "-terraform-plan=FILE"
 _WHAT_IF: Final = "-arm-what-if=FILE"
 _STACK: Final = "-deployment-stack=FILE"
-_NO_CHANGES: Final = "{path} contains no Microsoft.NetworkCloud resources. There are no placements to predict."
+_NO_CHANGES: Final = (
+    "{path} plans no clusters, pools or VMs of Microsoft.NetworkCloud. There are no placements to predict."
+)
 
 
 class PredictArguments(Struct, frozen=True, kw_only=True):

@@ -15,6 +15,9 @@ from nexusform.documents.times import parse_time
 from nexusform.json_data.plain_data import Path, get_text, get_value_at_path
 
 SHAPE: Final = "unexpected-shape"
+# Types with effects on placement, not read from the plans of other tools.
+_UNREAD_NEXUS_TYPES: Final = ("baremetalmachines", "clusters", "racks")
+UNREAD_TYPES: Final = {"microsoft.resources/deployments", *(f"microsoft.networkcloud/{x}" for x in _UNREAD_NEXUS_TYPES)}
 MAX_NUMBER: Final = 10**9
 _TOP_LEVEL: Final[Path] = ("top level",)  # path in the finding for a document without a list
 

@@ -32,11 +32,6 @@ TYPE_OF_KIND: Final[Mapping[str, str]] = {
     VMS: "Microsoft.NetworkCloud/virtualMachines",
 }
 KIND_OF: Final[Mapping[str, str]] = {name.lower(): kind for kind, name in TYPE_OF_KIND.items()}
-# Types with effects on placement, not read from the plans of other tools.
-UNREAD_TYPES: Final = frozenset(
-    {"microsoft.resources/deployments"}
-    | {f"microsoft.networkcloud/{name}" for name in ("baremetalmachines", "clusters", "racks")}
-)
 INITIAL_POOLS: Final = "initialAgentPoolConfigurations"
 
 # Values that decide placement or re-creation; they must be known. "*" is any entry of a list.
@@ -276,6 +271,10 @@ class _ChangedSite:
         if properties is not None and not isinstance(properties, Mapping):
             self._report(change, SHAPE, f"an object is needed here, not {describe_type(properties)}.", ("properties",))
             return False
+        count_path = ("controlPlaneNodeConfiguration", "count")
+        if change.kind == CLUSTERS and get_value_at_path(properties, *count_path) == 0:
+            is_complete = False
+            self._report(change, SHAPE, "1 or more is needed here, not 0.", ("properties", *count_path))
         if not is_complete or not self._has_known_skus(change):
             return False  # reported above
         if exists:

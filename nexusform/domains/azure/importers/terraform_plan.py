@@ -17,7 +17,7 @@ from msgspec import Struct
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.documents.scalars import list_scalars
-from nexusform.domains.azure.importers.arm_resources import SHAPE, describe_type, normalize_id
+from nexusform.domains.azure.importers.arm_resources import SHAPE, UNREAD_TYPES, describe_type, normalize_id
 from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, TYPE_OF_KIND, AzAction, ToolChange
 from nexusform.domains.azure.importers.az_documents import parse_json
 from nexusform.json_data.plain_data import Path, get_mapping, get_text, get_value_at_path, list_mappings, list_texts
@@ -26,6 +26,7 @@ from nexusform.resources.graph import find_cycles, find_reachable, sort_topologi
 
 _UPDATE_TYPE: Final = "azapi_update_resource"  # its creations and deletions update an existing resource
 _TYPES: Final = frozenset({"azapi_resource", _UPDATE_TYPE})
+_UNREAD: Final = {**dict.fromkeys(_TYPES, UNREAD_TYPES), "azapi_resource_action": UNREAD_TYPES | KIND_OF.keys()}
 _UPDATE_ACTIONS: Final = {
     AzAction.CREATE: AzAction.UPDATE,
     AzAction.REPLACE: AzAction.UPDATE,
@@ -114,21 +115,33 @@ class _PlanReader:
                 self._report(get_text(value, "address") or f"resource_changes[{number}]", SHAPE, reason)
             elif value["type"] in _TYPES and (entry := _build_resource_change(value)) is not None:
                 self.entries.append(entry)
+        for value in list_mappings(document, "resource_changes"):
+            self._report_unread_type(value)
         self._report_deferred(document.get("deferred_changes"))
-        if document.get("errored") is True:
-            self._report("", NOT_PREDICTED, "Terraform could not finish this plan.", is_warning=True)
-        elif document.get("complete") is False and not document.get("deferred_changes"):
-            detail = "this plan is not complete (for example because of -target): other changes are not predicted."
+        is_errored = document.get("errored") is True
+        if is_errored or (document.get("complete") is False and not document.get("deferred_changes")):
+            reason = "Terraform could not finish it" if is_errored else "for example because of -target"
+            detail = f"this plan is not complete ({reason}): other changes are not predicted."
             self._report("", NOT_PREDICTED, detail, is_warning=True)
+
+    def _report_unread_type(self, value: Mapping[str, Any]) -> None:
+        """Report a change of a type, or an action, with effects on placement: an error without other changes."""
+        change, tool_type = get_mapping(value, "change"), get_text(value, "type")
+        type_name = get_text(get_mapping(change, "after") or get_mapping(change, "before"), "type").partition("@")[0]
+        is_unread = tool_type in _UNREAD and type_name.lower() in _UNREAD[tool_type]
+        if is_unread and _ACTIONS.get(tuple(list_texts(change, "actions"))) is not AzAction.KEEP:
+            detail = f"{tool_type} of {type_name} is not read: the effects on placement are not predicted."
+            self._report(get_text(value, "address"), NOT_PREDICTED, detail, is_warning=bool(self.entries))
 
     def _report_deferred(self, deferred_changes: Any) -> None:
         """Warn about Azure resources deferred to a later plan: changed ones and those with an unreadable change."""
         for deferred_change in list_mappings(deferred_changes):
             value = get_mapping(deferred_change, "resource_change")
-            if value.get("type") not in _TYPES:
+            if get_text(value, "type") not in _TYPES:
                 continue  # of another provider
-            entry = None if _explain_malformed(value) else _build_resource_change(value)
-            if _explain_malformed(value) or (entry is not None and entry.action is not AzAction.KEEP):
+            is_malformed = bool(_explain_malformed(value))
+            entry = None if is_malformed else _build_resource_change(value)
+            if is_malformed or (entry is not None and entry.action is not AzAction.KEEP):
                 detail = "Terraform defers this resource to a later plan: its changes are not predicted."
                 self._report(str(value.get("address")), NOT_PREDICTED, detail, is_warning=True)
 

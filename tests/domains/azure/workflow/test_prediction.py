@@ -174,7 +174,9 @@ def test_deferred_changes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_predict(capsys, "-fail-on=removed:0")[0] == 1
 
 
-@pytest.mark.parametrize(("flag", "words"), [({"errored": True}, "finish"), ({"complete": False}, "not complete")])
+@pytest.mark.parametrize(
+    ("flag", "words"), [({"errored": True}, "could not finish"), ({"complete": False}, "not complete")]
+)
 def test_unfinished_plan_exceeds_every_guard_rail(
     flag: Mapping[str, bool], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -287,7 +289,7 @@ def test_plan_of_unrelated_resources_is_no_error(capsys: pytest.CaptureFixture[s
     write_plan()
     code, out, err = run_predict(capsys, "-detailed-exitcode")
     assert (code, err) == (0, "")
-    assert "plan.json contains no Microsoft.NetworkCloud resources" in " ".join(out.split())
+    assert "plan.json plans no clusters, pools or VMs of Microsoft.NetworkCloud" in " ".join(out.split())
     assert predict_rows(capsys) == []
 
 
@@ -295,7 +297,7 @@ def test_comment_on_unrelated_plan_reports_nothing_to_predict(capsys: pytest.Cap
     write_plan()
     code, out, _ = run_predict(capsys, "-report=markdown:-")
     assert code == 0
-    assert "nothing-to-predict: plan.json contains no Microsoft.NetworkCloud resources" in out
+    assert "nothing-to-predict: plan.json plans no clusters, pools or VMs of Microsoft.NetworkCloud" in out
 
 
 def test_location_with_same_name_is_reported_by_id(capsys: pytest.CaptureFixture[str]) -> None:
@@ -497,6 +499,13 @@ def test_unchanged_cluster_missing_in_inventory_is_reported(capsys: pytest.Captu
     assert run_predict(capsys, "-fail-on=capacity:1")[0] == 1
 
 
+def test_control_plane_without_vms_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan(build_cluster("a", 0))
+    code, _, err = run_predict(capsys)
+    assert code == 1
+    assert "azapi_resource.a.properties.controlPlaneNodeConfiguration.count: 1 or more is needed here, not 0" in err
+
+
 def test_existing_object_to_create_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     write_plan(build_pool("agentpool1", 5, ["create"], parent_id=CORE))
     code, out, err = run_predict(capsys)
@@ -569,6 +578,30 @@ def test_failed_prediction_replaces_older_reports(capsys: pytest.CaptureFixture[
     assert "Plan failed: 1 error. No changes were made." in Path("r.md").read_text()
     assert json.loads(Path("r.json").read_text())["errored"] is True
     capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("tool_type", "resource_type"),
+    [
+        ("azapi_resource_action", "bareMetalMachines"),
+        ("azapi_resource_action", "virtualMachines"),
+        ("azapi_resource", "bareMetalMachines"),
+        ("azapi_resource", "clusters"),
+    ],
+)
+def test_types_not_read_are_named(tool_type: str, resource_type: str, capsys: pytest.CaptureFixture[str]) -> None:
+    change = build_change(
+        "vm", f"{tool_type}.x", ["create"], name="x", type=f"Microsoft.NetworkCloud/{resource_type}@2025"
+    )
+    write_plan(change)
+    code, out, err = run_predict(capsys)
+    assert (code, f"Microsoft.NetworkCloud/{resource_type} is not read" in err) == (1, True), out + err
+    write_plan(change, build_cluster("a"))
+    assert run_predict(capsys)[0] == 0
+    assert run_predict(capsys, "-fail-on=removed:0")[0] == 1
+    kept = {**change["change"], "before": change["change"]["after"], "actions": ["no-op"]}
+    write_plan({**change, "change": kept})
+    assert run_predict(capsys, "-fail-on=removed:0")[0] == 0
 
 
 def test_plan_without_nexus_resources_is_empty(capsys: pytest.CaptureFixture[str]) -> None:
