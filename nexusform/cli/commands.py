@@ -220,15 +220,17 @@ def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Ma
             inputs.update(map(os.path.realpath, words))
     if not outputs:
         return
-    from nexusform.cli.shared_flags import create_context
+    from nexusform.workflow.opening.command_context import parse_confinement
     from nexusform.workflow.opening.system_io import may_be_input, remove_older_output
 
-    confinement = create_context().confinement
+    confine = get_trust_flags().confine or os.environ.get("NF_CONFINE", "")
     for flag, path, is_deleted in outputs:
         try:
+            confinement = parse_confinement(confine, os.environ)
             confinement.resolve_path_of_operator(Path(path).parent)  # a link at the path itself is replaced
-        except OSError as problem:
-            raise click.UsageError(f'{flag}: "{path}" cannot be written: {problem.strerror}.') from None
+        except (OSError, ValueError) as problem:
+            reason = str(getattr(problem, "strerror", problem)).rstrip(".")
+            raise click.UsageError(f'{flag}: "{path}" cannot be written: {reason}.') from None
         is_input = path.endswith(_INPUT_SUFFIXES) and flag != "-generate-config-out"
         is_input = is_input or (is_deleted and os.path.realpath(path) in inputs)
         if is_input or (is_deleted and may_be_input(path, confinement)):
