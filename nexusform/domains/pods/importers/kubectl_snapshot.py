@@ -90,6 +90,8 @@ _KEPT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "ResourceSlice": ("spec",),
     "ResourceClaim": ("spec",),
     "ResourceClaimTemplate": ("spec",),
+    **dict.fromkeys(("ValidatingWebhookConfiguration", "ScaledObject", "VerticalPodAutoscaler"), ("spec", "webhooks")),
+    "Service": ("spec",),
 }
 # Further metadata and status fields kept of some kinds.
 _KEPT_METADATA: Final[Mapping[str, tuple[str, ...]]] = {
