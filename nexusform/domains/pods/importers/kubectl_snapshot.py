@@ -46,7 +46,6 @@ from nexusform.kubernetes.quantity import read_quantity_or_zero
 from nexusform.scheduling.kubelet import NodeSize
 
 COMMAND: Final = "kubectl get ns,nodes,pods,pvc,pv,sc,pdb,quota,limits,priorityclasses -A -o json > cluster.json"
-# Their kinds: without an object in the files the cluster has none.
 _COMMAND_KINDS: Final = (
     *("Namespace", "Node", "Pod", "PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
     *("PodDisruptionBudget", "ResourceQuota", "LimitRange", "PriorityClass"),

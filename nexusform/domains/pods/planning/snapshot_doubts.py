@@ -206,6 +206,5 @@ def _has_matching_rule(
 
 def _has_rule_for(rule: Mapping[str, Any], group: str, resource: str) -> bool:
     """Return whether a rule selects the creation of a resource."""
-    # The words of each field, one of them is required, and its default.
     words = (("resources", {"*/*", resource}, ()), ("operations", {"CREATE"}, ("*",)), ("apiGroups", {group}, ("",)))
     return all((names | {"*"}) & set(map(str, get_list(rule, key) or default)) for key, names, default in words)
