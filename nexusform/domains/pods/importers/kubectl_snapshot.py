@@ -46,7 +46,6 @@ from nexusform.kubernetes.quantity import read_quantity_or_zero
 from nexusform.scheduling.kubelet import NodeSize
 
 COMMAND: Final = "kubectl get ns,nodes,pods,pvc,pv,sc,pdb,quota,limits,priorityclasses -A -o json > cluster.json"
-# Their kinds: without an object in the files the cluster has none.
 _COMMAND_KINDS: Final = (
     *("Namespace", "Node", "Pod", "PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
     *("PodDisruptionBudget", "ResourceQuota", "LimitRange", "PriorityClass"),
@@ -93,6 +92,8 @@ _KEPT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "ResourceSlice": ("spec",),
     "ResourceClaim": ("spec",),
     "ResourceClaimTemplate": ("spec",),
+    **dict.fromkeys(("ValidatingWebhookConfiguration", "ScaledObject", "VerticalPodAutoscaler"), ("spec", "webhooks")),
+    "Service": ("spec",),
 }
 # Further metadata and status fields kept of some kinds.
 _KEPT_METADATA: Final[Mapping[str, tuple[str, ...]]] = {

@@ -50,6 +50,7 @@ MAX_PODS: Final = 150_000
 _REVISION_KINDS: Final = ("StatefulSet", "DaemonSet")
 AUTOSCALED: Final = "autoscaled-replicas"
 # Prefix of the resource that each device class provides under its own name.
+_JOB_CONTROLLER: Final = "kubernetes.io/job-controller"
 _IMPLICIT_RESOURCE: Final = "deviceclass.resource.kubernetes.io/"
 LIVE_REPLICAS: Final = "replicas-of-cluster"
 
@@ -349,13 +350,13 @@ def _parse_replicas(spec: Fields) -> int:
 
 
 def _parse_parallelism(spec: Fields) -> int:
-    """Return the number of pods of a Job running at the same time; 0 while it is suspended."""
+    """Return the number of pods of a Job running at the same time; 0 if suspended or managed by another controller."""
     pods = spec.get_integer("parallelism", 1)
     replicas = min(pods, spec.get_integer("completions", pods))
     mode = spec.get_choice("completionMode", ("NonIndexed", "Indexed"), "NonIndexed")
     if mode == "Indexed" and "completions" not in spec:
         spec.report("completions", "must be set when completionMode is Indexed.")
-    if spec.get_flag("suspend"):
+    if spec.get_flag("suspend") or spec.get_text("managedBy", _JOB_CONTROLLER) != _JOB_CONTROLLER:
         return 0
     return _limit_pods(spec, "parallelism", replicas)
 

@@ -260,10 +260,9 @@ class PodPhase(PodsByCluster):
                 direct_doubts += object_pods.list_quota_doubts()
             outcomes += removed_outcomes
             scene = self._build_scene(cluster_id, base_pods)
-            observed = self._observed_clusters.get(cluster_id)
-            if observed is not None:
-                workloads = {workload.key: workload for workload in scene.workloads}
-                direct_doubts = [*find_pods_in_doubt(outcomes, workloads, observed, now).items(), *direct_doubts]
+            observed, manifests = self._get_observed_cluster(cluster_id), self._collect_manifests(cluster_id)
+            workloads = {workload.key: workload for workload in scene.workloads}
+            direct_doubts = [*find_pods_in_doubt(outcomes, workloads, observed, manifests, now).items(), *direct_doubts]
             doubts = find_doubtful_pods(scene, outcomes)
             for key, doubt in direct_doubts:
                 if doubts.get(key) is None:  # without a doubt so far, or certain (None)

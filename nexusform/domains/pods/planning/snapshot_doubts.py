@@ -5,7 +5,7 @@ warning, and its pods are not certain.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -21,7 +21,7 @@ from nexusform.domains.pods.planning.cluster_observation import ExternalClusters
 from nexusform.domains.pods.scheduling.assumptions import PodDoubt
 from nexusform.domains.pods.scheduling.cluster_records import PodKey, PodSpec, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
-from nexusform.json_data.plain_data import get_list, get_mapping, list_mappings
+from nexusform.json_data.plain_data import get_list, get_mapping, get_value_at_path, list_mappings
 from nexusform.kubernetes.matching import is_selected
 
 _HOUR: Final = 3600
@@ -34,12 +34,10 @@ AUTOSCALER: Final = "a HorizontalPodAutoscaler"
 _HOOK_KINDS: Final = ("MutatingWebhookConfiguration", "MutatingAdmissionPolicy")
 # A policy has its rules and selectors here, a webhook configuration has a list of webhooks.
 _POLICY_HOOK: Final = ("spec", "matchConstraints")
-# Fields of a rule for the creation of pods: the words of each, one of them is required, and its default.
-_POD_CREATION_RULE: Final = (
-    ("resources", frozenset({"*", "*/*", "pods"}), ()),
-    ("operations", frozenset({"*", "CREATE"}), ("*",)),
-    ("apiGroups", frozenset({"*", ""}), ("",)),
-)
+_VALIDATING: Final = "ValidatingWebhookConfiguration"
+# Groups of controllers, and the reference of an autoscaler to its controller.
+_GROUPS: Final = {"Pod": "", "ReplicationController": "", "Job": "batch"}
+_TARGETS: Final = {"ScaledObject": "scaleTargetRef", "VerticalPodAutoscaler": "targetRef"}
 _ADMISSION_KINDS: Final = (*_HOOK_KINDS, "ResourceQuota", "LimitRange")
 _CLAIM_KINDS: Final = (
     *("PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
@@ -61,6 +59,8 @@ class SnapshotUncertainty(Struct, frozen=True):
 
 def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[SnapshotUncertainty]:
     """Yield the reasons why a snapshot of kubectl may differ from the cluster, at a time of planning (ISO 8601)."""
+    if not snapshot.nodes:
+        return  # no snapshot
     if not snapshot.has_pods:
         detail = "The files list no pods, so the free capacity of the nodes is unknown."
         yield SnapshotUncertainty("pods that were not read", "pods-not-listed", detail)
@@ -70,7 +70,7 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
         time = datetime.fromtimestamp(observed, UTC)
         detail = f"The files show the cluster as of {time:%H:%M} on {time:%Y-%m-%d} (UTC). Create them again."
         yield SnapshotUncertainty("files older than an hour", "old-cluster-files", detail)
-    if snapshot.nodes and all(node.ready not in ("", "True") for node in snapshot.nodes):
+    if all(node.ready not in ("", "True") for node in snapshot.nodes):
         detail = "No node is ready. The nodes may return, or lose their pods."
         yield SnapshotUncertainty(_UNREADY, "nodes-not-ready", detail)
     if snapshot.duplicate_nodes:
@@ -129,12 +129,20 @@ def _list_node_agent_doubts(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncer
 
 
 def find_pods_in_doubt(
-    outcomes: Iterable[PodOutcome], workloads: Mapping[str, Workload], observed: ObservedCluster, now: str
+    outcomes: Iterable[PodOutcome],
+    workloads: Mapping[str, Workload],
+    observed: ObservedCluster,
+    manifests: Sequence[Manifest],
+    now: str,
 ) -> dict[PodKey, PodDoubt]:
-    """Return the doubt of each pod in doubt: the first of adopted pods, autoscaler, gap in the snapshot, webhook."""
+    """Return the doubt of each pod in doubt: the first of adopted pods, autoscaler, gap in the snapshot, webhook.
+    `manifests` are the objects on the cluster, planned ones included.
+    """
     snapshot_doubts = tuple(list_snapshot_doubts(observed.snapshot, now))
-    webhooks = [item for item in observed.objects if item.kind in _HOOK_KINDS]
-    namespace_labels = {item.name: item.labels for item in observed.objects if item.is_namespace}
+    webhooks = [item for item in manifests if item.kind in (*_HOOK_KINDS, _VALIDATING)]
+    new_hooks = [item for item in webhooks if item not in observed.objects]
+    scalers = {_get_scaled_workload(item): item.kind for item in manifests if item.kind in _TARGETS}
+    namespace_labels = {item.name: item.labels for item in manifests if item.is_namespace}
     observed_counts = Counter(pod.workload for pod in observed.existing_pods)
     doubts: dict[PodKey, PodDoubt] = {}
     for outcome in outcomes:
@@ -143,6 +151,8 @@ def find_pods_in_doubt(
         if workload is not None:
             if observed_count and workload.configured_replicas not in (None, observed_count):
                 doubts[key] = PodDoubt(AUTOSCALER)  # the apply and the autoscaler undo each other's replicas
+            if workload.key in scalers:
+                doubts[key] = PodDoubt(f"a {scalers[workload.key]}")
             if workload.has_orphans:
                 doubts[key] = PodDoubt(ORPHANS)
         if outcome.feasible_nodes is None:
@@ -150,33 +160,51 @@ def find_pods_in_doubt(
         for doubt in snapshot_doubts:
             if doubt.is_affected(outcome):
                 doubts.setdefault(key, PodDoubt(doubt.assumption))
-        if workload is not None:
-            may_change = not workload.is_admission_known and _can_be_changed(webhooks, outcome.spec, namespace_labels)
-            if workload.is_rewritten or may_change:
-                doubts.setdefault(key, PodDoubt(WEBHOOKS))
+        # Existing pods may show the effect of the other webhooks.
+        hooks = new_hooks if workload is not None and workload.is_admission_known else webhooks
+        if workload is not None and (
+            workload.is_rewritten or _can_be_changed(hooks, outcome.spec, workload.kind, namespace_labels)
+        ):
+            doubts.setdefault(key, PodDoubt(WEBHOOKS))
     return doubts
 
 
-def _can_be_changed(hooks: Iterable[Manifest], spec: PodSpec, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
-    """Return whether a mutating webhook or policy may change a pod."""
+def _get_scaled_workload(scaler: Manifest) -> str:
+    """Return the key of the workload changed by an autoscaler of KEDA or VPA, "" without one."""
+    target = get_mapping(scaler.body, "spec", _TARGETS[scaler.kind])
+    is_off = get_value_at_path(scaler.body, "spec", "updatePolicy", "updateMode") == "Off"
+    return "" if is_off else f"{scaler.namespace}/{target.get('kind') or 'Deployment'}/{target.get('name')}"
+
+
+def _can_be_changed(
+    hooks: Iterable[Manifest], spec: PodSpec, kind: str, namespaces: Mapping[str, Mapping[str, str]]
+) -> bool:
+    """Return whether a webhook or policy may change or reject a pod, or the controller of this kind."""
     namespace_labels = {"kubernetes.io/metadata.name": spec.namespace, **namespaces.get(spec.namespace, {})}
     return any(
-        _has_matching_rule(manifest, hook, spec, namespace_labels)
+        _has_matching_rule(manifest, hook, spec, kind, namespace_labels)
         for manifest in hooks
         for hook in (get_mapping(manifest.body, *_POLICY_HOOK), *list_mappings(manifest.body, "webhooks"))
+        if manifest.kind != _VALIDATING or hook.get("failurePolicy") != "Ignore"
     )
 
 
 def _has_matching_rule(
-    manifest: Manifest, hook: Mapping[str, Any], spec: PodSpec, namespace_labels: Mapping[str, str]
+    manifest: Manifest, hook: Mapping[str, Any], spec: PodSpec, kind: str, namespace_labels: Mapping[str, str]
 ) -> bool:
-    """Return whether the rules and selectors of a webhook or policy select the creation of a pod."""
-    has_rule = any(  # a rule with one of the words for each of its fields
-        all(words & set(map(str, get_list(rule, key) or default)) for key, words, default in _POD_CREATION_RULE)
-        for rule in (*list_mappings(hook, "rules"), *list_mappings(hook, "resourceRules"))
-    )
+    """Return whether a webhook or policy selects a pod, or its controller (of labels unknown here)."""
     fields = Fields(manifest, [], dict(hook))
-    # Selectors with the labels to select; None is an absent selector: it selects everything.
-    selectors = [(parse_selector(fields, "namespaceSelector"), namespace_labels)]
-    selectors.append((parse_selector(fields, "objectSelector"), dict(spec.labels)))
-    return has_rule and all(selector is None or is_selected(selector, labels) for selector, labels in selectors)
+    namespace_selector, selector = parse_selector(fields, "namespaceSelector"), parse_selector(fields, "objectSelector")
+    if namespace_selector is not None and not is_selected(namespace_selector, namespace_labels):
+        return False
+    resources = {(_GROUPS.get(kind, "apps"), f"{kind.lower()}s")} - {("", "pods")}
+    if selector is None or is_selected(selector, dict(spec.labels)):
+        resources.add(("", "pods"))
+    rules = (*list_mappings(hook, "rules"), *list_mappings(hook, "resourceRules"))
+    return any(_has_rule_for(rule, *resource) for rule in rules for resource in resources)
+
+
+def _has_rule_for(rule: Mapping[str, Any], group: str, resource: str) -> bool:
+    """Return whether a rule selects the creation of a resource."""
+    words = (("resources", {"*/*", resource}, ()), ("operations", {"CREATE"}, ("*",)), ("apiGroups", {group}, ("",)))
+    return all((names | {"*"}) & set(map(str, get_list(rule, key) or default)) for key, names, default in words)

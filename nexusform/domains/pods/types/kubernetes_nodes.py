@@ -81,8 +81,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     argument = ("directory",) if attributes.get("directory") else ("files",)
     source = _read_kubectl_files(attributes, context)
     reading = parse_kubectl_files(source.contents)
-    is_directory = argument == ("directory",)
-    reading.unread_kinds = list(source.unread_kinds) if is_directory else reading.list_unlisted_kinds()
+    reading.unread_kinds = reading.list_unlisted_kinds() if argument == ("files",) else list(source.unread_kinds)
     # A truncated file explains all other problems, so it is first.
     findings = sorted(reading.findings, key=lambda finding: finding.id != "truncated-file")
     problems = [*(Problem(argument, item.id, str(item), item.severity) for item in findings), *source.problems]

@@ -281,6 +281,8 @@ def test_replicas_by_kind() -> None:
     assert parse_workload(build_job(**parallel)).replicas == 3
     assert dict(parse_workload(build_job(**parallel)).pod.labels)["job-name"] == "j"
     assert parse_workload(build_job(**parallel, suspend=True)).replicas == 0
+    assert parse_workload(build_job(**parallel, managedBy="kueue.x-k8s.io/multikueue")).replicas == 0
+    assert parse_workload(build_job(**parallel, managedBy="kubernetes.io/job-controller")).replicas == 3
 
 
 @pytest.mark.parametrize(

@@ -103,8 +103,9 @@ def test_autoscaler_may_add_nodes_for_pending_pods(agent: str) -> None:
     }
 
 
-def build_webhook(**selectors: Any) -> dict[str, Any]:
-    rule = {"apiGroups": [""], "resources": ["pods"], "operations": ["CREATE"]}
+def build_webhook(resource: str = "/pods", **selectors: Any) -> dict[str, Any]:
+    group, _, plural = resource.partition("/")
+    rule = {"apiGroups": [group], "resources": [plural], "operations": ["CREATE"]}
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingWebhookConfiguration",
@@ -142,6 +143,80 @@ def test_webhook_may_change_selected_pods() -> None:
     assert list_certainties(require_success(plan_observed(ONE, *add_standard_objects(*BIG, other)))) == {
         "web-0": (True, None)
     }
+
+
+@pytest.mark.parametrize(
+    ("hook", "is_certain"),
+    [
+        (build_webhook("apps/deployments"), False),
+        (build_webhook("batch/jobs"), True),
+        (build_webhook("batch/*"), True),
+        ({**build_webhook(), "kind": "ValidatingWebhookConfiguration"}, False),
+        ({**build_webhook(failurePolicy="Ignore"), "kind": "ValidatingWebhookConfiguration"}, True),
+    ],
+)
+def test_webhook_may_change_the_controller_or_reject_pods(hook: dict[str, Any], is_certain: bool) -> None:
+    result = require_success(plan_observed(ONE, *add_standard_objects(*BIG, hook)))
+    assert list_certainties(result) == {"web-0": (is_certain, None if is_certain else "admission webhooks")}
+
+
+@pytest.mark.parametrize("is_observed", [True, False])
+def test_webhook_of_the_plan_may_change_pods(is_observed: bool) -> None:
+    manifest = build_manifest("m", build_deployment("web", 1, cpu="7"), json.dumps(build_webhook()))
+    text = RACKS + build_workers(1) + (OF_A if is_observed else "") + manifest
+    result = plan_observed(text, *add_standard_objects(build_node("a-np-0"))) if is_observed else plan(text)
+    assert list_certainties(require_success(result)) == {"web-0": (False, "admission webhooks")}
+
+
+@pytest.mark.parametrize("is_in_dump", [False, True])
+@pytest.mark.parametrize(
+    ("group", "kind", "spec", "is_certain"),
+    [
+        ("keda.sh/v1alpha1", "ScaledObject", {"scaleTargetRef": {"name": "web"}}, False),
+        ("keda.sh/v1alpha1", "ScaledObject", {"scaleTargetRef": {"name": "db"}}, True),
+        ("autoscaling.k8s.io/v1", "VerticalPodAutoscaler", {"targetRef": {"kind": "Deployment", "name": "web"}}, False),
+        (
+            "autoscaling.k8s.io/v1",
+            "VerticalPodAutoscaler",
+            {"targetRef": {"kind": "Deployment", "name": "web"}, "updatePolicy": {"updateMode": "Off"}},
+            True,
+        ),
+    ],
+)
+def test_targets_of_other_autoscalers_are_not_certain(
+    is_in_dump: bool, group: str, kind: str, spec: dict[str, Any], is_certain: bool
+) -> None:
+    scaler = {"apiVersion": group, "kind": kind, "metadata": {"name": "s", "namespace": "default"}, "spec": spec}
+    in_manifest, in_dump = ((), (scaler,)) if is_in_dump else ((json.dumps(scaler),), ())
+    manifest = build_manifest("m", build_deployment("web", 1, cpu="15"), *in_manifest)
+    result = plan_observed(RACKS + build_workers(2) + OF_A + manifest, *add_standard_objects(*BIG, *in_dump))
+    expected = (True, None) if is_certain else (False, f"a {kind}")
+    assert list_certainties(require_success(result)) == {"web-0": expected}
+
+
+def test_service_of_the_dump_spreads_pods() -> None:
+    labels = {"app": "old", "pod-template-hash": "5d", "tier": "web"}
+    there = [build_pod(f"old-5d-{n}", "a-np-0", "10m", owner=("ReplicaSet", "old-5d"), labels=labels) for n in "wxyz"]
+    other = build_pod("other", "a-np-1", "3")
+    metadata = {"name": "web", "namespace": "default"}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"selector": {"tier": "web"}}}
+    template = {
+        "metadata": {"labels": {"tier": "web"}},
+        "spec": json.loads(build_deployment("j", 1, cpu="100m"))["spec"],
+    }
+    template["spec"] = {**template["spec"]["template"]["spec"], "restartPolicy": "Never"}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {**metadata, "name": "j"},
+        "spec": {"template": template},
+    }
+    text = RACKS + build_workers(2) + OF_A + build_manifest("m", json.dumps(job))
+    for objects, node in (((), "a-np-0"), ((service,), "a-np-1")):
+        result = plan_observed(
+            text, *add_standard_objects(build_node("a-np-0"), build_node("a-np-1"), *there, other, *objects)
+        )
+        assert [row.target.node for row in require_success(result).plan.placements if row.object == "j-0"] == [node]
 
 
 def test_sidecar_of_every_observed_pod_is_added_to_new_pods() -> None:
