@@ -275,8 +275,6 @@ class _PlanExecution:
             problem=self._problem,
         )
 
-    # --- starting steps -------------------------------------------------------------------------
-
     def _collect_startable_calls(self) -> list[ProviderCall]:
         """Return the calls to start, with recorded intents. Gates, forgets and steps without provider end here."""
         calls: list[ProviderCall] = []
@@ -341,8 +339,6 @@ class _PlanExecution:
             InstanceOutcome(change.address, build_object_key(step, change).creation, remaining, number=step.id)
         )
         self._record_end(step, StepOutcome.DONE, error="")
-
-    # --- processing results ---------------------------------------------------------------------
 
     def _handle_provider_call_progress(self, progress: ProviderCallProgress[ProviderCall, StepProgress]) -> None:
         """Record and report the progress of a call; its provider waits for the next flush of the journal."""
@@ -435,8 +431,6 @@ class _PlanExecution:
             reason = "An earlier step failed, and -fail-fast was given."
         for step in self._plan.steps:
             self._skip_step(step, reason)
-
-    # --- the journal, time and events ----------------------------------------------------------
 
     def _flush_journal(self) -> bool:
         """Write the journal. Return False after a failed write (now or before): waiting providers get its problem."""

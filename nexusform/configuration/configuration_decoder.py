@@ -277,8 +277,6 @@ class _Decoder:
     def _add_error(self, diagnostic_id: str, detail: str, span: Span, headline: str = "") -> None:
         self.problems.append(build_error(diagnostic_id, detail, span, headline=headline))
 
-    # --- one reader per block type -------------------------------------------------------------
-
     def add_variable(self, block: Block, _location: BlockLocation) -> None:
         """Read a `variable` block."""
         from nexusform.configuration.value_blocks import decode_variable_block  # loaded on first use

@@ -208,9 +208,6 @@ def _list_option_assignments(
             yield assignment
 
 
-# --- modules -----------------------------------------------------------------------------------
-
-
 class _FileReader:
     """Reader of directories, each once."""
 
@@ -337,9 +334,6 @@ def _read_source_file(path: str, resolve_path: Callable[[str], str], problems: l
     return source
 
 
-# --- variables ---------------------------------------------------------------------------------
-
-
 def list_automatic_variable_files(directory: str) -> list[str]:
     """Return the variable files that are read automatically, lowest precedence first."""
     names = list_directory(directory)
@@ -359,9 +353,6 @@ def _read_variable_file(path: str, confinement: Confinement, problems: list[Diag
         return []  # reported
     record_file_access(path, source.text)
     return unpack_result(parse_variable_file(source), problems)
-
-
-# --- the cache of parsed trees -----------------------------------------------------------------
 
 
 class _SyntaxTreeCache:
@@ -491,8 +482,6 @@ def check_hidden_characters(source: SourceFile) -> list[Diagnostic]:
     )
     return [build_warning("hidden-characters", detail, first)]
 
-
-# --- files that are not read, because their names belong to another tool -------------------------
 
 _MAX_LISTED_FILES: Final = 3
 # Endings of configuration of other tools -> ours.

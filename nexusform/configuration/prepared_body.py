@@ -174,9 +174,6 @@ class PreparedBody:
             yield from block.list_references()
 
 
-# --- nested blocks -----------------------------------------------------------------------------
-
-
 class StaticBlock(Struct, frozen=True):
     """Nested block that is not dynamic."""
 
@@ -324,9 +321,6 @@ class NestedBlockGroup:
             yield from (traversal for traversal in references if traversal.root.name != dynamic.iterator)
 
 
-# --- number of blocks --------------------------------------------------------------------------
-
-
 def build_missing_argument_error(name: str, span: Span) -> Diagnostic:
     """Return the error about a required argument that is absent or null."""
     detail = f'The argument "{name}" is required, but no definition was found.'
@@ -374,9 +368,6 @@ def copy_deep_plain_data(plain: Any) -> Any:
     if plain.__class__ is list:
         return [copy_deep_plain_data(v) for v in plain]
     return plain
-
-
-# --- spans of parts of a value ---------------------------------------------------------------
 
 
 def locate_literal_part(expression: Expression, path: Path) -> Span:

@@ -174,8 +174,6 @@ class _ReferenceChecker:
             return [build_error("invalid-reference", detail, traversal.span)]
         return self._check_resource(traversal, reference.scope, "managed", name, traversal.steps)
 
-    # --- names of the module -------------------------------------------------------------------
-
     def check_variable(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `var.x`."""
         advice = f' This variable can be declared with a variable "{traversal.first_name}" {{}} block.'
@@ -218,8 +216,6 @@ class _ReferenceChecker:
             detail = f'The output "{step.name}" of module "{name}" is deprecated: {message}'
             yield build_warning("deprecated-output", detail, traversal.span)
 
-    # --- names that nexusform gives ------------------------------------------------------------
-
     def check_reference_to_count(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `count.index`."""
         if scope.has_count:
@@ -252,8 +248,6 @@ class _ReferenceChecker:
         schema = self.schemas[scope.block.mode].get(scope.block.type)
         if schema is not None:  # an unknown type is reported elsewhere
             yield from _check_attributes(compute_implied_type(schema), traversal.steps, traversal)
-
-    # --- resources -----------------------------------------------------------------------------
 
     def check_data(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check a reference to a data block, `data.TYPE.NAME`."""
@@ -360,9 +354,6 @@ _ROOT_CHECKS: Final[Mapping[str, Callable[[_ReferenceChecker, Traversal, Referen
 }
 
 
-# --- pieces of a traversal ---------------------------------------------------------------------
-
-
 _UNDECLARED_IDS: Final = {
     "input variable": "reference-to-undeclared-input-variable",
     "local value": "reference-to-undeclared-local-value",
@@ -464,9 +455,6 @@ def _check_attributes(value_type: Type, steps: tuple[Step, ...], traversal: Trav
             value_type = value_type.element
         else:
             return  # steps into other types are checked during evaluation
-
-
-# --- paths of ignore_changes ---------------------------------------------------------------------
 
 
 def _check_path_in_block(subject: str, schema: BlockSchema, prefix: Path, path: Path) -> str:

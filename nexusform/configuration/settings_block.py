@@ -139,8 +139,6 @@ def _check_required_version(attribute: Attribute, problems: list[Diagnostic]) ->
         problems.append(build_error("unsupported-nexusform-version", detail, attribute.expression.span))
 
 
-# --- version constraints: `>= 0.1, < 2`, `~> 1.2`, `!= 1.3.0` --------------------------------
-
 _CONSTRAINT_TERM = re.compile(r"\s*(=|!=|>=|<=|>|<|~>)?\s*v?([0-9]{1,9}(?:\.[0-9]{1,9}){0,2})(-[0-9A-Za-z.-]+)?\s*")
 _Version = tuple[int, int, int]
 

@@ -375,8 +375,6 @@ def unify_json_error(error: JSONDecodeError) -> JSONDecodeError:
     return type(error)(f"Illegal trailing comma before end of {container}", text, len(before) - 1)
 
 
-# --- lenient access: a value of another kind counts as absent ------------------------------------
-
 _MAPPINGS: Final[Any] = (Mapping, Unknown)
 
 

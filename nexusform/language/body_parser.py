@@ -309,8 +309,6 @@ class BodyParser:
         )
         return MalformedSyntaxError()
 
-    # --- going on after a mistake --------------------------------------------------------------
-
     def _skip_malformed_item(self, first: int, error_index: int) -> None:
         """Skip to the line after the item beginning at `first` and failing at `error_index`, or to the block's end.
 

@@ -33,8 +33,6 @@ class CollectionParser:
         self.stream = stream
         self.parse_expression = parse_expression
 
-    # --- tuples --------------------------------------------------------------------------------
-
     def parse_tuple(self) -> syntax.Expression:
         """Parse `[a, b]` or `[for v in c : e]`; newlines are ignored inside."""
         stream = self.stream
@@ -84,8 +82,6 @@ class CollectionParser:
             opening,
             headline=f"Unterminated {constructor} constructor expression",
         )
-
-    # --- objects -------------------------------------------------------------------------------
 
     def parse_object(self) -> syntax.Expression:
         """Parse an object `{ k = v }`, its items separated by newlines or commas, or `{for k, v in c : k => v}`."""
@@ -172,8 +168,6 @@ class CollectionParser:
                 "quotes to create a string literal."
             )
         return stream.report_error("missing-key-value-separator", detail, since=opening)
-
-    # --- for -----------------------------------------------------------------------------------
 
     def _parse_for_expression(self, opening: int) -> _ForParts:
         """Parse `for` in a tuple or object, up to the closing bracket; the caller checks for a key and `...`."""

@@ -95,8 +95,6 @@ class ExpressionParser:
             right = self._parse_binary_operation(minimum=precedence + 1)  # equal operators group from the left
             left = syntax.Binary(operator, left, right, left.span.extend_to(right.span))
 
-    # --- terms ---------------------------------------------------------------------------------
-
     def _parse_operand_with_steps(self) -> syntax.Expression:
         """Parse one operand with everything that follows it: `a.b[0]`, `f(x).y`, `-z`."""
         stream = self.stream
@@ -176,8 +174,6 @@ class ExpressionParser:
             return self._parse_traversal_steps(root, stream.index)
         return root  # a name alone
 
-    # --- calls ---------------------------------------------------------------------------------
-
     def _parse_function_call(self, first: int) -> syntax.Expression:
         """Parse the rest of `name(...)` or `scope::name(...)`; `first` is the index of the first name."""
         stream = self.stream
@@ -239,8 +235,6 @@ class ExpressionParser:
             return MalformedSyntaxError()
         detail = "A comma is required to separate each function argument from the next."
         return self.stream.report_error("missing-argument-separator", detail, since=first)
-
-    # --- steps after a term --------------------------------------------------------------------
 
     def _parse_traversal_steps(self, source: syntax.Expression, index: int) -> syntax.Expression:
         """Parse the traversal steps, indexes and splats after a term `source`; `index` is the token after it."""

@@ -147,8 +147,6 @@ class OpenStepIntent(Struct, frozen=True):
     prior: InstanceState | None
 
 
-# --- lines -------------------------------------------------------------------------------------
-
 _Members: TypeAlias = dict[str, Any]
 
 

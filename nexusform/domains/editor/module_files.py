@@ -158,8 +158,6 @@ def get_native_body(block: Block) -> Body:
     return block.body
 
 
-# --- declarations and references -----------------------------------------------------------------
-
 _SINGLE_LABEL_BLOCKS: Final = ("variable", "output", "module", "provider")
 _ROOTS: Final = {"variable": "var", "local": "local", "module": "module"}
 _KINDS: Final = {root: kind for kind, root in _ROOTS.items()}

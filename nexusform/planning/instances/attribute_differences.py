@@ -28,8 +28,6 @@ from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting, On
 from nexusform.schemas.value_types import ListType, MapType, PrimitiveType, SetType, Type
 from nexusform.values.typed_value import UNKNOWN
 
-# --- planned attributes -------------------------------------------------------------------------
-
 
 def plan_attributes(
     schema: BlockSchema, config: Mapping[str, Any], prior: Mapping[str, Any] | None, computed: Mapping[str, Any]
@@ -66,9 +64,6 @@ def plan_attributes(
 def _get_absent_value(block: NestedBlock) -> Any:
     """Return the value of a block type that is not configured."""
     return {Nesting.SINGLE: None, Nesting.LIST: [], Nesting.MAP: {}}[block.nesting]
-
-
-# --- effects of changes -------------------------------------------------------------------------
 
 
 def _iterate_replacing_paths(
@@ -115,9 +110,6 @@ def find_pool_replacing_paths(
 def _has_difference(before: Any, after: Any) -> bool:
     """Return whether two values differ; an absent value equals an empty one."""
     return (before or None) != (after or None)
-
-
-# --- invalid arguments --------------------------------------------------------------------------
 
 
 def find_unknown_placement_paths(schema: BlockSchema, config: Mapping[str, Any], prefix: Path = ()) -> Iterable[Path]:
@@ -169,9 +161,6 @@ def _has_placement_arguments(schema: BlockSchema) -> bool:
     return any(attribute.decides_placement for attribute in schema.attributes.values()) or any(inner)
 
 
-# --- ignore_changes ----------------------------------------------------------------------------
-
-
 def apply_ignore_changes(
     config: Mapping[str, Any], prior: Mapping[str, Any], paths: Iterable[Path], *, everything: bool
 ) -> dict[str, Any]:
@@ -217,9 +206,6 @@ def _restore_prior_element(planned: list[Any], prior: list[Any], path: Path) -> 
         copy[index] = dict(copy[index])
         _copy_prior_value(copy[index], prior[index], deeper_path)
     return copy
-
-
-# --- the action ----------------------------------------------------------------------------------
 
 
 def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_requested: bool) -> ActionDecision:
@@ -273,8 +259,6 @@ def _has_semantically_equal_blocks(block: NestedBlock | None, planned: Any, prio
         return False
     return all(has_equal_values(block.schema, body, bodies_before[path]) for path, body in bodies_after.items())
 
-
-# --- replace_triggered_by ----------------------------------------------------------------------
 
 # Instances with a decided action, by module, type and name, then by key.
 DecidedInstances = Mapping[tuple[ModulePath, str, str], Mapping[Key, Instance]]

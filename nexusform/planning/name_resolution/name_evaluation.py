@@ -106,8 +106,6 @@ class Evaluation:
         evaluation._depth = 0  # noqa: SLF001 - a copy of the same class
         return evaluation
 
-    # --- modules ---
-
     def list_module_instances(self, path: tuple[str, ...]) -> list[ModuleInstance]:
         """Return the instances of a module by its static path (names without keys), in order of their keys."""
         instances = self._modules.get(path)
@@ -149,8 +147,6 @@ class Evaluation:
         """Report an unknown count or for_each; a tentative evaluation is repeated with known values."""
         if expansion.unknown and not self.settings.is_tentative:
             self.diagnostics.append(build_unknown_repetition_error(expansion.unknown, block))
-
-    # --- values ---
 
     def build_scope(
         self, instance: ModuleInstance, repetition: RepetitionData = SINGLE_INSTANCE, this: InstanceView | None = None
@@ -307,8 +303,6 @@ class Evaluation:
             self.diagnostics += problems
         if value is not None:
             self._cache[named_value.key] = value
-
-    # --- modules and resources as values ---
 
     def find_module_instance(self, parent: ModuleInstance, name: str, key: Key) -> ModuleInstance | None:
         """Return the instance of a call with this key."""

@@ -111,8 +111,6 @@ class _VmPlanner:
     def _list_vm_objects(self, instances: Sequence[Instance]) -> list[VmObject]:
         return [self.objects[instance.address] for instance in instances]
 
-    # --- pass one: the demand of every block ---
-
     def run_first_pass(
         self, vm_blocks: Sequence[ResourceBlock], evaluation: Evaluation
     ) -> dict[ConfigAddress, list[Instance]]:
@@ -153,8 +151,6 @@ class _VmPlanner:
             if not instance.is_removed and (instance.planned is not None or instance.is_invalid):
                 expose_instance(instance, evaluation)  # it exists after the plan
         return diagnostics
-
-    # --- existing VMs and their actions ---
 
     def iterate_prior_instances(self, waiting_blocks: Iterable[ResourceBlock]) -> Iterator[Instance]:
         """Yield the instances in state of blocks waiting for pass two: their arguments depend on placements."""
@@ -244,8 +240,6 @@ class _VmPlanner:
         if has_hints and family is not None:
             demand, _ = family.build_demand(arguments, self.context.current_context, instance.address)
             vms.request = replace(vms.request, demand=demand or vms.request.demand)  # None: invalid, reported before
-
-    # --- pass two: new VMs ---
 
     def plan_waiting_block(self, block: ResourceBlock, evaluation: Evaluation) -> Sequence[Instance]:
         """Plan the removals and re-creations of a block with arguments unknown in pass one; return its instances."""

@@ -170,9 +170,6 @@ def _read_with_path(step: str | int, read: Read, data: Any) -> Any:
         raise problem.prepend_step(step) from None
 
 
-# --- scalars -----------------------------------------------------------------------------------
-
-
 def _build_scalar_shape(*kinds: type) -> Shape:
     """Build the shape of values of these classes, written and read unchanged. A bool is no int."""
     class_names = " or ".join(kind.__name__ for kind in kinds)
@@ -225,9 +222,6 @@ def _parse_type_from_json(data: Any) -> Type:
         return parse_type_json(data)
     except (ValueError, TypeError, RecursionError):
         raise ConversionProblem(path=(), message="a type expected") from None
-
-
-# --- containers --------------------------------------------------------------------------------
 
 
 def _build_optional_shape(inner: Shape) -> Shape:
@@ -389,8 +383,6 @@ def _build_location_shape() -> Shape:
 
     return Shape(write, read)
 
-
-# --- shapes by annotation ----------------------------------------------------------------------
 
 _PLAIN: Final = Shape(None, lambda data: data, is_plain=True)
 _SCALAR_SHAPES: Final[Mapping[Any, Shape]] = {

@@ -73,9 +73,6 @@ def format_sku(sku: VmSku) -> str:
     return f"{sku.name}: {sku.host_vcpus} host vCPUs, {sku.memory_gib} GiB, {cells}"
 
 
-# --- the five steps ----------------------------------------------------------------------------
-
-
 def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note]:
     """Yield a name and a sentence per step of the choice, with second best candidates and rejected machines of the
     chosen rack. If no machine remains, yield the filters only.
@@ -139,9 +136,6 @@ def _describe_chosen_numa_cells(explanation: DecisionExplanation, placement: Pla
     return "5 cells", f"{cells} {verb} the least free memory of those that fit ({fitting})"
 
 
-# --- rejections and certainty --------------------------------------------------------------------
-
-
 def _group_machines(rejections: Iterable[Rejection]) -> dict[tuple[str, str], list[str]]:
     """Group the names of rejected machines by rule and reason."""
     groups = group_by(rejections, lambda rejection: (rejection.rule, rejection.reason))
@@ -183,8 +177,6 @@ def build_explanation_document(
         "samples": samples,
     }
 
-
-# --- report ------------------------------------------------------------------------------------
 
 _MAX_RANKED = 8
 

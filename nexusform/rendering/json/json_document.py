@@ -134,9 +134,6 @@ def _get_sensitive_paths(sensitive: bool) -> tuple[Path, ...]:
     return ((),) if sensitive else ()
 
 
-# --- changes -----------------------------------------------------------------------------------
-
-
 def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
     """Build an element of `resource_changes`; `show` includes sensitive values."""
     address = change.address
@@ -233,9 +230,6 @@ def _build_output_change(output: OutputChange, show: bool) -> dict[str, Any]:
     # An output is sensitive as a whole, even if it does not exist.
     document["before_sensitive"] = document["after_sensitive"] = output.sensitive
     return document
-
-
-# --- values ------------------------------------------------------------------------------------
 
 
 def _build_variables(plan: Plan, show_sensitive: bool) -> dict[str, dict[str, Any]]:
@@ -345,8 +339,6 @@ def _list_current_and_deposed_objects(instance: InstanceState) -> Iterable[tuple
         yield "", instance.current
     yield from sorted(instance.deposed.items())
 
-
-# --- checks ------------------------------------------------------------------------------------
 
 _INSTANCE_KEY: Final = r'\["(?:[^"\\]++|\\.)*+"\]|\[\d+\]'
 _STATUSES_BY_SEVERITY: Final = ("error", "fail", "unknown", "pass")

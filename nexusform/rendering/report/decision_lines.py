@@ -93,8 +93,6 @@ def _describe_partial_plan(plan: Plan) -> Iterator[str]:
         yield f"({option}): {format_count(changed, 'changed resource')}; others were not planned"
 
 
-# --- impact ------------------------------------------------------------------------------------
-
 _VERBS: Final[Mapping[Effect, str]] = {
     Effect.PLACED: "to place",
     Effect.MOVED: "to move",
@@ -196,9 +194,6 @@ def _format_effect_clause(effect: Effect, rows: Iterable[EffectCount]) -> str:
     return f"{subjects} {_VERBS[effect]}{note}"
 
 
-# --- capacity and upgrades ---------------------------------------------------------------------
-
-
 def _describe_spare_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[str]:
     """Yield `lab 46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)` per site; equal sites share a line."""
     changed_rows = [row for row in rows if row.is_changed] or list(rows)  # without changes, every site
@@ -260,9 +255,6 @@ def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> Iterator[str]:
     if sufficient:
         clauses.append(f"sufficient for the other {len(sufficient):,}")
     yield "; ".join(clauses)
-
-
-# --- confidence and guard rails ----------------------------------------------------------------
 
 
 def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
@@ -345,9 +337,6 @@ def _build_previous_plan_line(since: PreviousPlanDifferences | None) -> list[Dec
 def _format_difference(difference: int) -> str:
     """Format `2 fewer` or `2 more`."""
     return f"{abs(difference):,} {'fewer' if difference < 0 else 'more'}"
-
-
-# --- reasons that block the plan ---------------------------------------------------------------
 
 
 def list_blocking_reasons(plan: Plan) -> list[str]:

@@ -144,8 +144,6 @@ class Comparison(Struct, frozen=True):
         """Return whether a node is part of the tree: it differs, or unchanged parts are requested."""
         return self.show_unchanged or node.symbol != SAME
 
-    # --- blocks ---
-
     def _compare_blocks(
         self, name: str, old_body: _Mapping, new_body: _Mapping, block: NestedBlock, marks: PathMarks
     ) -> list[DifferenceNode]:
@@ -185,8 +183,6 @@ class Comparison(Struct, frozen=True):
         if label and symbol == CHANGED and any(part.forces_replacement for part in (*body.children, *body.blocks)):
             symbol = REPLACED  # a labelled block, such as an agent pool, is replaced without its resource
         return body._replace(symbol=symbol, name=name, label=label, forces_replacement=marks.replacement is True)
-
-    # --- values ---
 
     def _build_node(self, old: Any, new: Any, value_type: Type, marks: PathMarks) -> DifferenceNode:
         """Build the node of a value without its name, by the classes of both sides (ABSENT: no value on a side)."""
@@ -297,9 +293,6 @@ class Comparison(Struct, frozen=True):
         return DifferenceNode(NodeKind.TEXT, symbol, children=tuple(lines))
 
 
-# --- sides -------------------------------------------------------------------------------------
-
-
 def _replace_absent(value: Any, default: Any = None) -> Any:
     """Return the value, or the default if it is absent."""
     return default if value is ABSENT else value
@@ -382,9 +375,6 @@ def _parse_json(text: Any) -> Any:
     return None if is_nested_too_deep(structure) else structure
 
 
-# --- blocks and elements -----------------------------------------------------------------------
-
-
 def _list_unchanged_orders(schema: BlockSchema, old: _Mapping, new: _Mapping) -> Iterable[str]:
     """Yield the attributes with the source order of labelled blocks, if blocks on both sides swap no positions."""
     for name, block in schema.blocks.items():
@@ -462,8 +452,6 @@ def pair_elements(before: Sequence[Any], after: Sequence[Any]) -> list[_Pair]:
         pairs += [(None, position) for position in range(j, new_stop)]
     return pairs
 
-
-# --- order -------------------------------------------------------------------------------------
 
 _NAMED_KINDS: Final = frozenset({NodeKind.BLOCK, NodeKind.OBJECT, NodeKind.MAP, NodeKind.LIST, NodeKind.SET})
 

@@ -235,9 +235,6 @@ def _build_summary(kind: str, actions: Counter[PlacementAction], effects: Iterab
     return PlacementSummary(kind, effects=tuple(effects), **counts)
 
 
-# --- groups ------------------------------------------------------------------------------------
-
-
 def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
     """Return the pools (site, cluster, name) of upgraded clusters that remove all nodes before they create any."""
     pools = set()
@@ -481,9 +478,6 @@ def _is_observed_elsewhere(row: PlacementChange) -> bool:
     return row.kind == VM and row.action is PlacementAction.KEEP and bool(row.trigger)
 
 
-# --- places ------------------------------------------------------------------------------------
-
-
 def _format_row_locations(row: PlacementChange, location_formatter: LocationFormatter) -> tuple[str, str]:
     """Return the origin and the target of a row, "" for none."""
     origin, target = (
@@ -491,9 +485,6 @@ def _format_row_locations(row: PlacementChange, location_formatter: LocationForm
         for location in (row.source, row.target)
     )
     return origin, target
-
-
-# --- folding -----------------------------------------------------------------------------------
 
 
 def _format_run_label(rows: Sequence[PlacementChange]) -> str:
@@ -528,9 +519,6 @@ def _format_locations(kind: str, locations: Iterable[ObjectLocation | None]) -> 
 
 def _collect_racks(locations: Iterable[ObjectLocation | None]) -> set[str]:
     return {location.rack for location in locations if isinstance(location, Placement)}
-
-
-# --- tables ------------------------------------------------------------------------------------
 
 
 def format_alternatives(numbers: Iterable[int]) -> str:

@@ -90,9 +90,6 @@ def build_site_section(view: PlanReportData) -> Section:
     return Section("Sites", lines, table=table, name="sites")
 
 
-# --- objects -----------------------------------------------------------------------------------
-
-
 def build_change_section(view: PlanReportData) -> Section:
     """Build an item per changed object, similar ones together."""
     return Section("Changes", groups=_build_items(view.objects), name="changes")
@@ -153,9 +150,6 @@ def _build_trigger_count_table(plan: Plan) -> Table:
         rows.append(Row((get_kind_title(kind), actions[action_index].value, trigger, f"{count:,}")))
     heads = ("kind", "action", "trigger", "count")
     return Table(heads, tuple(rows), figures=frozenset({3}), caption="Placements by trigger")  # 3: the count
-
-
-# --- consequences ------------------------------------------------------------------------------
 
 
 def build_capacity_section(view: PlanReportData) -> Section:
@@ -259,9 +253,6 @@ def _build_step_row(step: RolloutStep) -> Row:
     return Row((start, stage, f"{_describe_step(step)}{_STATUSES.get(step.status, '')}"))
 
 
-# --- findings ----------------------------------------------------------------------------------
-
-
 def build_entry_section(view: PlanReportData) -> Section:
     """Build the warnings and advice in short form."""
     if view.entries == FindingEntries():
@@ -292,8 +283,6 @@ MAX_LISTED_VMS: Final = 15  # moved and new VMs, or pools, in a comment
 MAX_NEW_VMS: Final = 12  # up to this number, new VMs are listed individually
 _MAX_CAUSES: Final = 5
 _NEW_TRIGGER: Final = "new"
-
-# --- pools -------------------------------------------------------------------------------------
 
 _HEADERS: Final = ("cluster", "pool", "SKU", "VMs", "racks", "per rack")
 _CERTAINTY_HEADERS: Final = ("exact racks", "exact machines")
@@ -366,9 +355,6 @@ def _build_compact_row(row: PoolRow) -> Row:
         spread, expected = f"{row.per_rack} on {row.racks}", row.note
     note = enclose(" (", expected, ")")
     return Row((f"{row.cluster}/{row.pool}", row.count, f"{spread}{note}"))
-
-
-# --- changes one by one ------------------------------------------------------------------------
 
 
 def build_vm_section(view: PlanReportData) -> Section:
@@ -482,9 +468,6 @@ def describe_line(line: PlacementLine) -> Text:
     if line.origin:
         return (f"{line.origin} ", ARROW, " ", target, remark)
     return (enclose("", get_action_text(line), " "), target, remark)
-
-
-# --- causes ------------------------------------------------------------------------------------
 
 
 def build_cause_section(view: PlanReportData) -> Section:

@@ -102,9 +102,6 @@ def _render_boxes(
     ).rstrip("\n")
 
 
-# --- short -------------------------------------------------------------------------------------
-
-
 def render_around_errors(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> tuple[str, str]:
     """Render the parts before and after the boxes of errors, left to the caller, without final newlines."""
     view = PlanReportData(plan, sources, options.registries, options.placements)
@@ -229,9 +226,6 @@ def _build_next_step(plan: Plan, options: PlanTextOptions) -> str:
     return _wrap_paragraph("Not saved. Use -out=FILE to apply exactly this plan.", options.width)
 
 
-# --- counts ------------------------------------------------------------------------------------
-
-
 def render_counts(view: PlanReportData, width: int, paint: Painter) -> list[str]:
     """Render the counts of placements and of objects; nothing for a failed plan."""
     plan = view.plan
@@ -276,9 +270,6 @@ def _wrap_clauses(label: str, clauses: Sequence[str], width: int) -> list[str]:
 def _render_effect_notes(summary: PlacementSummary, margin: str, width: int) -> list[str]:
     text = f"Of these, {format_list(summary.notes)}."
     return [f"{margin}{line}" for line in wrap_lines(text, width - len(margin))] if summary.notes else []
-
-
-# --- every argument ----------------------------------------------------------------------------
 
 
 def _render_full_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> str:

@@ -192,8 +192,6 @@ class _ChangedSite:
             exists = False
         self.bodies[change.kind][key] = self._update_item(change, key) if exists else self._create_item(change, key)
 
-    # --- identification of the object ---
-
     def _find_id_key(self, change: ToolChange) -> str | None:
         """Find or build the lower-case id of the changed object. Return None if it is ambiguous, or a pool without its
         cluster; both are reported, except the deletion of a pool after its cluster.
@@ -253,8 +251,6 @@ class _ChangedSite:
             self._report(change, "already-exists", detail, is_warning=True)
         return True
 
-    # --- unknown values ---
-
     def _has_known_placement_values(self, change: ToolChange, *, exists: bool) -> bool:
         """Return True if all values for placement are known and, for a new object, present; report the others.
         `exists`: the change updates an existing object, with its values for anything absent.
@@ -293,8 +289,6 @@ class _ChangedSite:
             detail = f'neither the catalogue ({NEWEST}) nor the site has a VM SKU "{sku}".{suggestion}'
             self._report(change, "unknown-vm-sku", detail)
         return not unknown
-
-    # --- bodies ---
 
     def _create_item(self, change: ToolChange, key: str) -> ArmItem:
         """Build the body of a new object from the change, and record its address."""
@@ -348,8 +342,6 @@ class _ChangedSite:
                 )
                 self._report(change, "read-at-creation-only", detail, ("properties", INITIAL_POOLS), is_warning=True)
         return item.merge_properties(change.file, (change.address,), requested)
-
-    # --- agent pools ---
 
     def _is_initial_pool(self, change: ToolChange, key: str) -> bool:
         """Return True if an existing cluster has the pool; if it lists no pools, its initial ones are added before."""

@@ -163,8 +163,6 @@ class _SiteImport:
             findings=tuple(self.findings),
         )
 
-    # --- racks and machines ---
-
     def _build_rack(self, rack: AzRack) -> ImportedSiteObject:
         """Build a rack without machines of its own: each machine is a separate object."""
         rack_id = f"{self.name}/{rack.name}"
@@ -212,8 +210,6 @@ class _SiteImport:
             note = build_observed_facts_note(attributes, {machine.name: machine}, recorded_note={}, time=exported_at)
             group = extract_resource_group(machine.id)
             yield ImportedSiteObject("nexus_bare_metal_machine", machine_id, attributes, references, note, group)
-
-    # --- clusters ---
 
     def _build_cluster(self, cluster: AzCluster) -> ImportedSiteObject | None:
         """Build a cluster with pools and nodes; with an unknown VM SKU report it as occupied capacity, return None."""
@@ -334,8 +330,6 @@ class _SiteImport:
         zone = self.zones.get(placement.rack)
         return {"machine": placement.machine, "rack": placement.rack, "availability_zone": zone}
 
-    # --- plain VMs ---
-
     def _build_virtual_machines(self) -> Iterator[tuple[tuple[str, str], ImportedSiteObject]]:
         """Build the plain VMs, each with its sort key: time of creation, then name."""
         # Collect possible targets of placement hints by name; a rack takes precedence, then a machine.
@@ -387,8 +381,6 @@ class _SiteImport:
         group = extract_resource_group(vm.id)
         return ImportedSiteObject(VIRTUAL_MACHINE, vm_id, attributes, references, resource_group=group)
 
-    # --- occupied capacity ---
-
     def _count_unmanaged_vm_as_occupied(self, name: str, placement: AzVmLocation | None, shape: AzVmSize) -> None:
         """Count a VM without an object as occupied capacity of its machine, or as unplaced without a machine."""
         if placement is None:
@@ -432,8 +424,6 @@ def build_pool_arguments(pool: AzPool) -> dict[str, Any]:
         **kubelet,
     }
 
-
-# --- separate agent pools, unmanaged VMs ----------------------------------------------------------
 
 POOL: Final = "nexus_agent_pool"
 
@@ -509,8 +499,6 @@ def find_unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterato
         if vm.placement is not None and (VIRTUAL_MACHINE, f"{site.name}/{vm.name}") not in managed:
             yield UnmanagedAzVm(vm.name, vm.placement.machine, vm.shape)
 
-
-# --- observed facts of machines -------------------------------------------------------------------
 
 _DEGRADED: Final = "degraded"  # Azure cordons compute machines with such a message
 _FACTS: Final = ("power_state", "ready_state", "detailed_status", "cordon_status")

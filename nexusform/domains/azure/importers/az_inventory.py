@@ -341,8 +341,6 @@ def _is_overloaded(load: AzVmSize, hardware: MachineSku) -> bool:
     )
 
 
-# --- failures reported by the platform ------------------------------------------------------------
-
 FAILED: Final = "platform-reports-failure"
 _BROKEN: Final = frozenset({"failed", "canceled", "cancelled"})
 _ERROR: Final = frozenset({"error", "failed"})

@@ -175,9 +175,6 @@ def _find_pool_sku(pool: str, cluster: AzCluster) -> str:
     return next((candidate.vm_sku_name for candidate in cluster.pools if candidate.name == pool), "")
 
 
-# --- pools known only from nodes ------------------------------------------------------------------
-
-
 class DerivedAgentPool(Struct, frozen=True):
     """Pool known only from its nodes, with one of them as `item`, and the reason for mode System ("" for User).
     `is_numbered`: its nodes are named like those of initial pools.
@@ -281,9 +278,6 @@ def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[Der
             f"taints come from nodes; zones count as all, and the mode as {modes}{other_modes}.",
             Severity.WARNING,
         )
-
-
-# --- sizes absent in the catalogue ----------------------------------------------------------------
 
 
 def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mapping[str, VmSku]) -> list[VmSku]:

@@ -225,8 +225,6 @@ class _PlanReader:
         reasons = {path: _explain_unknown(path) for path, scalar in list_scalars(unknown) if scalar is True}
         return {**extra_fields, **(body or {})}, reasons
 
-    # --- the cluster of a pool ---
-
     def _find_cluster_name(self, entry: _ResourceChange, arm_id: str) -> str:
         """Find the name of a pool's cluster by the pool's id ("" if unknown) or parent; report it and return "" if
         unknown.

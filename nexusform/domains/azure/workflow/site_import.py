@@ -201,9 +201,6 @@ def _index_addresses_by_identity(state: State) -> dict[Reference, Address]:
     return {(address.type, str(obj.attributes.get("id"))): address for address, obj in state.list_current_objects()}
 
 
-# --- addresses ---------------------------------------------------------------------------------
-
-
 def assign_import_addresses(
     objects: Iterable[ImportedSiteObject], existing: Mapping[Reference, Address], state: State
 ) -> dict[Reference, Address]:
@@ -235,9 +232,6 @@ def _build_address_label(name: str) -> str:
     return _INVALID_LABEL_START.sub("_", _INVALID_LABEL_CHARACTERS.sub("_", name))
 
 
-# --- configuration -----------------------------------------------------------------------------
-
-
 def _render_configuration(
     objects: Mapping[Address, ImportedSiteObject], addresses: Mapping[Reference, Address], source: Source
 ) -> str:
@@ -261,9 +255,6 @@ def build_reference(address: Address) -> str:
     """Build the expression that refers to an object."""
     attribute = "name" if address.type == "nexus_vm_sku" else "id"
     return f"{address.type}.{address.name}.{attribute}"
-
-
-# --- import ------------------------------------------------------------------------------------
 
 
 def import_site(

@@ -10,6 +10,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.domains.fleet.importers.api_defaults import add_api_server_defaults
 from nexusform.domains.fleet.planning.fleet_snapshot import (
     FleetMemberState,
     FleetPodPredictor,
@@ -43,6 +44,7 @@ from nexusform.domains.fleet.scheduling.rules import (
     taint_toleration,
 )
 from nexusform.domains.fleet.scheduling.watcher import MemberChange, SchedulingTriggers, Trigger, enqueue_placements
+from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.plan_request import PlanningStage, Progress
 from nexusform.resources.address import Address
@@ -303,13 +305,23 @@ def _predict_binding_pods(
     workloads = pods.place_pods(
         placement.address,
         cluster_id,
-        resources.manifests,
+        tuple(_add_workload_defaults(manifest) for manifest in resources.manifests),
         get_mapping(prior_workloads, cluster),
         previous=previous_resources.manifests if previous_resources is not None else (),
         overrides_changed=digest_changed and same_snapshot,  # with other objects, more than the overrides differs
     )
     if workloads:
         placement.workloads[cluster] = workloads
+
+
+def _add_workload_defaults(manifest: Manifest) -> Manifest:
+    """Return a workload with the defaults of the hub's API server besides its template: the apply sets them, too."""
+    spec = get_mapping(manifest.body, "spec")
+    if "template" not in spec:
+        return manifest
+    own_fields = {name: value for name, value in spec.items() if value is not None}
+    defaults = get_mapping(add_api_server_defaults(manifest.body), "spec")
+    return replace(manifest, body={**manifest.body, "spec": {**defaults, **own_fields}})
 
 
 def _recompute_member_resource_usage(members: Mapping[str, FleetMemberState], pods: FleetPodPredictor) -> bool:

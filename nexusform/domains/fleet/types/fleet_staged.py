@@ -40,8 +40,6 @@ from nexusform.kubernetes.quantity import IntegerOrPercent, parse_duration
 from nexusform.schemas.block_schema import BlockSchema, ObjectReference, OnChange
 from nexusform.schemas.value_types import BOOL, STRING, SetType
 
-# --- runs --------------------------------------------------------------------------------------
-
 _APPROVALS: Final = make_placement_argument(
     SetType(STRING), "Approved requests: <run>-before-<stage>, <run>-after-<stage>."
 )

@@ -187,8 +187,6 @@ class HubClient:
         seconds = (datetime.now(UTC) - hub_time).total_seconds()
         self.clock_skew = 0.0 if abs(seconds) < _CLOCK_PRECISION else seconds
 
-    # --- requests ------------------------------------------------------------------------------
-
     def get(self, path: str, **query: str) -> dict[str, Any] | None:
         """Return an object, None if it does not exist or has no path. Raises ApiError and HubProblem."""
         if not path:
@@ -327,8 +325,6 @@ class HubClient:
         """Forget the kinds of a group and version: a CustomResourceDefinition of this run may add one."""
         with self._discovery_lock:
             self._kinds.pop(version, None)
-
-    # --- one request ---------------------------------------------------------------------------
 
     def _request_if_found(
         self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any] | None = None

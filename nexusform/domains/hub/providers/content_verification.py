@@ -69,8 +69,6 @@ class ContentVerifier:
         self._planned = step.planned_attributes
         self._differences: dict[int, str | None] = {}  # of resource snapshots, by index
 
-    # --- placements ----------------------------------------------------------------------------
-
     def describe_outdated(self, progress: PlacementProgress) -> str:
         """Return a message if the latest resource snapshot has older objects than applied; "" otherwise."""
         index = self._find_index_to_verify(progress)
@@ -156,8 +154,6 @@ class ContentVerifier:
             self._differences[index] = find_wrong_objects(index, titles, bodies, applied, kept_titles)
         return self._differences[index]
 
-    # --- runs ----------------------------------------------------------------------------------
-
     def verify_run(
         self, verification: VerificationResult, snapshots: Bodies, namespace: str, placement: str
     ) -> VerificationResult:
@@ -170,8 +166,6 @@ class ContentVerifier:
             return replace(verification, not_verified=_NO_LABELS)
         resources = render_run_content(note, snapshots, members)
         return self._verify_works(verification, resources, int(note["resource_snapshot"]), (namespace, placement))
-
-    # --- observed objects ----------------------------------------------------------------------
 
     def list_snapshots(self, kind: str, namespace: str, placement: str) -> list[dict[str, Any]] | None:
         """Return the resource snapshots of a placement; None without permission."""

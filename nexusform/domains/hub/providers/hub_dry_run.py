@@ -480,8 +480,6 @@ def _format_dry_run_summary(server: str, sent: AbstractSet[int], findings: Seque
     )
 
 
-# --- placements outside of the plan ----------------------------------------------------------------
-
 OTHER_PLACEMENTS: Final = "selected-by-other-placements"
 Body = Mapping[str, Any]
 PlacementKey = tuple[str, str, str]  # kind, namespace and name

@@ -106,8 +106,6 @@ class HubWaiter(Struct, frozen=True):
                 self.timing.sleep(min(remaining, _SLICE))
             interval = min(interval * 1.5, _MAX_INTERVAL)
 
-    # --- placements ----------------------------------------------------------------------------
-
     def wait_for_placement(
         self,
         kind: str,
@@ -230,8 +228,6 @@ class HubWaiter(Struct, frozen=True):
             return self.cache.count_changes(path) if is_present else None
 
         self.wait_until(check_removal, f"The deletion of {kind} {name}", count_changes)
-
-    # --- runs and evictions --------------------------------------------------------------------
 
     def wait_for_run(
         self, kind: str, namespace: str, name: str, granted: AbstractSet[str], other_approvals: AbstractSet[str]
@@ -357,9 +353,6 @@ def _describe_empty_selection(placement: Values, predicted: Values) -> str:
     return f"the hub selects no objects; predicted: {len(objects)}"
 
 
-# --- observed objects ------------------------------------------------------------------------------
-
-
 def read_placement_objects(hub: HubClient, kind: str, namespace: str, name: str) -> ObservedPlacementObjects | None:
     """Return a placement with its hub-created objects; None if it does not exist."""
     placement = hub.get(KINDS[kind].build_path(name, namespace))
@@ -472,9 +465,6 @@ def read_hub_version(hub: HubClient) -> str:
     except ApiError:
         return ""
     return get_text(agent, "spec", "template", "spec", "containers", 0, "image")
-
-
-# --- approvals -----------------------------------------------------------------------------------
 
 
 class ApplyCoordination(Struct):

@@ -124,8 +124,6 @@ class HubStepWriter(Struct, frozen=True):
     def _read_existing(self, hub_object: HubObject) -> dict[str, Any] | None:
         return self.cache.get(find_object_path(self.hub, hub_object))
 
-    # --- deletion ------------------------------------------------------------------------------
-
     def delete(self) -> None:
         """Delete the objects and wait for their removal; with read_only, require it. A member is only released. Raises
         ProviderProblem and ApiError.
@@ -184,8 +182,6 @@ class HubStepWriter(Struct, frozen=True):
         if hub_objects:
             names = ", ".join(hub_object.title for hub_object in hub_objects)
             raise ManualStepPending(f"read_only: another person must {verb} {names} on {self.hub.server}.")
-
-    # --- creation and update -------------------------------------------------------------------
 
     def write(self) -> ChangeResult:
         """Create or update the objects, or resume that. Raises ProviderProblem and ApiError."""
@@ -308,8 +304,6 @@ class HubStepWriter(Struct, frozen=True):
         except ApiError as api_error:
             api_error = hide_sensitive_values(api_error, hub_object, self.request)
             raise ProviderProblem(format_request_rejection(api_error, hub_object)) from None
-
-    # --- waiting -------------------------------------------------------------------------------
 
     def _wait_for_result(self, written: Sequence[ExistingObject]) -> ChangeResult:
         """Wait until the hub has completed the change; return the result with the verified predictions. `written`: the

@@ -89,9 +89,6 @@ _SCOPED_SPEC: Final = "aggregate_instance_extra_specs:"
 _MAX_DEVICES: Final = 100
 
 
-# --- hosts and flavors in terms of the scheduler -----------------------------------------------
-
-
 def build_machine(host: NovaHost, slot: int) -> Machine:
     """Return a host as a machine with one cell: the capacities of Placement. Its rack is its zone.
 
@@ -129,9 +126,6 @@ def build_sku(flavor: Flavor, image: str = "", properties: Mapping[str, str] | N
 def build_server_sku(server: NovaServer, record: str) -> VmSku:
     """Return the size of a server of the inventory; the record has its dedicated CPUs."""
     return VmSku(server.name, server.vcpus, 0, convert_to_gib(server.memory_mib), server.disk_gib, record=record)
-
-
-# --- filters -----------------------------------------------------------------------------------
 
 
 _COMPUTE: Final = MachineFilter(
@@ -322,9 +316,6 @@ def _build_flavor_filter(rules: _NovaRules) -> DemandFilter:
         describe_shortage=describe_shortage,
         line="  flavor",
     )
-
-
-# --- weighers ----------------------------------------------------------------------------------
 
 
 class _Weigher(NamedTuple):

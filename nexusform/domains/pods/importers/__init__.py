@@ -4,6 +4,7 @@
 PUBLIC = {
     "pod_admission": "collect_pod_disruption_budgets collect_resource_quotas",
     "kubernetes_cross_field_checks": "list_metadata_problems",
+    "live_workloads": "LiveWorkload find_current_revisions",
     "manifest_parser": (
         "format_canonical_json list_envelope_problems compute_fingerprint INVALID is_envelope is_fleet_group "
         "is_reserved_namespace Manifest build_changed_manifest build_manifest ParsedManifests "

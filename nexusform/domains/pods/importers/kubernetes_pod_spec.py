@@ -74,8 +74,8 @@ Amounts = dict[str, int]
 
 
 class Priorities(Struct, frozen=True):
-    """PriorityClasses by name, the class of pods without one ("" if there is none), and classes with pods that never
-    preempt. `is_complete`: there are no others.
+    """PriorityClasses by name, the class of pods without one ("" if there is none), and the non-preempting
+    classes. `is_complete`: there are no others.
     """
 
     by_name: Mapping[str, int] = field(default_factory=dict)

@@ -141,8 +141,6 @@ class FleetTaskWorker:
         }
         return runners[task.kind](task, site)
 
-    # --- apply ---------------------------------------------------------------------------------
-
     def _prepare_site(self, task: Task, site: SiteEntry) -> SiteResult:
         """Lock the site and plan it again; keep lock and plan if the plan is the approved one and changes anything."""
         self._release_lock(task)  # of an earlier attempt
@@ -202,9 +200,6 @@ class FleetTaskWorker:
             for session, name in list(self._prepared_sites):
                 if monotonic() - self._heartbeats.get(session, 0.0) > LOCK_TIMEOUT:
                     self._prepared_sites.pop((session, name)).exit_stack.close()
-
-
-# --- plan and questions ------------------------------------------------------------------------
 
 
 def _run_question(task: Task, site: SiteEntry) -> SiteResult:
@@ -275,9 +270,6 @@ def _make_paths_in_text_relative(text: str, source: str) -> str:
         return f"{fleet_path}:{position}" if Path(path).is_file() else match[0]  # other text
 
     return _LINE.sub(convert_match, text)
-
-
-# --- apply of a prepared site ---------------------------------------------------------------------
 
 
 def _compare_with_approval(
@@ -351,9 +343,6 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteR
     if failed_step is not None:
         return replace(result, reason=f"{failed_step.address}: {failed_step.error}")
     return replace(result, reason=build_rejected_result(task.site, problems).reason)  # of the first error
-
-
-# --- status -----------------------------------------------------------------------------------------
 
 
 def _read_site_status(task: Task, site: SiteEntry) -> SiteResult:

@@ -98,9 +98,6 @@ def _report_documents_without_vdu(documents: list[Node], notes: DocumentFindings
         notes.add_error(documents[0], INVALID_DOCUMENT, f"this is {kind}.")
 
 
-# --- VDUs --------------------------------------------------------------------------------------
-
-
 def _list_vdus(topology: Topology, scaling: ScalingPolicies, notes: DocumentFindings) -> Iterator[Vdu]:
     """Yield the VDUs (kinds of VMs) with their numbers; report groups of containers, repeated and invalid names."""
     known_names: set[str] = set()
@@ -207,9 +204,6 @@ def _parse_mib(node: Node, notes: DocumentFindings, units: Mapping[str, int]) ->
     return size
 
 
-# --- groups and rules --------------------------------------------------------------------------
-
-
 def _collect_groups(topology: Topology, vdus: list[str], notes: DocumentFindings) -> dict[str, tuple[str, ...]]:
     """Return the VDUs (kinds of VMs) of each placement group; report unknown members."""
     groups: dict[str, tuple[str, ...]] = {}
@@ -304,8 +298,6 @@ def _select_known_names(
     return [name for name, _ in references if name in known_names]
 
 
-# --- sizes -----------------------------------------------------------------------------------
-
 _SIZE_PATTERN: Final = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]+)\s*\Z")
 _BYTES: Final = {
     "b": 1,
@@ -337,9 +329,6 @@ def convert_to_mib(value: Any, units: Mapping[str, int]) -> int | None:
     integer_part, _, fraction = match[1].partition(".")
     billionths = int(integer_part) * _NANO + int(fraction.ljust(9, "0"))
     return -(-billionths * unit // (_MIB * _NANO))  # rounded up
-
-
-# --- instance numbers ----------------------------------------------------------------------------
 
 
 def _list_legacy_aspects(
@@ -454,9 +443,6 @@ def _parse_counts(section: Node, key: str, topology: Topology, notes: DocumentFi
     return counts
 
 
-# --- aspects -----------------------------------------------------------------------------------
-
-
 def _collect_scaling_deltas(topology: Topology, notes: DocumentFindings) -> dict[str, dict[str, _Deltas]]:
     """Return the VMs added by the steps of each aspect to each VDU. Report duplicate deltas; the last ones count."""
     by_aspect: dict[str, dict[str, _Deltas]] = {}
@@ -511,9 +497,6 @@ def _list_scaling_aspects(
                 ids = order or list(vdu_deltas.amounts)  # without step_deltas, all in their order
                 steps.append(VduScaleSteps(vdu, tuple(vdu_deltas.amounts.get(delta, 0) for delta in ids)))
             yield ScalingAspect(name, maximum, tuple(steps), Origin(notes.file, part.line))
-
-
-# --- instantiation levels ----------------------------------------------------------------------
 
 
 def _parse_levels(topology: Topology, notes: DocumentFindings) -> tuple[tuple[InstantiationLevel, ...], str]:

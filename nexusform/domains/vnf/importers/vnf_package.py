@@ -76,9 +76,6 @@ def _build_error(detail: str) -> DiagnosticsError:
     return DiagnosticsError(build_error("invalid-vnf-package", detail))
 
 
-# --- sources -----------------------------------------------------------------------------------
-
-
 class _PackageFolder:
     def __init__(self, path: str, files: Files) -> None:
         self._path = path.rstrip("/")
@@ -149,9 +146,6 @@ class _LimitedReader:
         if self._size > _MAX_TOTAL_BYTES:
             raise _build_error(f"Its documents are larger than {_MAX_TOTAL_BYTES // _MIB} MiB together.")
         return text
-
-
-# --- definitions -------------------------------------------------------------------------------
 
 
 class _ToscaDefinitions(Struct, frozen=True):
@@ -229,9 +223,6 @@ def _list_imports(content: Mapping[str, Any]) -> Iterator[str]:
             yield name
 
 
-# --- flavours ----------------------------------------------------------------------------------
-
-
 def _get_flavour(document: _ToscaDefinitions) -> str:
     return get_text(document.content, "topology_template", "substitution_mappings", "properties", "flavour_id")
 
@@ -274,9 +265,6 @@ def _list_declared_types(document: _ToscaDefinitions) -> Iterator[str]:
     for section in _TYPES:
         types = get_mapping(document.content, section)
         yield from (name for name, body in types.items() if get_value_at_path(body, "derived_from") != _VNF_TYPE)
-
-
-# --- HOT files ---------------------------------------------------------------------------------
 
 
 def _is_hot_file(name: str) -> bool:

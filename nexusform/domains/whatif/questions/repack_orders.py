@@ -178,8 +178,6 @@ class _OrderSearch:
                 return sequence
         return None
 
-    # --- steps ---------------------------------------------------------------------------------
-
     def _list_vms_to_recreate(self) -> list[MovableVm]:
         """List the VMs not re-created yet, only one of those alike in pool, class, machine and cells."""
         unique: dict[object, MovableVm] = {}
@@ -299,8 +297,6 @@ class _OrderSearch:
         ]
         return not state.has_capacity(sku) and state.has_capacity(sku, leaving)
 
-    # --- the site ------------------------------------------------------------------------------
-
     def _remove_vm(self, source: MovableVm) -> Placement:
         """Remove a VM from its machine; return its old location."""
         location = self._locations.pop(source.handle)
@@ -354,8 +350,6 @@ class _OrderSearch:
         existing = list(self._scheduler.list_vms()) if self._request.separation_rules else []
         places = {host.machine.name, host.machine.rack}
         return any(places & rule.find_forbidden_locations(vm, existing) for rule in self._request.separation_rules)
-
-    # --- pruning -------------------------------------------------------------------------------
 
     def _build_machine_key(self, name: str) -> object:
         """Build the key of a machine and its VMs, shared by equal machines."""

@@ -14,7 +14,7 @@ from nexusform.state.objects import State
 from tests.domains.fleet.planning.fleet_harness import build_hub, build_member, build_placement, list_moves
 from tests.domains.pods.importers.cluster_objects import build_node, build_pod
 from tests.domains.pods.planning.test_cluster_observation import OF_A, WEB, plan_observed
-from tests.domains.pods.planning.test_live_workloads import build_live_controller
+from tests.domains.pods.planning.test_live_workloads import build_live_controller, build_managed_fields
 from tests.domains.pods.planning.test_placement_pods import CLUSTERS, MEMBERS, build_web_deployment
 from tests.domains.pods.planning.test_placement_pods import build_hub_manifest as objects
 from tests.planning.harness import (
@@ -293,3 +293,21 @@ def test_observed_workload_without_difference_is_taken_over() -> None:
     text = ON_NODES + OF_A + objects(build_web_deployment(2)) + by("a", build_take_over("IfNoDiff"))
     result = require_success(plan_observed(text, build_node("a-np-0"), live))
     assert not list_ownership_warnings(list_warnings(result))
+
+
+def test_placed_workload_without_replicas_has_the_default_of_the_hub() -> None:
+    """The hub's API server sets `replicas: 1`, and the placement writes it over the 3 of the member."""
+    live = build_live_controller("Deployment", "web", 3, namespace="web")
+    live["metadata"]["managedFields"] = [
+        build_managed_fields("kube-controller-manager", {"f:replicas": {}}, subresource="scale")
+    ]
+    pods = [build_pod(f"web-5d-{number}", "a-np-0", owner=("ReplicaSet", "web-5d"), labels=WEB) for number in range(3)]
+    for pod in pods:
+        pod["metadata"]["namespace"] = "web"
+    body = json.loads(build_web_deployment())
+    del body["spec"]["replicas"]
+    text = ON_NODES + OF_A + objects(json.dumps(body)) + by("a", build_take_over("Always"))
+    result = require_success(plan_observed(text, build_node("a-np-0"), live, *pods))
+    removed = [row for row in result.plan.placements if row.kind == "pod" and row.action == "remove"]
+    assert len(removed) == 2
+    assert "replicas-of-cluster" not in {warning.id for warning in result.plan.diagnostics}
