@@ -166,7 +166,7 @@ def _explain_takeover_failure(contender: _OwnershipCandidate, cluster: str, exis
         return "" if existing.body in wanted else _DIFFERS
     spec = get_mapping(wanted[0] if wanted else {}, "spec")
     # The fields with an effect on pods are compared: replicas, and those of the pod spec.
-    is_other_template = find_current_revisions(get_mapping(spec, "template", "spec"), existing, ()) == ()
+    is_other_template = find_current_revisions(get_mapping(spec, "template"), existing, ()) == ()
     return _DIFFERS if is_other_template or spec.get("replicas", existing.replicas) != existing.replicas else ""
 
 

@@ -89,7 +89,6 @@ def test_available_cpu_of_member_counts_containers_only() -> None:
     web = json.loads(build_web_deployment())
     web["spec"]["template"]["spec"] |= {
         "resources": {"requests": {"cpu": "2500m"}},
-        "overhead": {"cpu": "500m"},
         "initContainers": [{"name": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}],
     }
     text = RACKS + CLUSTERS + MEMBERS + build_placement()
