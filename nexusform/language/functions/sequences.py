@@ -212,9 +212,10 @@ def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
         raise FixedProblem("cannot slice a set, because its elements do not have indices", argument=0)
     if not isinstance(sequence.type, (ListType, TupleType)):
         raise FixedProblem("must be a list or tuple value", argument=0)
-    for argument, (name, index) in enumerate((("start", start), ("end", end)), start=1):
-        if index.raw is not UNKNOWN and (not isinstance(index.raw, int) or index.raw < 0):
-            raise FixedProblem(f"{name} index must be a whole number that is not negative", argument=argument)
+    if start.raw is not UNKNOWN and (not isinstance(start.raw, int) or start.raw < 0):
+        raise FixedProblem("start index must be a whole number that is not negative", argument=1)
+    if end.raw is not UNKNOWN and (not isinstance(end.raw, int) or end.raw < 0):
+        raise FixedProblem("end index must be a whole number that is not negative", argument=2)
     if start.raw is UNKNOWN or end.raw is UNKNOWN:
         return sequence.type if isinstance(sequence.type, ListType) else DYNAMIC  # a tuple's type has all its elements
     elements = sequence.raw if isinstance(sequence.type, ListType) else sequence.type.elements
