@@ -216,7 +216,7 @@ def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
         raise FixedProblem("start index must be a whole number that is not negative", argument=1)
     if end.raw is not UNKNOWN and (not isinstance(end.raw, int) or end.raw < 0):
         raise FixedProblem("end index must be a whole number that is not negative", argument=2)
-    if start.raw is UNKNOWN or end.raw is UNKNOWN:
+    if not isinstance(start.raw, int) or not isinstance(end.raw, int):  # one is unknown
         return sequence.type if isinstance(sequence.type, ListType) else DYNAMIC  # a tuple's type has all its elements
     elements = sequence.raw if isinstance(sequence.type, ListType) else sequence.type.elements
     if elements is not UNKNOWN and end.raw > len(elements):
