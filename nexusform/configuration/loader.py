@@ -533,7 +533,7 @@ def _describe_foreign_configuration(names: Collection[str]) -> str:
 def _list_unread_values(defaulted: Iterable[str], environment: Mapping[str, str], files: Sequence[str]) -> list[str]:
     """Describe unread values of Terraform for variables with their default (`defaulted`): one sentence each.
 
-    `files` are the names in the directory. Beside a Terraform configuration, its variable files are not listed: they
+    `files` are the names in the directory. With a Terraform configuration, its variable files are not listed: they
     are meant for Terraform.
     """
     sentences = [

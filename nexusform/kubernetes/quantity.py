@@ -132,7 +132,7 @@ def parse_quantity(text: str) -> Quantity | InvalidQuantity:
     if result is None:  # too large, too fine, or a binary amount with a fraction
         return _parse_large_quantity(text, number, quantity_format, exponent)
     unscaled, scale = result
-    # Kubernetes' quick test of a canonical text; others are formatted anew for output.
+    # Kubernetes' quick test of a canonical text; others are formatted again for output.
     if quantity_format is QuantityFormat.BINARY:
         is_canonical = (abs(unscaled) >> exponent) & 7 != 0  # no multiple of 8
     else:

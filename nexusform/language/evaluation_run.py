@@ -448,7 +448,7 @@ def _get_map_entry(value: Value, key: Value) -> Value | Problem:
         return Value(value_type.element, UNKNOWN)
     if name is UNKNOWN:
         return DYNAMIC_UNKNOWN
-    if value.raw is UNKNOWN:  # the type of an object tells its keys
+    if value.raw is UNKNOWN:  # the type of an object has its keys
         assert isinstance(value_type, ObjectType)
         attribute_type = value_type.get_attribute(name)
         if attribute_type is not None:

@@ -296,7 +296,7 @@ class ExpressionParser:
     def _parse_index_or_full_splat(
         self, source: syntax.Expression, steps: list[syntax.Step]
     ) -> tuple[syntax.Expression, list[syntax.Step]]:
-        """Parse `[key]` or `[*]` after `source` and its `steps`. Return both anew; a constant key is one more step."""
+        """Parse `[key]` or `[*]` after `source` and its `steps`. Return both; a constant key is one more step."""
         stream = self.stream
         opening = stream.read_token()
         if stream.peek() == "*":

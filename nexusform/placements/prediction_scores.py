@@ -180,7 +180,7 @@ def _update_correct_streak(record: dict[tuple[str, int], ShareClassScore], predi
     if prediction.share_class != _CERTAIN_CLASS or not (has_streak or prediction.is_certain):
         return  # not certain, or not reported as certain (during a streak, none is)
     if not prediction.was_correct:
-        record[_STREAK] = ShareClassScore(incorrect=1)  # also anew
+        record[_STREAK] = ShareClassScore(incorrect=1)  # also the first one
     elif has_streak and prediction.subject != TIE_PREDICTION:  # ties are often correct by chance
         correct = record[_STREAK].correct + 1
         record[_STREAK] = ShareClassScore(correct=correct, incorrect=1)

@@ -135,7 +135,7 @@ def compute_implied_type(schema: BlockSchema) -> ObjectType:
             attributes[name] = block_type
         elif block.nesting is Nesting.LIST:
             attributes[name] = ListType(block_type)
-        else:  # by label; a map has no order: the labels in source order are a list beside it
+        else:  # by label; a map has no order: the labels in source order are a separate list
             attributes[name] = MapType(block_type)
             attributes[get_order_attribute(name)] = ListType(STRING)
     return ObjectType.create(attributes)

@@ -114,7 +114,7 @@ def _build_type_check(value_type: Type) -> _Check:
     if isinstance(value_type, ObjectType):
         checks = {name: _build_member_check(name, part) for name, part in value_type.attributes}
         may_have_machine = has_machine_fields(value_type)
-        location_names = [name for name in _LOCATION_NAMES if may_have_machine and name in checks]  # beside `machine`
+        location_names = [name for name in _LOCATION_NAMES if may_have_machine and name in checks]  # besides `machine`
         return _build_object_check(checks, required_names=[], location_names=location_names)
     if isinstance(value_type, MapType):
         rejects_null = isinstance(value_type.element, ObjectType)  # null objects are errors, null primitives are not

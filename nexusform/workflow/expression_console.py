@@ -103,7 +103,7 @@ def open_console(context: CommandContext) -> ConsoleOpening:
 
 
 class ExpressionConsole:
-    """Evaluator of expressions on one configuration and state; each evaluation starts anew."""
+    """Evaluator of expressions on one configuration and state; each evaluation is independent."""
 
     def __init__(self, request: PlanRequest, sources: Mapping[str, SourceFile]) -> None:
         self._request = request

@@ -150,7 +150,7 @@ def _find_default_choice(
     try:
         return DEFAULT_CHOICE if backend.read() is not None else None
     except BackendProblem:
-        return None  # nobody chose the default, so it may be unreadable
+        return None  # no one chose the default, so it may be unreadable
 
 
 def _has_any_state(choice: BackendChoice, context: CommandContext, settings: Settings) -> bool:

@@ -260,7 +260,7 @@ class _ExplanationQuery(Struct, frozen=True):
         return explanations
 
     def _plan_existing_again(self, current_vms: Mapping[str, _CurrentVm], name: str) -> list[VmExplanation]:
-        """Plan without this VM in the state, so it is placed anew, and add its current placement; [] if it is new."""
+        """Plan without this VM in the state, so it is placed again, and add its current placement; [] if it is new."""
         if name not in current_vms:
             return []
         address, vm, note = current_vms[name]

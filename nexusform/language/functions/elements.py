@@ -57,7 +57,7 @@ def _find_coalesce_type(arguments: Sequence[Value]) -> Type:
     common = unify_types(types) if types else None
     if common is not None:
         return common
-    # Beside an untyped null (DYNAMIC) the other types may differ, but objects and tuples may not be mixed.
+    # With an untyped null (DYNAMIC) the other types may differ, but objects and tuples may not be mixed.
     if DYNAMIC in types and not {ObjectType, TupleType} <= {argument_type.__class__ for argument_type in types}:
         return DYNAMIC
     raise FixedProblem("all arguments must have the same type")

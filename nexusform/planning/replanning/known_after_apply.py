@@ -113,7 +113,7 @@ def _check_arguments(change: Change, final: Change | None, schemas: Mapping[str,
         kind = attributes[name].type if name in attributes else DYNAMIC
         refinements = [(path[1:], refinement) for path, refinement in change.refined_after if path[0] == name]
         if not is_consistent_with_plan(value, actual, kind) or not _is_within_refinements(actual, refinements):
-            # The path () stands for the whole object.
+            # The path () is the whole object.
             is_hidden = any(path[:1] in ((name,), ()) for path in [*change.sensitive_after, *final.sensitive_after])
             difference = _format_difference(value, actual, is_hidden=is_hidden)
             yield _build_inconsistency_error(f'"{name}" of {change.address}', difference, str(change.address))

@@ -117,7 +117,7 @@ class _MemberIndex:
         self.pods = pods
         self._ranks: dict[str, dict[Token, int]] = {}  # by site id and token of a placed VM: number of its operation
         for site in sites.values():
-            operations = enumerate(site.operations)  # a release has no token: nobody reads the entry None
+            operations = enumerate(site.operations)  # a release has no token: the entry None is not read
             self._ranks[site.id] = {getattr(operation, "token", None): index for index, operation in operations}
         for vms in objects.values():
             demand = vms.request.demand

@@ -405,7 +405,7 @@ def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResou
     scarcest = min(known_rows, key=lambda row: (row.free or 0) - row.surge, default=None)
     if scarcest is not None and scarcest.is_insufficient:
         return scarcest
-    # Beside known rows, a row with a total but without a known use does not count: its network may have no nodes.
+    # Next to known rows, a row with a total but without a known use does not count: its network may have no nodes.
     unknown_rows = [row for row in of_kind if row.free is None and (row.total is None or not known_rows)]
     return unknown_rows[0] if unknown_rows else scarcest
 

@@ -43,7 +43,7 @@ def _summarize_value(output: DifferenceNode) -> str:
     removed}`. The total is that of the new value, or of the old one if it is deleted.
     """
     symbols = Counter(child.symbol for child in output.children)
-    # A gap stands for hidden elements.
+    # A gap replaces hidden elements.
     total = output.hidden + sum(child.hidden if child.kind is NodeKind.GAP else 1 for child in output.children)
     note = ""
     if output.symbol == "~":

@@ -160,7 +160,7 @@ def explain_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: 
     free_capacity = site.capacity_table.get_free_capacity(ledger.capacities[chosen])
     fitting_cells = rank_cells(Share.compute(demand.sku), free_capacity)  # best first
     cells = tuple(sorted(fitting_cells[: demand.sku.numa_cells]))
-    if chosen in ledger.unknown_cells:  # beside VMs in unknown cells, the free cells are only assumed
+    if chosen in ledger.unknown_cells:  # next to VMs in unknown cells, the free cells are only assumed
         fitting_cells, cells = [], ()
     placement = site.get_placement(chosen, site.capacity_table.add_cells(cells))
     return replace(

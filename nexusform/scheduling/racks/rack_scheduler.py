@@ -143,7 +143,7 @@ class RackScheduler:
         ledger.new_vms[record.machine] += 1  # for weighers: their profiles always scan
         if record.machine not in ledger.unknown_cells:
             return self._add(record), self._site.get_placement(record.machine, record.cells)
-        handle = ledger.add_sampled(record)  # beside VMs in unknown cells, those of the new VM are only assumed
+        handle = ledger.add_sampled(record)  # next to VMs in unknown cells, those of the new VM are only assumed
         self._queues.mark_machine_changed(record.machine, capacity_freed=False)
         return handle, self._site.get_placement(record.machine, UNKNOWN_CELLS)
 
@@ -306,7 +306,7 @@ class RackScheduler:
         return tuple(self.machines[machine].name for machine in sorted(self._ledger.unknown_cells))
 
     def should_always_fit(self, machine: str, sku: VmSku, added_skus: Sequence[VmSku]) -> bool:
-        """Check whether a VM fits on a machine with unknown cells in every NUMA layout, beside these further VMs."""
+        """Check whether a VM fits on a machine with unknown cells in every NUMA layout, with these further VMs."""
         site, unknown_vms = self._site, self._ledger.unknown_cells[self._site.machine_index[machine]]
         shares = [site.shapes[shape].share for shape in unknown_vms.shapes.values()]
         shares += [site.get_shape(added_sku).share for added_sku in added_skus]

@@ -277,7 +277,7 @@ def _find_relocation_cause(machine: str, observed: AzMachine | None) -> str:
 
 
 def run_replays(site: AzSite, removed: Collection[str], spreads: Iterable[RackSpread]) -> list[SiteReplay]:
-    """Run the replay (place all VMs anew in order of creation) of a site under each `rack_spread`. `removed`: clusters
+    """Run the replay (place all VMs again in order of creation) of a site under each `rack_spread`. `removed`: clusters
     with recorded VMs not listed anymore; after such a cluster the free capacity is unknown.
     """
     inventory = site.inventory

@@ -176,7 +176,7 @@ class _Reconciler:
         )
 
     def run_replays(self) -> ReconcileResult:
-        """Run the replays (all observed VMs placed anew, to compare) of the sites in state. Raises ProviderProblem."""
+        """Run the replays (all observed VMs placed again, to compare) of the sites in state. Raises ProviderProblem."""
         observed, _, uncaptured = self._read_observed_vm_objects()
         checks = tuple(self._compare_recorded_vm_locations(observed, uncaptured))
         names = {

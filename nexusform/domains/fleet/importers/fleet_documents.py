@@ -367,7 +367,7 @@ class _FleetObjectReader:
             self._apply_correction(violation.correction, number_part, text, notice)
             return
         key = violation.key
-        # "" stands for the whole mapping, even if the document has an empty key.
+        # "" is the whole mapping, even if the document has an empty key.
         has_key = key in part.node.data.keys() & shape.fields.keys()
         location = part.get_field(key, get_block_name(key, shape.fields[key])) if has_key else part
         if location.path not in self.reported_paths:  # one finding per value is enough

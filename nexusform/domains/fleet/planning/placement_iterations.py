@@ -356,7 +356,7 @@ _OBSOLETE_REASONS: Final = (
 
 
 def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tuple[MemberChange, ...]:
-    """Return the members to be picked anew by an observed hub: eligible, without a binding, and rejected by the hub for
+    """Return the members to be picked now by an observed hub: eligible, without a binding, and rejected by the hub for
     an obsolete reason, or (PickAll only) not reported at all. There are none for a fulfilled PickN or PickFixed, since
     a hub's watcher does not queue these.
     """

@@ -258,7 +258,7 @@ def _select_dedicated_cpus(
 
 
 def _pick_emulator_cpus(cores: Iterable[frozenset[int]], pins: tuple[int, ...] | None, count: int) -> tuple[int, ...]:
-    """Return up to `count` free CPUs beside `pins` for emulator threads, () without `pins`."""
+    """Return up to `count` free CPUs besides `pins` for emulator threads, () without `pins`."""
     return tuple(chain.from_iterable(sorted(core.difference(pins)) for core in cores))[:count] if pins else ()
 
 

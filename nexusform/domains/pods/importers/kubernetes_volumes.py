@@ -82,7 +82,7 @@ class Storage(Struct, frozen=True):
 
 
 def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) -> Storage:
-    """Return the storage among a cluster's objects. `is_complete`: it has no objects beside `manifests`."""
+    """Return the storage among a cluster's objects. `is_complete`: it has no objects besides `manifests`."""
     volumes: dict[str, Manifest] = {}
     classes: dict[str, Manifest] = {}
     claims: dict[tuple[str, str], Manifest] = {}

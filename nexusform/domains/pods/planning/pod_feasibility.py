@@ -178,7 +178,7 @@ def _try_more_nodes(
 def find_candidate_feasibility(
     pods: PodPhase, cluster: NodeCluster, workloads: Sequence[Workload], *, tries_nodes: bool = True
 ) -> ObjectFeasibility:
-    """Return the feasibility of additional workloads on a cluster, beside its pods of the plan. Without
+    """Return the feasibility of additional workloads on a cluster, next to its pods of the plan. Without
     `tries_nodes`, waiting pods mean CANNOT_RUN.
     """
     inputs = pods.build_input(cluster)

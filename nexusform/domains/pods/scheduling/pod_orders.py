@@ -61,7 +61,7 @@ class ArrivalOrder(Struct, frozen=True):
         ready_keys = [key for key, count in counts.items() if count < 1 or key not in self.ordered_keys] or counts
         if not self.sample:
             return min(ready_keys, key=self.ranks.index)
-        if self.sample % _MIXED_SAMPLES == 0:  # some samples draw the workload of each pod anew
+        if self.sample % _MIXED_SAMPLES == 0:  # some samples draw a workload for each pod
             step = sum(counts.values())
             return min(ready_keys, key=lambda key: self._hash_arrival_order(f"{step}|{key}"))
         return min(counts, key=lambda key: self._compute_arrival_time(key, counts[key]))  # ordered sets wait in it

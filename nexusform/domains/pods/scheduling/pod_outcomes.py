@@ -213,7 +213,7 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
         further = 0 if cache.has_claim_conflict(spec) else min(further, 1)
     # With affinity to its own group, the first pod decides the domain of all others.
     is_first_pod = bool(counts.affinity) and counts.matches_itself and not counts.has_affinity_match
-    capacity: dict[int, int] = {}  # by node: the number of further pods with room beside its current ones
+    capacity: dict[int, int] = {}  # by node: the number of further pods with capacity next to its current ones
     limits: dict[int, int] = {}  # of capacity, by usage number (equal sizes and usage, but for other resources)
     usage_numbers = range(len(cache.nodes)) if spec.requests.other_resources else cache.usage_numbers
     for bucket in scheduler.list_buckets():

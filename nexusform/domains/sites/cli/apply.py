@@ -222,7 +222,7 @@ def _build_observer(
         """Approve the wave named by -wave; ask the user about others, if a terminal allows it."""
         if arguments.wave == wave.name:
             return True
-        if not is_input_allowed(arguments.input) or arguments.as_json or not sys.stdin.isatty():  # nobody to ask
+        if not is_input_allowed(arguments.input) or arguments.as_json or not sys.stdin.isatty():  # no one to ask
             return False
         question = f'Do you want to apply the wave "{wave.name}" ({format_count(count, "site")})?'
         return screen.prompt_user(question, "  Only 'yes' will be accepted to approve.") == "yes"

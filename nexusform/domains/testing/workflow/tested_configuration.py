@@ -112,7 +112,7 @@ def evaluate_test_variable(
         if variable.default is None:
             detail = f'The variable "{variable.name}" may not be set to null.'
             return None, [build_error("required-variable-not-set", detail, expression.span)]
-        value = variable.default  # null stands for the default of a variable with nullable = false
+        value = variable.default  # null means the default of a variable with nullable = false
     try:
         value = convert_value(value, variable.type)
     except ConversionProblem as problem:

@@ -322,7 +322,7 @@ class RepackProgram:
         """
         first, size = hosts[0], len(hosts)
         program = self._program
-        capacity = None  # beside the VMs in place: None if no more VMs fit in every layout
+        capacity = None  # next to the VMs in place: None if no more VMs fit in every layout
         if first.splits:
             key = self._build_cell_key(first, cell=0)  # any cell: its free capacity is not used
             capacity = self._catalogue.find_cell_capacity(first.splits, key, first.disk)

@@ -108,7 +108,7 @@ def check_output_path(path: str) -> list[Diagnostic]:
 
 
 def write_rebalancing(path: str, rebalancing: RebalanceAnswer, context: CommandContext) -> list[Diagnostic]:
-    """Write the evictions, and the taints beside them; return problems."""
+    """Write the evictions, and their taints; return problems."""
     problems = write_new_file(path, rebalancing.evictions)
     if rebalancing.taints and not problems:
         problems = write_new_file(get_taints_path(path), rebalancing.taints)

@@ -248,7 +248,7 @@ class _SplitSearch:
 
 
 def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share) -> Interval:
-    """Compute bounds of the number of VMs with `share` fitting beside VMs with `shares` in unknown cells, for too many
+    """Compute bounds of the number of VMs with `share` fitting next to VMs with `shares` in unknown cells, for too many
     layouts. `capacity` is left by the VMs in known cells, its disk by all. Sound, not exact. For the maximum, VMs in
     unknown cells reduce the machine as a whole, not single cells; for the minimum, each blocks as many VMs as it can.
     """
