@@ -124,9 +124,9 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
         result.objects[target.address] = ImportedObject(target.id, found_object, target.span)
         if target.block is None:
             schema = request.registries.resource_types[target.address.type].schema
-            # Observed facts are no arguments: a machine out of service would be kept so. None is not rendered.
-            observed = {name: None for name, attribute in schema.attributes.items() if attribute.observed}
-            attributes = {**found_object.attributes, **observed}
+            attributes = dict(found_object.attributes)
+            if found_object.provider != DEFAULT_PROVIDER:  # a real provider reads these facts; None is not rendered
+                attributes |= {name: None for name, attribute in schema.attributes.items() if attribute.observed}
             blocks.append(render_resource_block(target.address, schema, attributes))
     attributes_by_address = {address: imported.object.attributes for address, imported in result.objects.items()}
     for address, attributes in add_computed_attributes(attributes_by_address, request.registries).items():
