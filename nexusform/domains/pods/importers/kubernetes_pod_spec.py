@@ -110,11 +110,15 @@ def find_priority_rejection(spec: Fields, priorities: Priorities) -> str:
     priority, policy = priorities.by_name.get(name, 0), spec.data.get("preemptionPolicy")
     class_policy = NEVER if name in priorities.non_preempting else "PreemptLowerPriority"
     if spec.data.get("priority") not in (None, priority):
-        text = f"integer value of priority ({spec.data['priority']}) must not be provided in pod spec; priority"
-        return f"the {text} admission controller computed {priority} from the given PriorityClass name"
+        return (
+            f"the integer value of priority ({spec.data['priority']}) must not be provided in pod spec; priority "
+            f"admission controller computed {priority} from the given PriorityClass name"
+        )
     if policy not in (None, class_policy):
-        text = f"string value of PreemptionPolicy ({policy}) must not be provided in pod spec; priority"
-        return f"the {text} admission controller computed {class_policy} from the given PriorityClass name"
+        return (
+            f"the string value of PreemptionPolicy ({policy}) must not be provided in pod spec; priority "
+            f"admission controller computed {class_policy} from the given PriorityClass name"
+        )
     return ""
 
 

@@ -37,7 +37,7 @@ from nexusform.domains.pods.importers.pod_admission import (
     AdmissionRules,
     apply_pod_admission,
     collect_admission_rules,
-    find_limit_range_rejection,
+    find_admission_rejection,
 )
 from nexusform.domains.pods.importers.unpredicted_kinds import list_unpredicted_problems
 from nexusform.domains.pods.scheduling.cluster_records import NEWEST_REVISION, PodSpec, Strategy, Workload
@@ -49,8 +49,8 @@ MAX_PODS: Final = 150_000
 # Kinds without an object per template: a rollback uses the revision of an earlier template again.
 _REVISION_KINDS: Final = ("StatefulSet", "DaemonSet")
 AUTOSCALED: Final = "autoscaled-replicas"
-# Prefix of the resource that each device class provides under its own name.
 _JOB_CONTROLLER: Final = "kubernetes.io/job-controller"
+# Prefix of the resource that each device class provides under its own name.
 _IMPLICIT_RESOURCE: Final = "deviceclass.resource.kubernetes.io/"
 LIVE_REPLICAS: Final = "replicas-of-cluster"
 
@@ -204,7 +204,7 @@ class _WorkloadReader(Struct):
             line=manifest.line,
             containers=parse_containers(pod_spec),
             admission_error=find_priority_rejection(pod_spec, self.priorities)
-            or find_limit_range_rejection(manifest.namespace, pod_spec, self.rules),
+            or find_admission_rejection(manifest.namespace, pod_spec, self.rules),
             keeps_replicas=_get_replicas(manifest) != _get_replicas(original),  # set by another manager
         )
         workload = self._add_revisions(manifest, workload, _get_template(manifest))

@@ -107,7 +107,7 @@ def _add_limit_range(manifest: Manifest, defaults: list[LimitRangeDefaults], bou
             defaults.append(LimitRangeDefaults(requests, limits))
 
 
-def find_limit_range_rejection(namespace: str, spec: Fields, rules: AdmissionRules) -> str:
+def find_admission_rejection(namespace: str, spec: Fields, rules: AdmissionRules) -> str:
     """Return why an admission plugin rejects an admitted pod, in the words of Kubernetes; "" if none does."""
     owner = rules.namespaces.get(namespace)
     if owner and "deletionTimestamp" in get_mapping(owner.body, "metadata"):
@@ -116,8 +116,9 @@ def find_limit_range_rejection(namespace: str, spec: Fields, rules: AdmissionRul
     runtime = rules.runtimes.get(name)
     class_overhead = _read_amounts(runtime.body if runtime else {}, "overhead", "podFixed")
     if overhead and overhead != class_overhead and (runtime or not name):  # else the class is unknown
-        both = ("Pod's Overhead doesn't match RuntimeClass's", "Pod Overhead set without corresponding RuntimeClass")
-        return f"pod rejected: {both[not class_overhead]} defined Overhead"
+        if class_overhead:
+            return "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+        return "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
     excess = next(filter(None, map(_find_excess_request, containers)), "")
     if excess or not rules.bounds.get(namespace):
@@ -222,10 +223,11 @@ def _check_rejections(namespace: str, spec: Fields, rules: AdmissionRules) -> Fi
     """Return the spec, in doubt if the pod may be rejected (reported)."""
     owner, is_doubtful = rules.namespaces.get(namespace), False
     level = owner.labels.get("pod-security.kubernetes.io/enforce") if owner else ""
-    violations = ", ".join(sorted(set(_HOST_ACCESS.findall(json.dumps(spec.data, default=str)))))
-    if violations and level in ("baseline", "restricted"):
-        spec.report("", f'may violate PodSecurity "{level}": {violations}.', Severity.WARNING, id="pod-security")
-        is_doubtful = True
+    if level in ("baseline", "restricted"):
+        violations = ", ".join(sorted(set(_HOST_ACCESS.findall(json.dumps(spec.data, default=str)))))
+        if violations:
+            spec.report("", f'may violate PodSecurity "{level}": {violations}.', Severity.WARNING, id="pod-security")
+            is_doubtful = True
     if namespace in rules.counted_namespaces:
         detail = "may be rejected: the ResourceQuota of count/pods counts finished pods, too, and they are not known."
         spec.report("", detail, Severity.WARNING, id="finished-pods-in-quota")

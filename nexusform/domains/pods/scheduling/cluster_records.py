@@ -324,7 +324,7 @@ class PodSpec(Struct, frozen=True):
     `bound_claims` have a volume, each with its CSI driver. `claim_count` counts all its claims. `images` are those of
     its containers, one each. `missing_objects` are reasons why no node is checked. `container_scored_requests` are the
     scored requests of the containers alone, if the pod has requests of its own. `has_unknown_rules`: another scheduler,
-    or uncounted devices, also affect the decision. `compares_balance`: BalancedAllocation also scores a node before the
+    uncounted devices or doubtful admission also decide. `compares_balance`: BalancedAllocation scores a node before the
     pod. `device_claims` are its ResourceClaims. `container_requests`: CPU and memory of its containers, without others.
     """
 
