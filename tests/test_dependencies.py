@@ -1,6 +1,6 @@
 """Tests of runtime dependencies: every required package is used, and a feature fails without it.
 
-docs/decisions/0002-runtime-dependencies.md lists the use of each package.
+docs/decisions/0001-hcl-parser.md lists the use of each package.
 """
 
 from __future__ import annotations
