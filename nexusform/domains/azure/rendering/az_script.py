@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
@@ -14,8 +14,10 @@ from nexusform.domains.azure.rendering.azure_objects import (
     POOL,
     VM,
     AzureResource,
+    MachineAction,
     MachineCordon,
     PlannedAzureResources,
+    RecreatedNode,
     ResourceAction,
     UserInput,
     group_inputs_by_name,
@@ -69,6 +71,12 @@ ARGUMENTS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     (VM, "update"): frozenset({"tags", "vm-image-repository-credentials"}),
     (MACHINE, "cordon"): frozenset({"evacuate"}),
     (MACHINE, "uncordon"): frozenset(),
+    (MACHINE, "power-off"): frozenset({"skip-shutdown"}),
+    (MACHINE, "restart"): frozenset(),
+    (MACHINE, "reimage"): frozenset(),
+    (MACHINE, "replace"): frozenset(
+        {"bmc-credentials", "bmc-mac-address", "boot-mac-address", "machine-name", "safeguard-mode", "serial-number"}
+    ),
 }
 _ADMINISTRATOR: Final = "administratorConfiguration"
 _KEYS: Final = "sshPublicKeys"
@@ -144,9 +152,14 @@ def render_az_script(objects: PlannedAzureResources) -> tuple[str, tuple[str, ..
     """Render the script; return it with descriptions of values without a command argument: these are not in it."""
     writer = _ScriptWriter(objects)
     steps = [*map(writer.render_deletion, objects.deleted), *map(writer.render_cordon, objects.cordons)]
-    for resource in objects.applied:
-        write = writer.render_update if resource.action is ResourceAction.UPDATE else writer.render_creation
-        steps.append(write(resource))
+    for item in objects.ordered:
+        if isinstance(item, RecreatedNode):
+            steps.append(writer.render_node_deletion(item))
+        elif item.action is ResourceAction.UPDATE:
+            steps.append(writer.render_update(item))
+        else:
+            steps.append(writer.render_creation(item))
+    steps += map(writer.render_machine_action, objects.machine_actions)  # once VMs have left the machines
     return "\n".join([_HEADER, *writer.render_variables(), "", *steps]), tuple(writer.unsupported)
 
 
@@ -155,16 +168,16 @@ class _ScriptWriter:
 
     def __init__(self, objects: PlannedAzureResources) -> None:
         self.objects = objects
-        self.inputs: list[UserInput] = []
+        self.variables: dict[UserInput, str] = {}  # name by input, in order of first use
         self.unsupported: list[str] = []
 
     def render_variables(self) -> Iterator[str]:
         """Render the checks of environment variables to set: the script ends with their meaning if one is missing."""
-        for inputs in group_inputs_by_name(self.inputs).values():
+        for inputs in group_inputs_by_name(self.variables).values():
             for variable in inputs:
                 entry_suffix = f" ({variable.entry})" if variable.entry else ""  # in place of the full stop
                 meaning = _UNSAFE.sub("", f"{variable.meaning[:-1]}{entry_suffix}")
-                yield f': "${{{variable.upper_case}:?{meaning}}}"'
+                yield f': "${{{self.variables[variable]}:?{meaning}}}"'
 
     def render_creation(self, resource: AzureResource) -> str:
         """Render the creation of a resource; a replaced one is deleted first."""
@@ -189,16 +202,48 @@ class _ScriptWriter:
 
     def render_cordon(self, cordon: MachineCordon) -> str:
         """Render the cordon or uncordon of a machine."""
-        sites = {step.site for step in self.objects.cordons}
+        verb, *options = _CORDON_COMMANDS[cordon.verb]
+        return self._render_machine_command(cordon, cordon.verb, verb, options)
+
+    def render_machine_action(self, action: MachineAction) -> str:
+        """Render the run of a lifecycle action of a machine."""
+        verb = _WORD_BOUNDARY.sub("-", action.action).lower()
+        options = ["--evacuate False"] if verb == "cordon" else []
+        if verb == "replace":
+            arguments = {"safeguardMode": "All", **action.body}
+            unsupported = find_unsupported_arguments(MACHINE, verb, {_format_flag(name): "" for name in arguments})
+            self.unsupported += [f"{action.title}: {name}" for name in unsupported]
+            options = [self._render_flag(name, part) for name, part in arguments.items()]
+        return self._render_machine_command(action, action.action, verb, options)
+
+    def render_node_deletion(self, node: RecreatedNode) -> str:
+        """Render the deletion of a node in its cluster: Azure creates a new one."""
+        named = UserInput(("node", "name"), entry=node.name, meaning="Name of the node in its cluster.")
+        name = shlex.quote(node.platform_name) if node.platform_name else self._render_variable(named)
+        kubectl = f"kubectl --context={shlex.quote(node.cluster)}"
+        lines = [
+            f"# {node.address}: re-create {node.name}. Azure deletes no single node.",
+            f"{kubectl} cordon {name}",
+            f"{kubectl} drain {name} --ignore-daemonsets  # where its pods allow it",
+            f"{kubectl} delete node {name}",
+            "# Wait until Azure has created the new node.",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _render_machine_command(
+        self, step: MachineCordon | MachineAction, title: str, verb: str, flags: Sequence[str]
+    ) -> str:
+        """Render a command for a machine with one flag per line, below a comment with the title."""
+        sites = {cordon.site for cordon in self.objects.cordons}
+        sites |= {action.site for action in self.objects.machine_actions}
         group = UserInput(
             _MACHINES_GROUP,
-            entry=cordon.site if len(sites) > 1 else "",  # of several sites, each has its own group
+            entry=step.site if len(sites) > 1 else "",  # of several sites, each has its own group
             meaning="Name of the resource group of machines.",
         )
-        verb, *options = _CORDON_COMMANDS[cordon.verb]
-        flags = [f"--name {shlex.quote(cordon.machine)}", f"--resource-group {self._render_variable(group)}", *options]
+        flags = [f"--name {shlex.quote(step.machine)}", f"--resource-group {self._render_variable(group)}", *flags]
         command = " \\\n  ".join([f"az networkcloud baremetalmachine {verb}", *flags])
-        return f"# {cordon.address}: {cordon.verb} {cordon.machine}\n{command}\n"
+        return f"# {step.address}: {title} {step.machine}\n{command}\n"
 
     def _render_command(self, resource: AzureResource, verb: str, flags: list[str]) -> str:
         """Render an `az` command with one flag per line."""
@@ -246,9 +291,13 @@ class _ScriptWriter:
         )
 
     def _render_variable(self, variable: UserInput) -> str:
-        """Render a shell variable and record it as required."""
-        self.inputs.append(variable)
-        return f'"${variable.upper_case}"'
+        """Render a shell variable and record it as required; numbered if another one has its name (`a-b`, `a_b`)."""
+        if variable not in self.variables:
+            name, number, used_names = variable.upper_case, 2, set(self.variables.values())
+            while name in used_names:
+                name, number = f"{variable.upper_case}_{number}", number + 1
+            self.variables[variable] = name
+        return f'"${self.variables[variable]}"'
 
 
 def _quote_shell_word(text: str) -> str:

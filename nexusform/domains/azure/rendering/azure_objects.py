@@ -5,6 +5,7 @@ unknown to the plan are Inputs: Terraform variables, or environment variables of
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
@@ -25,8 +26,8 @@ from nexusform.domains.azure.importers.azure_request_bodies import (
     merge_bodies,
     read_opaque_body,
 )
-from nexusform.json_data.plain_data import get_mapping, get_part, get_text, replace_part_at_path
-from nexusform.plans.plan import Action, Change, Plan
+from nexusform.json_data.plain_data import Path, get_mapping, get_part, get_text, replace_part_at_path
+from nexusform.plans.plan import Action, Change, PlacementAction, Plan
 
 API_VERSION: Final = "2026-07-01"
 CLUSTER: Final = "Microsoft.NetworkCloud/kubernetesClusters"
@@ -54,7 +55,7 @@ class UserInput(Struct, frozen=True):
 
     @property
     def upper_case(self) -> str:
-        """Name in shell style; each entry of a map has its own."""
+        """Name in shell style, with the entry of a map. Other inputs may have the same one."""
         words = [*self.name_words, self.entry] if self.entry else self.name_words
         return _INVALID_NAME_CHARACTERS.sub("_", "_".join(words)).upper()
 
@@ -127,16 +128,58 @@ class MachineCordon(Struct, frozen=True):
 _GERUNDS: Final = {"cordon": "cordoning", "evacuate": "evacuating", "uncordon": "uncordoning"}
 
 
-class PlannedAzureResources(Struct, frozen=True):
-    """Resources of a plan. `applied`: created and updated resources, in the order of VM placement, since
-    locations depend on it. `deleted`: deleted resources. `skipped`: addresses of objects of kinds unknown to
-    Azure. `cordons`: actions on machines.
+class RecreatedNode(Struct, frozen=True):
+    """Node of a kept pool, to be deleted in its cluster, since Azure has no request for it. `name` is the VM's name
+    in the plan, `platform_name` the name in the cluster ("" if unknown), `address` the address of the block.
     """
 
-    applied: tuple[AzureResource, ...] = ()
+    cluster: str
+    name: str
+    platform_name: str
+    address: str
+
+    @property
+    def title(self) -> str:
+        """Description of the action for messages."""
+        return f"re-creating {self.name}"
+
+
+class MachineAction(Struct, frozen=True):
+    """Run of a lifecycle action (`Restart`) on a machine. `body` is that of its azure block."""
+
+    machine: str
+    action: str
+    site: str
+    address: str
+    body: Mapping[str, Any]
+
+    @property
+    def title(self) -> str:
+        """Description of the action for messages."""
+        return f"{self.action} of {self.machine}"
+
+
+class PlannedAzureResources(Struct, frozen=True):
+    """Resources of a plan. `ordered`: created and updated resources and re-created nodes, in the order of VM
+    placement, since locations depend on it. `deleted`: deleted resources. `skipped`: addresses of objects of kinds
+    unknown to Azure. `cordons`, `machine_actions`: actions on machines, the latter in order of their windows.
+    """
+
+    ordered: tuple[AzureResource | RecreatedNode, ...] = ()
     deleted: tuple[AzureResource, ...] = ()
     skipped: tuple[str, ...] = ()
     cordons: tuple[MachineCordon, ...] = ()
+    machine_actions: tuple[MachineAction, ...] = ()
+
+    @property
+    def applied(self) -> tuple[AzureResource, ...]:
+        """Created and updated resources, in order."""
+        return tuple(item for item in self.ordered if isinstance(item, AzureResource))
+
+    @property
+    def recreated_nodes(self) -> tuple[RecreatedNode, ...]:
+        """Re-created nodes of kept pools, in order."""
+        return tuple(item for item in self.ordered if isinstance(item, RecreatedNode))
 
     @property
     def created(self) -> tuple[AzureResource, ...]:
@@ -171,12 +214,44 @@ def collect_azure_objects(plan: Plan) -> PlannedAzureResources:
     position = {str(change.address): number for number, change in enumerate(plan.changes)}
     deleted = [resource for resource in objects if resource.action is ResourceAction.DELETE]
     applied = [resource for resource in objects if resource.action is not ResourceAction.DELETE]
+    ordered: list[AzureResource | RecreatedNode] = [*applied, *_find_recreated_nodes(plan, clusters, applied)]
     return PlannedAzureResources(
-        applied=tuple(sorted(applied, key=lambda resource: position[resource.address])),
+        ordered=tuple(sorted(ordered, key=lambda item: position[item.address])),
         deleted=tuple(deleted),
         skipped=tuple(str(change.address) for change in changed if change.address.type == "tacker_vnf"),
         cordons=tuple(chain.from_iterable(map(_find_requested_cordons, changed))),
+        machine_actions=tuple(_collect_machine_actions(plan)),
     )
+
+
+def _find_recreated_nodes(
+    plan: Plan, clusters: Mapping[str, Change], applied: Sequence[AzureResource]
+) -> Iterator[RecreatedNode]:
+    """Find the moved nodes of kept pools. Azure re-creates those of another Kubernetes version by itself."""
+    updates = {change.address: change for change in plan.changes if change.action is Action.UPDATE}
+    recreated_pools = {
+        resource.names for resource in applied if resource.type == POOL and resource.action is ResourceAction.REPLACE
+    }
+    for row in plan.placements:
+        change = updates.get(row.address)
+        is_node = change is not None and _TYPES.get(change.address.type) in (CLUSTER, POOL)
+        if change is None or not is_node or row.action is not PlacementAction.MOVE:
+            continue
+        cluster = clusters.get(str(_get_attributes(change).get("kubernetes_cluster_id")), change)
+        name = str(_get_attributes(change).get("kubernetes_cluster_id", change.id)).rpartition("/")[2]
+        before, after = get_mapping(cluster.before), _get_attributes(cluster)
+        is_upgraded = before.get("kubernetes_version") != after.get("kubernetes_version")
+        if not is_upgraded and (name, row.pool) not in recreated_pools:
+            yield RecreatedNode(name, row.object, row.platform_name, str(row.address))
+
+
+def _collect_machine_actions(plan: Plan) -> Iterator[MachineAction]:
+    """Collect the runs of lifecycle actions, with secrets of their bodies as inputs."""
+    changes = {change.address: change for change in plan.changes}
+    for action in plan.machine_actions:
+        change = changes[action.address]
+        body = read_opaque_body(_replace_by_inputs(_get_attributes(change), _build_secret_inputs(change)))
+        yield MachineAction(action.machine, action.action, action.site_id, str(action.address), body)
 
 
 def _get_attributes(change: Change) -> Mapping[str, Any]:
@@ -233,7 +308,7 @@ def _build_resources(change: Change) -> Iterator[AzureResource]:
         yield from _build_resources(replace(change, action=Action.CREATE, before=None))
         return
     kind, address = _TYPES[change.address.type], str(change.address)
-    attributes = _replace_secrets_by_inputs(_get_attributes(change), change)
+    attributes = _replace_by_inputs(_get_attributes(change), _build_secret_inputs(change))
     before = _replace_unchanged_secrets(change)  # {} unless an update
     if kind == POOL:
         site, _, cluster_name = str(attributes["kubernetes_cluster_id"]).rpartition("/")
@@ -253,7 +328,7 @@ def _build_resources(change: Change) -> Iterator[AzureResource]:
         yield resource
     elif kind == VM:
         resource = replace(resource, properties=_build_vm_body(attributes), tags=_read_tags(attributes))
-        yield _build_block_update(resource, before, attributes) if action is ResourceAction.UPDATE else resource
+        yield from _build_vm_change(resource, before, attributes)
     elif action is ResourceAction.UPDATE:
         yield from _build_cluster_update(resource, before, attributes, is_observed=_is_observed(change))
     else:
@@ -266,6 +341,18 @@ _OBSERVING_PROVIDERS: Final = frozenset({"azure", "azure_export"})
 def _is_observed(change: Change) -> bool:
     """Return True if the object exists in Azure, so that its body may have more than the arguments."""
     return change.before is not None and change.provider.partition(".")[0] in _OBSERVING_PROVIDERS
+
+
+def _build_vm_change(vm: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[AzureResource]:
+    """Yield a VM: a move to another machine re-creates it. An update without a change in Azure yields nothing."""
+    if vm.action is not ResourceAction.UPDATE:
+        yield vm
+    elif before.get("machine") != after.get("machine"):
+        yield replace(vm, action=ResourceAction.REPLACE)
+    else:
+        updated = _build_block_update(vm, before, after)
+        if updated.update_properties or updated.update_tags:
+            yield updated
 
 
 def _build_cluster_update(
@@ -399,14 +486,25 @@ def _read_tags(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     return tags if isinstance(tags, Mapping) else {}  # may be unknown
 
 
-def _replace_secrets_by_inputs(attributes: Mapping[str, Any], change: Change) -> Mapping[str, Any]:
-    """Return the attributes with inputs for sensitive values of azure blocks, since exports are plain files."""
+def _build_secret_inputs(change: Change) -> dict[Path, UserInput]:
+    """Build an input for each sensitive value of azure blocks, by path, since exports are plain files."""
+    inputs: dict[Path, UserInput] = {}
+    used_names: Counter[tuple[str, ...]] = Counter()
     for path in change.sensitive_after:
         if "azure" in path:
-            name_words = tuple(_WORD.findall(str(path[-1])))
+            words = ("secret", *(word.lower() for word in _WORD.findall(str(path[-1]))))
+            used_names[words] += 1
+            # Secrets of one resource may end with the same word; each needs a name of its own.
+            number = (str(used_names[words]),) if used_names[words] > 1 else ()
             meaning = f"Sensitive value of {'.'.join(map(str, path))}, by resource."
-            secret = UserInput(("secret", *(word.lower() for word in name_words)), str(change.id), meaning)
-            attributes = replace_part_at_path(attributes, path, secret)
+            inputs[path] = UserInput((*words, *number), str(change.id), meaning)
+    return inputs
+
+
+def _replace_by_inputs(attributes: Mapping[str, Any], inputs: Mapping[Path, UserInput]) -> Mapping[str, Any]:
+    """Return the attributes with inputs in place of the values at these paths."""
+    for path, secret in inputs.items():
+        attributes = replace_part_at_path(attributes, path, secret)
     return attributes
 
 
@@ -415,8 +513,9 @@ def _replace_unchanged_secrets(change: Change) -> Mapping[str, Any]:
     if change.action is not Action.UPDATE:
         return {}
     before, after = get_mapping(change.before), change.after
-    unchanged = tuple(path for path in change.sensitive_after if get_part(before, path) == get_part(after, path))
-    return _replace_secrets_by_inputs(before, replace(change, sensitive_after=unchanged))  # else they seem changed
+    inputs = _build_secret_inputs(change).items()
+    unchanged = {path: secret for path, secret in inputs if get_part(before, path) == get_part(after, path)}
+    return _replace_by_inputs(before, unchanged)  # else they seem changed
 
 
 def _build_vm_body(attributes: Mapping[str, Any]) -> dict[str, Any]:

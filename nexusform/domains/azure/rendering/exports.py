@@ -36,12 +36,14 @@ def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
         return "", errors
     missing_parts = [f"removing {item.title}" for item in objects.deleted]
     missing_parts += [f"re-creating {item.title}" for item in objects.created if item.action is ResourceAction.REPLACE]
-    missing_parts += [item.title for item in objects.cordons]
+    missing_parts += [node.title for node in objects.recreated_nodes]
+    missing_parts += [cordon.title for cordon in objects.cordons]
+    missing_parts += [action.title for action in objects.machine_actions]
     problems = list(_check_exported_objects(plan, objects.skipped))
     if missing_parts:
         detail = (
-            f"This format cannot express deletions and cordons: {format_first_items(missing_parts, 5)}. Do "
-            "these first with the commands of -format=az."
+            f"This format cannot express deletions and actions on machines: {format_first_items(missing_parts, 5)}. "
+            "Use the commands of -format=az for these."
         )
         problems.append(build_warning("missing-in-export", detail))
     if not objects.applied:
@@ -62,7 +64,7 @@ def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
         errors.append(build_error("incomplete-export", detail))
     if errors:
         return "", errors
-    is_empty = not any((objects.applied, objects.deleted, objects.cordons))
+    is_empty = not any((objects.ordered, objects.deleted, objects.cordons, objects.machine_actions))
     return "" if is_empty else script, list(_check_exported_objects(plan, objects.skipped))
 
 
