@@ -42,6 +42,8 @@ class GuardRailResult(Struct, frozen=True):
 class PreviousPlanDifferences(Struct, frozen=True):
     """Differences from an earlier plan of the same branch. `ref` is its commit, or its time. The numbers are
     later minus earlier: VMs, bindings and pods that move or lose their host, removed ones, and VMs that fit.
+    `objects` are the VMs, bindings and pods with another action, location or trigger, `resources` the addresses of
+    other resources with another action or attributes. `has_other_differences`: outputs, findings or figures differ.
     """
 
     ref: str
@@ -49,6 +51,9 @@ class PreviousPlanDifferences(Struct, frozen=True):
     removed: int
     capacity: int
     clusters_no_longer_affected: tuple[str, ...] = ()
+    objects: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    has_other_differences: bool = False
 
 
 class DecisionDifference(Struct, frozen=True):

@@ -98,7 +98,38 @@ def test_unchanged_push_has_no_difference(nf: Callable[..., tuple[int, str, str]
         "removed": 0,
         "capacity": 0,
         "clusters_no_longer_affected": [],
+        "objects": [],
+        "resources": [],
+        "has_other_differences": False,
     }
+
+
+@pytest.mark.usefixtures("first_push")
+def test_equal_totals_with_other_moves_differ(nf: Callable[..., tuple[int, str, str]]) -> None:
+    """Another VM moves: the totals are equal, the moves are not."""
+    write_site("")
+    vm = 'nexus_kubernetes_cluster.c["web"]:web-control-plane-'
+    assert nf("plan", f"-replace={vm}0", "-out=first.plan")[0] == 0
+    _, text, _ = nf("plan", f"-replace={vm}1", "-previous=first.plan", "-report=json:p.json", "-report=markdown:p.md")
+    since = get_since("p.json")
+    assert since is not None
+    assert (since["moved"], since["removed"], since["resources"]) == (0, 0, [])
+    assert since["objects"] == ["web-control-plane-0", "web-control-plane-1"]
+    for report in (text, Path("p.md").read_text()):
+        assert "other placement of web-control-plane-0, web-control-plane-1" in " ".join(report.split())
+
+
+@pytest.mark.usefixtures("first_push")
+def test_other_change_of_a_resource_is_a_difference(nf: Callable[..., tuple[int, str, str]]) -> None:
+    text_before = Path("main.nf.hcl").read_text()
+    Path("main.nf.hcl").write_text(text_before + '\noutput "a" {\n  value = 1\n}\n')
+    _, text, _ = nf("plan", "-previous=first.plan")
+    assert "Since 0123456789ab: other outputs, findings or figures\n" in text
+    Path("main.nf.hcl").write_text(
+        text_before.replace("machine_count = 4", "machine_count = 4\n  availability_zone = 2")
+    )
+    _, text, _ = nf("plan", "-previous=first.plan")
+    assert "other change of nexus_rack.rack[0]" in " ".join(text.split())
 
 
 @pytest.mark.usefixtures("first_push")

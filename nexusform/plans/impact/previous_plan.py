@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -10,11 +11,12 @@ from nexusform.diagnostics.diagnostic import build_warning
 from nexusform.diagnostics.phrases import compute_natural_sort_key
 from nexusform.plans.impact.decision_figures import ImpactSummary, build_decision
 from nexusform.plans.impact.object_effects import LOSS_EFFECTS, compute_effect
-from nexusform.plans.plan import Plan
+from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.plans.plan_checks import PreviousPlanDifferences
 
 NOT_COMPARABLE: Final = "previous-plan-not-comparable"
 _COMMIT_LENGTH: Final = 12
+_Key: TypeAlias = tuple[str, ...]
 
 
 def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
@@ -35,14 +37,53 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
         previous_capacity = capacity_by_site_and_sku.get((row.site, row.vm_sku_name))
         if previous_capacity is not None:
             difference += row.after.minimum - previous_capacity.minimum
+    objects = _find_differences(_collect_placements(previous), _collect_placements(plan))
+    resources = {address for address, _ in _find_differences(_collect_changes(previous), _collect_changes(plan))}
     since = PreviousPlanDifferences(
         ref=previous.basis.commit[:_COMMIT_LENGTH] or previous.timestamp or "the previous plan",
         moved=_count_moved_objects(after.impact) - _count_moved_objects(before.impact),
         removed=after.impact.removed - before.impact.removed,
         capacity=difference,
-        clusters_no_longer_affected=tuple(sorted(freed, key=compute_natural_sort_key)),
+        clusters_no_longer_affected=_sort_names(freed),
+        objects=_sort_names(name for *_, name in objects),
+        resources=_sort_names(resources.difference(address for address, *_ in objects)),
+        has_other_differences=before != after or _collect_other_parts(previous) != _collect_other_parts(plan),
     )
     return replace(plan, since=since)
+
+
+def _find_differences(before: Mapping[_Key, Any], after: Mapping[_Key, Any]) -> set[_Key]:
+    """Return the keys with different values, or with a value in one of the plans only."""
+    return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+
+
+def _collect_placements(plan: Plan) -> dict[_Key, Any]:
+    """Return action, locations and trigger of objects with a placement change, by address, kind and name."""
+    rows = [row for row in plan.placements if row.action is not PlacementAction.KEEP]
+    return {
+        (str(row.address), row.kind, row.cluster, row.object): (row.action, row.source, row.target, row.trigger)
+        for row in rows
+    }
+
+
+def _collect_changes(plan: Plan) -> dict[_Key, Any]:
+    """Return the actions and attributes of changed resources, by address and key of a deposed object."""
+    return {
+        (str(change.address), change.deposed): (change.action, change.previous_address, change.before, change.after)
+        for change in plan.reported_changes
+    }
+
+
+def _collect_other_parts(plan: Plan) -> tuple[Any, ...]:
+    """Return the further parts of a report: outputs, findings, verdicts and maintenance."""
+    outputs = {output.name: (output.action, output.before, output.after) for output in plan.outputs}
+    findings = {(diagnostic.id, diagnostic.address) for diagnostic in plan.diagnostics}
+    verdicts = {str(verdict.address): verdict.satisfied for verdict in plan.separation_verdicts}
+    return outputs, findings, verdicts, plan.checks, plan.upgrades, plan.machine_actions
+
+
+def _sort_names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(names), key=compute_natural_sort_key))
 
 
 def warn_about_previous(plan: Plan, reason: str) -> Plan:

@@ -48,6 +48,7 @@ from nexusform.scheduling.racks.vms import Interval
 
 _MAX_SITES: Final = 6
 _MAX_ERRORS: Final = 3
+_MAX_NAMES: Final = 3
 _MINUTES_PER_HOUR: Final = 60
 _MAX_MINUTES: Final = 180  # longer times are in hours
 
@@ -320,7 +321,7 @@ def _describe_program_check(check: ProgramCheck) -> str:
 
 
 def _build_previous_plan_line(since: PreviousPlanDifferences | None) -> list[DecisionLine]:
-    """Return the line `Since 0123abc: 2 fewer moves; cluster-d no longer affected`; none without an earlier plan."""
+    """Return the line `Since 0123abc: 2 fewer moves; other placement of web-1`; none without an earlier plan."""
     if since is None:
         return []
     clauses = []  # the numbers are later minus earlier
@@ -331,6 +332,12 @@ def _build_previous_plan_line(since: PreviousPlanDifferences | None) -> list[Dec
         clauses.append(f"capacity for {_format_difference(since.capacity)}")
     if since.clusters_no_longer_affected:
         clauses.append(f"{format_names(since.clusters_no_longer_affected)} no longer affected")
+    if len(since.objects) != abs(since.moved) + abs(since.removed):  # else the counts include them all
+        clauses.append(f"other placement of {format_first_items(since.objects, _MAX_NAMES)}")
+    if since.resources:
+        clauses.append(f"other change of {format_first_items(since.resources, _MAX_NAMES)}")
+    if since.has_other_differences and not clauses:
+        clauses.append("other outputs, findings or figures")
     return [DecisionLine(f"Since {since.ref}", ("; ".join(clauses) or "no difference",))]
 
 
