@@ -130,7 +130,7 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
 def _measure_plan_for_limit(plan: Plan, limit: GuardRailLimit) -> Iterator[GuardRailMeasurement]:
     """Measure the plan for a limit. Resources without a prediction make every figure unknown."""
     yield from GUARD_RAILS[limit.name].measure(plan)
-    missing = sum(problem.id == NOT_PREDICTED for problem in plan.diagnostics)
+    missing = count_unpredicted_resources(plan)
     if missing:
         yield GuardRailMeasurement(value=None, text=f"{format_count(missing, 'resource')} could not be predicted")
 
@@ -159,6 +159,11 @@ def _summarize_breaches(
     if all(breach.value is None for breach in breaches):
         return GuardRailResult(limit.name, limit.value, value=None, result=UNKNOWN, reason=reason)
     return GuardRailResult(limit.name, limit.value, worst, BLOCKED, reason)
+
+
+def count_unpredicted_resources(plan: Plan) -> int:
+    """Count the resources of another tool's plan without a prediction."""
+    return sum(problem.id == NOT_PREDICTED for problem in plan.diagnostics)
 
 
 def format_limit(name: str, value: float) -> str:

@@ -28,7 +28,7 @@ from nexusform.plans.impact.decision_figures import (
     SpareCapacitySummary,
     build_decision,
 )
-from nexusform.plans.impact.guard_rails import BLOCKED, GUARD_RAIL, PASSED, format_limit
+from nexusform.plans.impact.guard_rails import BLOCKED, GUARD_RAIL, PASSED, count_unpredicted_resources, format_limit
 from nexusform.plans.impact.object_effects import (
     LOSS_EFFECTS,
     Effect,
@@ -114,8 +114,10 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     if figures.stopped:
         stopped = format_count(figures.stopped, "VM")
         further_clauses.append(f"{stopped} to stop for machine actions, at most {figures.max_stopped:,} at a time")
+    unpredicted = count_unpredicted_resources(plan)
     if not clauses:  # no running object is affected: the clause about stopped VMs, if any, comes first
-        clauses, further_clauses = further_clauses or ["no running workload affected"], []
+        scope = " by the predicted changes" if unpredicted else ""
+        clauses, further_clauses = further_clauses or [f"no running workload affected{scope}"], []
     elif figures.max_down:
         clusters = {(row.site_id, row.cluster) for row in plan.placements if row.kind == VM}
         scope = " per cluster" if len(clusters) > 1 else ""
@@ -132,6 +134,8 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
         count, deleted = plan.to_destroy, plan.count(Action.DELETE)  # `to_destroy` includes replaced objects
         verbs = {0: "replace", count: "destroy"}  # by number of deleted objects: none or all; else some
         further_clauses.append(f"{format_count(count, 'object')} to {verbs.get(deleted, 'destroy or replace')}")
+    if unpredicted:
+        further_clauses.append(f"{format_count(unpredicted, 'resource')} not predicted")
     return "; ".join([", ".join(clauses), *further_clauses])
 
 

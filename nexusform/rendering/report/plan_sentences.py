@@ -9,7 +9,7 @@ from typing import Final
 from nexusform.diagnostics.phrases import enclose, format_count, format_list, select_word_form
 from nexusform.placement_kinds.placement_kind import KINDS, VM
 from nexusform.placements.prediction_scores import PredictionRecordScore
-from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT
+from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, count_unpredicted_resources
 from nexusform.plans.plan import Action, Change, Mode, PlacementAction, PlacementChange, Plan
 from nexusform.resources.address import format_module
 
@@ -198,6 +198,10 @@ _NOTHING_TO_PREDICT: Final = (
     "Nothing to predict. The plan contains no Azure Operator Nexus resources.",
     "nexusform places clusters, agent pools and virtual machines of Microsoft.NetworkCloud, and ignores the rest.",
 )
+_NOTHING_PREDICTED: Final = (
+    "Nothing predicted. No change of Azure Operator Nexus resources could be read completely.",
+    "Their effects on placement are unknown. The warnings name the changes and the reasons.",
+)
 _PENDING_CHANGE_IDS: Final = frozenset({"change-in-progress", "change-failed-before"})
 _UNFINISHED: Final = (
     "Nothing to record. An earlier apply is not finished yet.",
@@ -214,7 +218,7 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
     if ids & _PENDING_CHANGE_IDS:  # changes of an earlier apply are not finished
         return _UNFINISHED
     if NOTHING_TO_PREDICT in ids:
-        return _NOTHING_TO_PREDICT
+        return _NOTHING_PREDICTED if count_unpredicted_resources(plan) else _NOTHING_TO_PREDICT
     if plan.is_from_state:
         return _NO_CHANGES_FROM_STATE
     sentences = _NO_SELECTED_CHANGES if plan.targets or plan.excludes else _NO_CHANGES

@@ -9,7 +9,7 @@ from typing import Final
 
 from nexusform.diagnostics.levels import Level, PlacementImpact
 from nexusform.diagnostics.phrases import enclose, format_count, format_first_items, format_list, select_word_form
-from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, list_broken_limits
+from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, count_unpredicted_resources, list_broken_limits
 from nexusform.plans.impact.object_effects import (
     LOSS_EFFECTS,
     REMOVAL_EFFECTS,
@@ -57,7 +57,7 @@ def build_headline(plan: Plan) -> str:
         return text if len(reasons) == 1 else f"{text}, and {format_count(len(reasons) - 1, 'more error')}"
     if not plan.has_changes:
         if any(diagnostic.id == NOTHING_TO_PREDICT for diagnostic in plan.diagnostics):
-            return "nothing to predict"
+            return "nothing predicted" if count_unpredicted_resources(plan) else "nothing to predict"
         return "no changes to the state; the hub was not read" if plan.is_from_state else "no changes"
     outside_upgrades = count_effects(select_rows_outside_upgrades(plan))  # upgrades have their own clauses
     waiting = format_effect_clauses(count_effects(plan.placements), [Effect.WAITING])  # also in upgrades

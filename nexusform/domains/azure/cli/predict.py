@@ -30,7 +30,7 @@ from nexusform.domains.azure.workflow.plan_prediction import (
     open_plan_prediction,
     plan_predicted_changes,
 )
-from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, GuardRailLimit, apply_limits
+from nexusform.plans.impact.guard_rails import NOT_PREDICTED, NOTHING_TO_PREDICT, GuardRailLimit, apply_limits
 from nexusform.workflow.runs.run import PlanOptions, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
 
@@ -40,6 +40,7 @@ _STACK: Final = "-deployment-stack=FILE"
 _NO_CHANGES: Final = (
     "{path} plans no clusters, pools or VMs of Microsoft.NetworkCloud. There are no placements to predict."
 )
+_UNREAD_CHANGES: Final = "No change in {path} can be predicted: see the warnings. Its effects on placement are unknown."
 
 
 class PredictArguments(Struct, frozen=True, kw_only=True):
@@ -92,7 +93,9 @@ def predict(arguments: PredictArguments) -> int:
             display.report_failure(context, PlanOptions(), prediction.diagnostics)
             return 1
         # "No changes" alone would seem to cover the whole plan.
-        notes = () if prediction.change_count else (build_warning(NOTHING_TO_PREDICT, _NO_CHANGES.format(path=path)),)
+        is_unread = any(problem.id == NOT_PREDICTED for problem in prediction.diagnostics)
+        detail = (_UNREAD_CHANGES if is_unread else _NO_CHANGES).format(path=path)
+        notes = () if prediction.change_count else (build_warning(NOTHING_TO_PREDICT, detail),)
         prediction_with_notes = replace(prediction, diagnostics=(*prediction.diagnostics, *notes))
         return _run_prediction(prediction_with_notes, arguments, display, limits)
 

@@ -300,6 +300,23 @@ def test_comment_on_unrelated_plan_reports_nothing_to_predict(capsys: pytest.Cap
     assert "nothing-to-predict: plan.json plans no clusters, pools or VMs of Microsoft.NetworkCloud" in out
 
 
+def test_deferred_changes_are_not_called_absent(capsys: pytest.CaptureFixture[str]) -> None:
+    """A plan with only deferred changes has resources, and their effects are unknown."""
+    write_plan()
+    document = json.loads(Path("plan.json").read_text())
+    document["deferred_changes"] = [{"reason": "unknown", "resource_change": build_cluster("a")}]
+    Path("plan.json").write_text(json.dumps(document))
+    for flags in ((), ("-details",), ("-report=markdown:-",)):
+        code, out, _ = run_predict(capsys, *flags)
+        text = " ".join(out.split())
+        assert code == 0
+        assert "Nothing predicted. No change of Azure Operator Nexus resources could be read" in text
+        assert "no clusters" not in text
+        assert "contains no" not in text
+    assert "nexusform: nothing predicted" in text
+    assert "no running workload affected by the predicted changes; 1 resource not predicted" in text
+
+
 def test_location_with_same_name_is_reported_by_id(capsys: pytest.CaptureFixture[str]) -> None:
     made = build_cluster("a")
     group = "resourceGroups/lon1-managed/providers/Microsoft.ExtendedLocation/customLocations/lon1-cl"
