@@ -352,12 +352,15 @@ class VariableValue(Struct, frozen=True):
 
 
 class CheckResult(Struct, frozen=True):
-    """Result of a condition: its kind (such as check), address, status (pass, fail, error, unknown), messages."""
+    """Result of conditions: their kind (such as check), address, worst status (pass, fail, error, unknown), messages,
+    and the positions of those that fail or cannot be evaluated.
+    """
 
     kind: str
     address: str
     status: str
     messages: tuple[str, ...] = ()
+    positions: tuple[Span, ...] = ()
 
 
 class InventoryRead(Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.configuration.declarations.configuration import Condition
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.language.evaluator import Scope, build_value_notes
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
@@ -63,18 +63,22 @@ def check_conditions(instance: Instance, evaluation: Evaluation) -> tuple[list[D
     conditions = [("precondition", condition) for condition in lifecycle.preconditions]
     conditions += [("postcondition", condition) for condition in lifecycle.postconditions]
     problems: list[Diagnostic] = []
+    positions: list[Span] = []
     worst_status = "pass"
     for kind, condition in conditions:
         this = instance.view if kind == "postcondition" else None  # `self` in expressions
         scope = evaluation.build_scope(instance.module, instance.repetition, this)
         status, message = evaluate_condition(condition, evaluation, scope, address)
         worst_status = get_worse_status(worst_status, status)
+        if status in BROKEN_STATUSES:
+            positions.append(condition.condition.span)
         if status == "fail":
             problems.append(build_failure(condition, kind, message, address, instance.block_header, scope))
     messages = tuple(problem.detail for problem in problems)
-    return problems, [CheckResult("resource", address, worst_status, messages)]
+    return problems, [CheckResult("resource", address, worst_status, messages, tuple(positions))]
 
 
+BROKEN_STATUSES = ("fail", "error")
 _RANK = ("pass", "unknown", "fail", "error")
 
 

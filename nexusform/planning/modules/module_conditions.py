@@ -10,8 +10,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Check, Condition, Configuration, Variable
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
-from nexusform.planning.instances.condition_checks import build_failure, evaluate_condition, get_worse_status
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, Span, build_error, has_errors
+from nexusform.planning.instances.condition_checks import (
+    BROKEN_STATUSES,
+    build_failure,
+    evaluate_condition,
+    get_worse_status,
+)
 from nexusform.planning.name_resolution.instance_scope import InstanceScope, ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE
@@ -124,14 +129,18 @@ def _evaluate_conditions(
     if not conditions:
         return ConditionResults()
     problems: list[Diagnostic] = []
+    positions: list[Span] = []
     worst_status = "pass"
     for kind, condition, scope in conditions:
         status, message = evaluate_condition(condition, evaluation, scope, subject.address)
         worst_status = get_worse_status(worst_status, status)
+        if status in BROKEN_STATUSES:
+            positions.append(condition.condition.span)
         if status == "fail":
             problems.append(build_failure(condition, kind, message, subject.address, subject.header, scope))
     messages = tuple(problem.detail for problem in problems)
-    return ConditionResults(problems, [CheckResult(subject.kind, subject.address, worst_status, messages)])
+    result = CheckResult(subject.kind, subject.address, worst_status, messages, tuple(positions))
+    return ConditionResults(problems, [result])
 
 
 def _build_address(instance: ModuleInstance, name: str) -> str:

@@ -79,7 +79,8 @@ def _collect_other_parts(plan: Plan) -> tuple[Any, ...]:
     outputs = {output.name: (output.action, output.before, output.after) for output in plan.outputs}
     findings = {(diagnostic.id, diagnostic.address) for diagnostic in plan.diagnostics}
     verdicts = {str(verdict.address): verdict.satisfied for verdict in plan.separation_verdicts}
-    return outputs, findings, verdicts, plan.checks, plan.upgrades, plan.machine_actions
+    checks = [(check.address, check.status, check.messages) for check in plan.checks]
+    return outputs, findings, verdicts, checks, plan.upgrades, plan.machine_actions
 
 
 def _sort_names(names: Iterable[str]) -> tuple[str, ...]:

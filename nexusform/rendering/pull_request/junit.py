@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.advice.registry import RULE_IDS
-from nexusform.diagnostics.diagnostic import Diagnostic, select_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, select_errors
 from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.phrases import format_count
 from nexusform.plans.impact.guard_rails import GUARD_RAIL, get_limit_text
@@ -49,7 +49,7 @@ def render_junit(plan: Plan) -> str:
             JunitCase("guard rail", get_limit_text(diagnostic), "failure", diagnostic.summary, diagnostic.detail)
             for diagnostic in limit_errors
         ],
-        "checks": list(map(_build_check_case, plan.checks)),
+        "checks": [_build_check_case(check, plan.diagnostics) for check in plan.checks],
         "lint": [_build_lint_case(rule, findings, _explain_skipped_rule(rule, plan)) for rule in RULE_IDS],
         "warnings": warnings,
         "separation rules": list(map(_build_separation_case, plan.separation_verdicts)),
@@ -57,11 +57,24 @@ def render_junit(plan: Plan) -> str:
     return render_suites(suites.items())
 
 
-def _build_check_case(check: CheckResult) -> JunitCase:
-    outcome = _OUTCOMES.get(check.status, "error")
+def _build_check_case(check: CheckResult, diagnostics: Iterable[Diagnostic]) -> JunitCase:
+    """Build the case of a check, with a line per broken condition: `check.racks at main.nf.hcl:9: Add racks.`."""
     # A plan evaluates conditions on predictions; apply evaluates them on results.
-    message = "; ".join(check.messages) or f"{check.status}, predicted"
-    return JunitCase(check.kind, check.address, outcome, message)
+    status = "cannot be evaluated" if check.status == "error" else f"{check.status}, predicted"
+    details = []
+    for position in check.positions:
+        problems = [diagnostic.detail for diagnostic in diagnostics if _is_inside(diagnostic.subject, position)]
+        texts = problems or check.messages  # the problem of a variable is reported at its value
+        details.append(f"{check.address} at {format_location(position)}: {'; '.join(texts)}")
+    message = "; ".join(check.messages) or status
+    return JunitCase(check.kind, check.address, _OUTCOMES[check.status], message, "\n".join(details))
+
+
+def _is_inside(span: Span | None, position: Span) -> bool:
+    """Return whether a span is a part of the text at a position."""
+    if span is None or span.filename != position.filename:
+        return False
+    return position.start.byte <= span.start.byte <= position.end.byte
 
 
 def render_suites(suites: Iterable[tuple[str, Sequence[JunitCase]]]) -> str:

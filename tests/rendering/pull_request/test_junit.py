@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
 from msgspec.structs import replace
 
+from nexusform.cli.main import run_command_line
 from nexusform.diagnostics.diagnostic import build_error, build_warning
 from nexusform.plans.plan import CheckResult, Plan, SeparationViolation
 from nexusform.rendering.json.placements_csv import render_csv
@@ -121,3 +124,26 @@ def test_csv_of_failed_plan_has_no_rows(plans: SimpleNamespace) -> None:
     made = plans.added_cluster()
     assert render_csv(made, ShownPlacements.CHANGED).count("\n") > 1
     assert render_csv(replace(made, errored=True), ShownPlacements.CHANGED).count("\n") == 1
+
+
+def test_broken_conditions_have_their_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assertions = [
+        f'  assert {{\n    condition     = {condition}\n    error_message = "Want {condition}."\n  }}\n'
+        for condition in ("local.one == 2", "local.one == 1", "local.one == 3", "local.one / 0")
+    ]
+    check = f'check "racks" {{\n{"".join(assertions[:3])}}}\ncheck "other" {{\n{assertions[3]}}}\n'
+    Path("main.nf.hcl").write_text(f"locals {{\n  one = 1\n}}\n{check}")
+    assert run_command_line(["plan", "-report=junit:p.xml"]) == 0
+    found = parse_cases(Path("p.xml").read_text())
+    failure = found["checks", "check.racks"].find("failure")
+    assert failure is not None
+    assert failure.get("message") == "Want local.one == 2.; Want local.one == 3."
+    assert (failure.text or "").splitlines() == [
+        "check.racks at main.nf.hcl:6: Want local.one == 2.",
+        "check.racks at main.nf.hcl:14: Want local.one == 3.",
+    ]
+    error = found["checks", "check.other"].find("error")
+    assert error is not None
+    assert error.get("message") == "cannot be evaluated"
+    assert error.text == "check.other at main.nf.hcl:20: Error during operation: division by zero."
