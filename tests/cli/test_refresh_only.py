@@ -161,3 +161,34 @@ def test_configuration_error_is_reported(nf: Callable[..., CommandResult]) -> No
     code, _, err = nf(format_sku("a") + 'output "x" {\n  value = nexus_vm_sku.zz.id\n}\n', "plan", "-refresh-only")
     assert code == 1
     assert "nexus_vm_sku" in err
+
+
+def test_vms_observed_on_another_machine_are_listed(nf: Callable[..., CommandResult]) -> None:
+    site = """
+resource "nexus_site" "lab" {}
+resource "nexus_rack" "r" {
+  site_id       = nexus_site.lab.id
+  machine_count = 4
+}
+resource "nexus_kubernetes_cluster" "web" {
+  site_id = nexus_site.lab.id
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  depends_on = [nexus_rack.r]
+}
+"""
+    assert nf(site, "apply", "-auto-approve")[0] == 0
+    reality = json.loads(Path("reality.json").read_text())
+    [node] = [value for each in reality for value in each["attributes"].get("nodes", {}).values()]
+    old = node["machine"]
+    node["machine"] = next(name for name in ("r-bm01", "r-bm02") if name != old)
+    Path("reality.json").write_text(json.dumps(reality))
+    code, out, _ = nf(site, "plan", "-refresh-only", "-report=json:p.json")
+    assert code == 0
+    assert f"= web-control-plane-0  {old} -> {node['machine']} (observed_elsewhere)" in " ".join(out.split(" "))
+    [row] = json.loads(Path("p.json").read_text())["placement_changes"]
+    assert (row["action"], row["trigger"], row["to"]["machine"]) == ("keep", "observed_elsewhere", node["machine"])
+    assert nf(site, "apply", "-refresh-only", "-auto-approve")[0] == 0
+    assert "observed_elsewhere" not in nf(site, "plan", "-refresh-only")[1]

@@ -305,13 +305,13 @@ def build_refresh_plan(
         build_observed_sites,
         build_unchanged_changes,
         check_unfinished_changes,
-        list_lost_rows,
+        list_observed_rows,
     )
     from nexusform.planning.modules.module_conditions import check_variable_validations, evaluate_current_conditions
 
     types = request.registries.resource_types
     sites = build_observed_sites(prior, types)
-    rows = (*list_lost_rows(prior, types, sites), *collect_lost_rows(prior, request.registries))
+    rows = (*list_observed_rows(prior, types, sites), *collect_lost_rows(prior, request.registries))
     placement_totals = compute_totals(build_unchanged_changes(prior.instances), rows, types, sites)
     outputs = plan_current_outputs(request, evaluation)
     variable_results = check_variable_validations(request.configuration, evaluation)

@@ -8,10 +8,11 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
 from nexusform.interfaces.plugins import UNFINISHED_KEY, ResourceType
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.placement_kinds.placement_kind import VM
-from nexusform.planning.conclusion.vm_placement_rows import REASONS
+from nexusform.planning.conclusion.vm_placement_rows import OBSERVED_ELSEWHERE, REASONS
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_inventory, build_sites, list_machines
 from nexusform.planning.vm_planning.vm_object import MACHINE_FORGOTTEN, MACHINE_REMOVED
+from nexusform.planning.vm_planning.vm_placement_steps import find_moved_vms
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange
 from nexusform.resources.address import Address, compute_address_order
 from nexusform.state.objects import InstanceState, ObjectState, iterate_current_objects
@@ -71,10 +72,12 @@ def build_observed_sites(prior: PriorState, types: Mapping[str, ResourceType]) -
     return build_sites(build_inventory(objects, types))[0]
 
 
-def list_lost_rows(
+def list_observed_rows(
     prior: PriorState, types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan]
 ) -> Iterator[PlacementChange]:
-    """Yield a row for every VM on a missing machine: removed outside nexusform, or missing in state before."""
+    """Yield a row for every VM on a missing machine (removed outside nexusform, or missing in state before), and for
+    every VM observed on another machine than in state.
+    """
     in_state = ((address, current.attributes) for address, current in prior.state.list_current_objects())
     recorded_machines = list_machines(build_inventory(in_state, types))  # by racks and machines in state
     for address, current in _sort_objects(prior.instances):
@@ -84,24 +87,33 @@ def list_lost_rows(
         object_id = str(current.attributes.get("id", ""))
         site_id = object_id.partition("/")[0]
         site = sites.get(site_id)
-        for vm in resource_type.vms.list_existing_vms(current.attributes):
-            if site is None or vm.placement.machine not in site.machines:
+        existing = {(vm.pool, vm.number): vm for vm in resource_type.vms.list_existing_vms(current.attributes)}
+        recorded = prior.get_recorded_object(address)
+        recorded_vms = resource_type.vms.list_existing_vms(recorded.attributes) if recorded is not None else ()
+        moved_from = find_moved_vms(existing, recorded_vms)
+        for key, vm in existing.items():
+            is_lost = site is None or vm.placement.machine not in site.machines
+            if is_lost:
                 is_recorded = (site_id, vm.placement.machine) in recorded_machines
                 trigger = MACHINE_REMOVED if is_recorded else MACHINE_FORGOTTEN  # missing in state before
-                yield PlacementChange(
-                    address=address,
-                    kind=VM,
-                    object=vm.name,
-                    action=PlacementAction.LOSE,
-                    source=vm.placement,
-                    target=None,
-                    trigger=trigger,
-                    cluster=object_id.rpartition("/")[2],
-                    pool=vm.pool,
-                    number=vm.number,
-                    sku=vm.sku_name,
-                    site_id=site_id,
-                    reason=REASONS[trigger],
-                    provenance=vm.provenance,
-                    platform_name=vm.platform_name or "",
-                )
+            elif key in moved_from:
+                trigger = OBSERVED_ELSEWHERE
+            else:
+                continue
+            yield PlacementChange(
+                address=address,
+                kind=VM,
+                object=vm.name,
+                action=PlacementAction.LOSE if is_lost else PlacementAction.KEEP,
+                source=vm.placement if is_lost else moved_from[key],
+                target=None if is_lost else vm.placement,
+                trigger=trigger,
+                cluster=object_id.rpartition("/")[2],
+                pool=vm.pool,
+                number=vm.number,
+                sku=vm.sku_name,
+                site_id=site_id,
+                reason=REASONS[trigger],
+                provenance=vm.provenance,
+                platform_name=vm.platform_name or "",
+            )

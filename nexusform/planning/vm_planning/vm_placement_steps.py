@@ -49,7 +49,7 @@ def build_vm_object(instance: Instance, context: VmContext, recorded: ObjectStat
     existing = {(vm.pool, vm.number): vm for vm in family.list_existing_vms(attributes)}
     recorded_placements: dict[VmKey, Placement] = {}
     if recorded is not None and recorded.attributes is not attributes:  # VMs may be observed elsewhere
-        recorded_placements = _find_moved_vms(existing, family.list_existing_vms(recorded.attributes))
+        recorded_placements = find_moved_vms(existing, family.list_existing_vms(recorded.attributes))
     vms = VmObject(instance, PriorVms(demand, existing, family.list_unplaced_vms(attributes), recorded_placements))
     site = context.sites.get(vms.prior.site_id)
     if demand is None or site is None:  # without its site, no machine has capacity to reserve
@@ -70,7 +70,7 @@ def _reserve_vm_capacity(vms: VmObject, key: VmKey, site: SitePlan, name: VmName
         vms.placements.reservations[key] = (site, handle)
 
 
-def _find_moved_vms(existing: Mapping[VmKey, PlacedVm], recorded: Iterable[PlacedVm]) -> dict[VmKey, Placement]:
+def find_moved_vms(existing: Mapping[VmKey, PlacedVm], recorded: Iterable[PlacedVm]) -> dict[VmKey, Placement]:
     """Return the recorded (former) placements of VMs now observed on another machine."""
     moved = {}
     for vm in recorded:
