@@ -9,8 +9,8 @@ PUBLIC = {
     ),
     "levels": "get_diagnostic_level get_warning_level PlacementImpact Level UNKNOWN_CAPACITY_IDS VMS_WITHOUT_MACHINE",
     "phrases": (
-        "compute_natural_sort_key enclose format_count format_duration format_first_items format_installation "
-        "format_list group_by group_ranges join_texts select_word_form"
+        "compute_natural_sort_key enclose format_count format_counts format_duration format_first_items "
+        "format_installation format_list format_ranges group_by group_ranges join_texts select_word_form"
     ),
     "summaries": "get_summary",
 }

@@ -20,6 +20,11 @@ def format_count(count: int, singular: str, plural: str = "") -> str:
     return f"{count:,} {select_word_form(count, singular, plural)}"
 
 
+def format_counts(counts: Iterable[tuple[int, str]]) -> list[str]:
+    """Format every count other than 0 with its text: `3 to place`, `1,024 kept`."""
+    return [f"{count:,} {text}" for count, text in counts if count]
+
+
 def format_installation(extra: str) -> str:
     """Format the command for the packages of an extra. nexusform itself is in no package index."""
     return f"pip install '.[{extra}]' in a checkout of nexusform"
@@ -68,6 +73,11 @@ def group_ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
         else:
             runs.append((number, number))
     return runs
+
+
+def format_ranges(numbers: Iterable[int], dash: str = "..", separator: str = ",") -> str:
+    """Format ascending numbers with their runs in short form: `0..3,5`."""
+    return separator.join(str(low) if low == high else f"{low}{dash}{high}" for low, high in group_ranges(numbers))
 
 
 def compute_natural_sort_key(text: str) -> list[tuple[int, int, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import compute_natural_sort_key, select_word_form
+from nexusform.diagnostics.phrases import compute_natural_sort_key, enclose, group_by, select_word_form
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.placement_kinds.placement_kind import MAXIMUM_NAMES, VM, PlacementKind
 from nexusform.scheduling.racks.vms import Placement
@@ -25,8 +25,7 @@ def list_vm_names(resource_type: ResourceType, attributes: Mapping[str, Any]) ->
 
 def format_cells(placement: Placement) -> str:
     """Format `cell 1`, `cells 0+1`; "" if unknown."""
-    numbers = "+".join(str(cell) for cell in placement.cells)
-    return f"{select_word_form(len(placement.cells), 'cell')} {numbers}" if numbers else ""
+    return enclose(f"{select_word_form(len(placement.cells), 'cell')} ", "+".join(map(str, placement.cells)))
 
 
 def join_location_parts(*parts: str | None) -> str:
@@ -57,9 +56,7 @@ def _format_many_locations(placements: Sequence[Placement]) -> str:
     texts = _format_by_rack(placements)
     if len(texts) <= MAXIMUM_RACKS:
         return ", ".join(f"{rack}: {text}" for rack, text in texts.items())
-    racks_by_text: dict[str, list[str]] = {}
-    for rack, text in texts.items():
-        racks_by_text.setdefault(text, []).append(rack)
+    racks_by_text = group_by(texts, texts.__getitem__)
     if len(racks_by_text) == 1:  # all racks are alike
         return f"{next(iter(racks_by_text))} in each of {len(texts):,} racks"
     ordered = sorted(racks_by_text, key=compute_natural_sort_key)

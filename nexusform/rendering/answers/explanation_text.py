@@ -16,14 +16,14 @@ from nexusform.diagnostics.phrases import (
     format_count,
     format_first_items,
     format_list,
+    format_ranges,
     group_by,
-    group_ranges,
     join_texts,
     select_word_form,
 )
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.placement_kind import build_location_document, format_location_text
-from nexusform.placement_kinds.vm_kind import format_cells
+from nexusform.placement_kinds.vm_kind import format_cells, join_location_parts
 from nexusform.plans.plan import PlacementChange, PlacementTable
 from nexusform.rendering.json.json_placements import REJECTION_FORM, TABLE_FORM
 from nexusform.rendering.notation.sample_text import INTERVAL_FORM
@@ -223,7 +223,7 @@ REMOVAL_FORM: Final = RecordForm(
 def _build_ranking_table(title: str, ranked: Sequence[RankedCandidate]) -> Section:
     """Build a table of ranked candidates (the best first), with lines on ties and the number of omitted ones."""
     lines: list[str] = []
-    tied_count = sum(1 for candidate in ranked if candidate.digest)  # only candidates tied with the best have one
+    tied_count = sum(bool(candidate.digest) for candidate in ranked)  # only candidates tied with the best have one
     if tied_count:
         lines.append(f"The first {tied_count} tie; the tie-break chose {ranked[0].name}.")
     visible_candidates = ranked[:_MAX_RANKED]
@@ -343,14 +343,13 @@ class DomainAnswer(Struct, frozen=True):
 
 def format_spans(numbers: Iterable[int]) -> str:
     """Format ascending numbers as `1-3, 5`."""
-    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in group_ranges(numbers))
+    return format_ranges(numbers, "-", ", ")
 
 
 def format_short_location(placement: Placement) -> str:
     """Format `rack7-bm06 / cell 1`, with the rack first if the machine name does not contain it."""
-    prefix = "" if placement.machine.startswith(placement.rack) else f"{placement.rack} / "
-    cells = format_cells(placement)
-    return f"{prefix}{placement.machine} / {cells}" if cells else f"{prefix}{placement.machine}"
+    rack = "" if placement.machine.startswith(placement.rack) else placement.rack
+    return join_location_parts(rack, placement.machine, format_cells(placement))
 
 
 # A re-created node as data: old and new location, null without capacity.

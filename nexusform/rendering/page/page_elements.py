@@ -13,7 +13,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.phrases import group_by, join_texts
 from nexusform.rendering.notation.markup import Markup, Part, build_breakable_name, build_element, join_markup
-from nexusform.rendering.report.finding_entries import Finding, limit_findings_per_id
+from nexusform.rendering.report.finding_entries import Finding, format_location, limit_findings_per_id
 from nexusform.rendering.report.folding import format_instances
 from nexusform.rendering.text.change_stanza_text import mark_text_lines
 from nexusform.rendering.text.diagnostic_text import extract_snippet
@@ -130,9 +130,7 @@ _LEVEL_TAGS: Final = {Level.ERROR: "Error", Level.WARNING: "Warning", Level.ADVI
 def _build_finding(finding: Finding, sources: Mapping[str, SourceFile]) -> Markup:
     """Build one finding: title, location, source lines and detail."""
     diagnostic = finding.diagnostic
-    subject = diagnostic.subject
-    line = f"{subject.filename}:{subject.start.line}" if subject else ""
-    location = join_texts((diagnostic.address, line), " \N{MIDDLE DOT} ")
+    location = join_texts((diagnostic.address, format_location(diagnostic.subject)), " \N{MIDDLE DOT} ")
     existing_note = ", not caused by this plan" if finding.is_preexisting else ""
     tag = build_element("span", f"{_LEVEL_TAGS[finding.level]}{existing_note}", class_="tag")
     parts: list[Markup] = []

@@ -85,6 +85,11 @@ class MapRack(Struct, frozen=True):
     planned: bool
     machines: tuple[MapMachine, ...]
 
+    @property
+    def zone_text(self) -> str:
+        """`zone 2`; "" for a zone with the name of the rack."""
+        return "" if self.zone == self.name else f"zone {self.zone}"
+
 
 class SiteMap(Struct, frozen=True):
     """A site with racks in natural order of name and clusters in plan order (unmanaged VMs last).
@@ -105,7 +110,7 @@ class SiteMap(Struct, frozen=True):
 
     def count_vms(self, mark: ChangeMark) -> int:
         """Count the VMs with a mark."""
-        return sum(1 for vm in self.vms if vm.mark is mark)
+        return sum(vm.mark is mark for vm in self.vms)
 
 
 def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:

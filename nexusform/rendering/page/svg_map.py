@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import enclose, format_count, join_texts
+from nexusform.diagnostics.phrases import enclose, format_count, format_counts, join_texts
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.markup import Markup, build_svg_element, join_markup
 from nexusform.rendering.page.map_legend import (
@@ -250,7 +250,7 @@ class _SiteDrawing:
         """Render the name of a rack, with its zone if different."""
         if not self._scale.has_texts:
             return render_text(0, 14, rack.name, "small")
-        zone = f" \N{MIDDLE DOT} zone {rack.zone}" if rack.zone != rack.name else ""
+        zone = enclose(" \N{MIDDLE DOT} ", rack.zone_text)
         note = " (planned)" if rack.planned else ""
         return render_text(0, 14, f"{rack.name}{zone}{note}", "rack")
 
@@ -458,8 +458,7 @@ class RackOverviewDrawing:
 
 def _format_tooltip(rack: MapRack, machines: int, vms: int, mark_counts: Counter[ChangeMark]) -> str:
     """Format the contents of a rack after the plan and its changes."""
-    zone = f", zone {rack.zone}" if rack.zone != rack.name else ""
+    zone = enclose(", ", rack.zone_text)
     labels = ((ChangeMark.PLACED, "placed"), (ChangeMark.MOVED, "moved from or to it"), (ChangeMark.REMOVED, "removed"))
-    clauses = [f"{mark_counts[mark]:,} {label}" for mark, label in labels if mark_counts[mark]]
-    changes = enclose("\n", ", ".join(clauses))
+    changes = enclose("\n", ", ".join(format_counts((mark_counts[mark], label) for mark, label in labels)))
     return f"{rack.name}{zone}: {format_count(machines, 'machine')}, {format_count(vms, 'VM')}{changes}"

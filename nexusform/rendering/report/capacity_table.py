@@ -123,8 +123,10 @@ def _list_clusters_without_surge(capacities: Sequence[SpareCapacity]) -> tuple[l
 def _format_surge_capacity(capacities: Sequence[SpareCapacity]) -> str:
     """Return "yes", the clusters without surge capacity, or only uncertain ones; "-" without clusters."""
     insufficient, uncertain = _list_clusters_without_surge(capacities)
-    if insufficient or uncertain:
-        return f"{'no' if insufficient else 'unknown'}: {format_first_items(insufficient or uncertain, _MAX_NAMES)}"
+    if insufficient:
+        return f"no: {format_first_items(insufficient, _MAX_NAMES)}"
+    if uncertain:
+        return f"unknown: {format_first_items(uncertain, _MAX_NAMES)}"
     return "yes" if any(capacity.clusters for capacity in capacities) else "-"
 
 

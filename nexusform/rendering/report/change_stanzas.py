@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_count
+from nexusform.diagnostics.phrases import format_count, format_counts
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import Path, get_list, get_value_at_path
 from nexusform.placement_kinds.placement_kind import KINDS, MAPS
@@ -115,7 +116,8 @@ def compare_output(output: OutputChange) -> DifferenceNode:
 
 
 # The attributes of an object on one side of a change, or None.
-_Side: TypeAlias = Mapping[str, Any] | None
+_Mapping: TypeAlias = Mapping[str, Any]
+_Side: TypeAlias = _Mapping | None
 
 
 def _build_condensed_texts(
@@ -125,14 +127,11 @@ def _build_condensed_texts(
     texts: dict[str, str] = {}
     for name, kind in MAPS.items():
         old, new = _get_mapping_attribute(before, name), _get_mapping_attribute(after, name)
-        changes = [f"{count:,} {outcome}" for count, outcome in counts.list_counts(kind)]
+        changes = format_counts(counts.list_counts(kind))
         if changes and (old or new):
             # `counts` has changed placements only. Count other entries, but not of a nested map (by cluster, workload).
             if not KINDS[kind].is_nested:
-                names = [name for name in new if name in old and (kind, name) not in counts.objects]
-                kept_count = sum(1 for name in names if old[name] == new[name])
-                count_pairs = [(kept_count, "kept"), (len(names) - kept_count, "other changes")]
-                changes += [f"{count:,} {outcome}" for count, outcome in count_pairs if count]
+                changes += _count_other_entries(old, new, {name for each, name in counts.objects if each == kind})
             hint = ", see below" if placements_follow else ""
             texts[name] = f"({', '.join(changes)}{hint})"
         elif new and not before:
@@ -145,6 +144,13 @@ def _build_condensed_texts(
         | _format_status_count(before, after)
         | _format_machines(before, after)
     )
+
+
+def _count_other_entries(old: _Mapping, new: _Mapping, changed_names: AbstractSet[str]) -> list[str]:
+    """Return the numbers of kept entries and of entries with another change, for those on both sides of a map."""
+    names = old.keys() & new.keys() - changed_names
+    kept_count = sum(old[name] == new[name] for name in names)
+    return format_counts([(kept_count, "kept"), (len(names) - kept_count, "other changes")])
 
 
 def _format_conditions(before: _Side, after: _Side) -> dict[str, str]:

@@ -12,10 +12,12 @@ from msgspec import Struct
 from nexusform.diagnostics.diagnostic import Diagnostic, select_errors
 from nexusform.diagnostics.phrases import (
     compute_natural_sort_key,
+    enclose,
     format_count,
     format_first_items,
     format_list,
     group_by,
+    join_texts,
     select_word_form,
 )
 from nexusform.placement_kinds.placement_kind import VM
@@ -77,13 +79,13 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         DecisionLine("Risk", (*describe_weakened_rules(plan), *other_losses)),
         DecisionLine("Blocked", tuple(list_blocking_reasons(plan))),
         DecisionLine("Capacity", tuple(_describe_spare_capacity(decision.capacity))),
-        DecisionLine("Upgrades", tuple(_describe_upgrade_capacity(decision))),
+        DecisionLine("Upgrades", (_describe_upgrade_capacity(decision),)),
         DecisionLine("Confidence", tuple(_describe_confidence(plan, decision.confidence))),
         DecisionLine("Guard rails", tuple(_describe_guard_rails(decision.guard_rails))),
         *_build_previous_plan_line(plan.since),
         DecisionLine("Checked by", tuple(map(_describe_program_check, plan.checks_by))),
     )
-    return tuple(line for line in lines if line.texts)
+    return tuple(line for line in lines if any(line.texts))
 
 
 def _describe_partial_plan(plan: Plan) -> Iterator[str]:
@@ -236,30 +238,25 @@ def _format_amount(count: Interval) -> str:
     return f"{count.minimum:,} or {count.maximum:,}" if count.maximum == count.minimum + 1 else f"{count}"
 
 
-def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> Iterator[str]:
-    """Yield `surge capacity for every cluster`, or the clusters without it: `no surge capacity for cluster-d; ...`."""
-    if not decision.upgrades:
-        return
+def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> str:
+    """Return `surge capacity for every cluster`, or the clusters without it: `no surge capacity for cluster-d; ...`."""
     has_several_sites = len({upgrade.site for upgrade in decision.upgrades}) > 1
     names: dict[str, list[str]] = {}  # of clusters, by result of the upgrade
     for upgrade in decision.upgrades:
         name = f"{upgrade.site}/{upgrade.cluster}" if has_several_sites else upgrade.cluster
         names.setdefault(upgrade.result, []).append(name)
     if names.keys() == {SUFFICIENT}:
-        yield "surge capacity for every cluster"
-        return
+        return "surge capacity for every cluster"
     insufficient, sufficient = names.pop(INSUFFICIENT, []), names.pop(SUFFICIENT, [])
-    unknown = list(chain.from_iterable(names.values()))  # the only other result
-    clauses = []
-    if insufficient:
-        clauses.append(f"no surge capacity for {format_names(insufficient)}")
-    if unknown:
-        lacks_data = any(row.lacks_data for row in decision.capacity)
-        cause = "data is missing" if lacks_data else "NUMA use unknown"
-        clauses.append(f"surge capacity unknown for {format_names(unknown)} ({cause})")
-    if sufficient:
-        clauses.append(f"sufficient for the other {len(sufficient):,}")
-    yield "; ".join(clauses)
+    unknown = chain.from_iterable(names.values())  # the only other result
+    lacks_data = any(row.lacks_data for row in decision.capacity)
+    cause = "data is missing" if lacks_data else "NUMA use unknown"
+    clauses = (
+        enclose("no surge capacity for ", format_names(insufficient)),
+        enclose("surge capacity unknown for ", format_names(unknown), f" ({cause})"),
+        f"sufficient for the other {len(sufficient):,}" if sufficient else "",
+    )
+    return join_texts(clauses, "; ")
 
 
 def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
@@ -328,25 +325,24 @@ def _build_previous_plan_line(since: PreviousPlanDifferences | None) -> list[Dec
     """Return the line `Since 0123abc: 2 fewer moves; other placement of web-1`; none without an earlier plan."""
     if since is None:
         return []
-    clauses = []  # the numbers are later minus earlier
-    for difference, noun in ((since.moved, "move"), (since.removed, "removal")):
-        if difference:
-            clauses.append(f"{_format_difference(difference)} {select_word_form(abs(difference), noun)}")
-    if since.capacity:
-        clauses.append(f"capacity for {_format_difference(since.capacity)}")
-    if since.clusters_no_longer_affected:
-        clauses.append(f"{format_names(since.clusters_no_longer_affected)} no longer affected")
-    if len(since.objects) != abs(since.moved) + abs(since.removed):  # else the counts include them all
-        clauses.append(f"other placement of {format_first_items(since.objects, _MAX_NAMES)}")
-    if since.resources:
-        clauses.append(f"other change of {format_first_items(since.resources, _MAX_NAMES)}")
-    if since.has_other_differences and not clauses:
-        clauses.append("other outputs, findings or figures")
-    return [DecisionLine(f"Since {since.ref}", ("; ".join(clauses) or "no difference",))]
+    has_uncounted_objects = len(since.objects) != abs(since.moved) + abs(since.removed)
+    objects = format_first_items(since.objects, _MAX_NAMES) if has_uncounted_objects else ""
+    clauses = (
+        enclose("", _format_difference(since.moved), f" {select_word_form(abs(since.moved), 'move')}"),
+        enclose("", _format_difference(since.removed), f" {select_word_form(abs(since.removed), 'removal')}"),
+        enclose("capacity for ", _format_difference(since.capacity)),
+        enclose("", format_names(since.clusters_no_longer_affected), " no longer affected"),
+        enclose("other placement of ", objects),
+        enclose("other change of ", format_first_items(since.resources, _MAX_NAMES)),
+    )
+    others = "other outputs, findings or figures" if since.has_other_differences else "no difference"
+    return [DecisionLine(f"Since {since.ref}", (join_texts(clauses, "; ") or others,))]
 
 
 def _format_difference(difference: int) -> str:
-    """Format `2 fewer` or `2 more`."""
+    """Format the difference of a later and an earlier number: `2 fewer`, `2 more`, ""."""
+    if not difference:
+        return ""
     return f"{abs(difference):,} {'fewer' if difference < 0 else 'more'}"
 
 

@@ -387,7 +387,7 @@ def _is_reordered(old: Any, new: Any) -> bool:
     if old.__class__ is not list or new.__class__ is not list:
         return False  # the blocks are new, removed or unknown
     common_labels = set(old) & set(new)
-    return [label for label in old if label in common_labels] != [label for label in new if label in common_labels]
+    return sorted(common_labels, key=old.index) != sorted(common_labels, key=new.index)
 
 
 def _list_labels(name: str, old: _Mapping, new: _Mapping) -> list[str]:

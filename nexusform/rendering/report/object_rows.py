@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import enclose, format_count, group_by
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path, list_mappings
+from nexusform.json_data.plain_data import Path, get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.placement_kinds.placement_kind import KINDS, get_kind_order
 from nexusform.plans.impact.object_effects import compute_effect, describe_state
 from nexusform.plans.plan import Action, Change, Drift, Mode, PlacementAction, Plan
@@ -63,22 +63,24 @@ def create_schema_lookup(registries: PluginRegistries) -> SchemaLookup:
 
 def build_object_folds(plan: Plan, find_schema: SchemaLookup) -> tuple[ObjectFold, ...]:
     """Build the rows of changed objects and fold similar ones. Linear in the number of changes."""
-    # Clauses such as `2 VMs to move` by resource with changed placements.
-    placement_clauses: dict[Address, tuple[str, ...]] = {}
-    for address, counts in count_placements(plan).items():
-        clauses = []
-        for kind in sorted(counts.kinds, key=get_kind_order):
-            noun = KINDS[kind].short_noun or KINDS[kind].noun
-            clauses += [f"{format_count(count, noun)} {outcome}" for count, outcome in counts.list_counts(kind)]
-        placement_clauses[address] = tuple(clauses)
-    rejected = set(plan.rejected)
+    placement_counts = count_placements(plan)
     rows = []
     for change in plan.reported_changes:
-        row = _build_row(change, find_schema(change.address), placement_clauses.get(change.address, ()))
-        if str(change.address) in rejected:  # by its provider, for example by a policy of the cluster
+        clauses = _describe_placement_counts(placement_counts.get(change.address, NO_PLACEMENTS))
+        row = _build_row(change, find_schema(change.address), clauses)
+        if str(change.address) in plan.rejected:  # by its provider, for example by a policy of the cluster
             row = replace(row, clauses=("rejected", *row.clauses))
         rows.append(row)
     return fold_rows(rows)
+
+
+def _describe_placement_counts(counts: PlacementCounts) -> tuple[str, ...]:
+    """Return clauses such as `2 VMs to move` about the changed placements of a resource."""
+    clauses: list[str] = []
+    for kind in sorted(counts.kinds, key=get_kind_order):
+        noun = KINDS[kind].short_noun or KINDS[kind].noun
+        clauses += [f"{format_count(count, noun)} {outcome}" for count, outcome in counts.list_counts(kind)]
+    return tuple(clauses)
 
 
 def build_drift_folds(drift: Iterable[Drift], find_schema: SchemaLookup) -> tuple[ObjectFold, ...]:
@@ -220,8 +222,8 @@ def _build_drift_row(drift: Drift, schema: BlockSchema | None) -> ObjectRow:
 
 def _find_name_missing_in_address(address: Address, attributes: _Attributes) -> str:
     """Return the name of the object, or "" if its address contains it."""
-    name = attributes.get("name")
-    return name if isinstance(name, str) and name not in {address.name, address.key} else ""
+    name = get_text(attributes, "name")
+    return "" if name in {address.name, address.key} else name
 
 
 _REASON_NOTES: Final = {
@@ -279,17 +281,6 @@ def _describe_machines(attributes: _Attributes) -> str:
     return format_count(count, "machine") if isinstance(count, int) and count else ""
 
 
-def _make_text_reader(name: str) -> Callable[[_Attributes], str]:
-    """Return a function that reads the attribute of that name if it is a text."""
-    return lambda attributes: _read_text(attributes, name)
-
-
-def _read_text(attributes: _Attributes, name: str) -> str:
-    """Return the attribute as text; "" if it is no text or unknown."""
-    value = attributes.get(name)
-    return value if isinstance(value, str) else ""
-
-
 def _describe_machine_action(attributes: _Attributes) -> str:
     """Return the action and machine of a machine action, `ACTION of MACHINE`; "" for other objects."""
     if "allow_workloads" not in attributes or not isinstance(attributes.get("machine_id"), str):
@@ -299,12 +290,12 @@ def _describe_machine_action(attributes: _Attributes) -> str:
 
 def _describe_location(attributes: _Attributes) -> str:
     """Return `location east`; "" without a location."""
-    return enclose("location ", _read_text(attributes, "location"))
+    return enclose("location ", get_text(attributes, "location"))
 
 
 def _describe_status(attributes: _Attributes) -> str:
     """Return the status of an object; "" if it is active, or without a status."""
-    status = _read_text(attributes, "status")
+    status = get_text(attributes, "status")
     return "" if status == "active" else status
 
 
@@ -327,8 +318,8 @@ def _describe_manifests(attributes: _Attributes) -> str:
 _FACTS: Final[tuple[Callable[[_Attributes], str], ...]] = (
     _describe_vms,
     _describe_machines,
-    _make_text_reader("vm_sku_name"),
-    _make_text_reader("machine_sku"),
+    lambda attributes: get_text(attributes, "vm_sku_name"),
+    lambda attributes: get_text(attributes, "machine_sku"),
     _describe_machine_action,
     _describe_policy,
     _describe_location,

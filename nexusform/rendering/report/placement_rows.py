@@ -9,7 +9,15 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import enclose, format_count, group_by, group_ranges, join_texts, select_word_form
+from nexusform.diagnostics.phrases import (
+    enclose,
+    format_count,
+    format_counts,
+    format_ranges,
+    group_by,
+    join_texts,
+    select_word_form,
+)
 from nexusform.placement_kinds.placement_kind import KINDS, MAXIMUM_NAMES, VM, format_location_text, get_kind_order
 from nexusform.plans.impact.object_effects import (
     Effect,
@@ -236,11 +244,9 @@ def _build_summary(kind: str, actions: Counter[PlacementAction], effects: Iterab
 
 
 def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
-    """Return the pools (site, cluster, name) of upgraded clusters that remove all nodes before they create any."""
+    """Return the pools (site, cluster, name) of clusters that remove all nodes before they create any."""
     pools = set()
     for upgrade in plan.upgrades:
-        if not upgrade.is_rolling:
-            continue  # not a version upgrade but a changed argument, and its texts say `all at once` anyway
         for pool in upgrade.pools:
             if pool.vms > 1 and pool.batches == 1 and not pool.surges:  # a single node is always one batch
                 pools.add((upgrade.site_id, upgrade.cluster, pool.pool))
@@ -380,7 +386,7 @@ def _build_recreation_line(
         label=_format_run_label(ordered),
         effect=Effect.MOVED,
         origin="",
-        target=", ".join(f"{count:,} {location}" for count, location in counts if count),
+        target=", ".join(format_counts(counts)),
         trigger=run[0].trigger,
         count=len(run),
         state=AT_ONCE if (run[0].site_id, run[0].cluster, run[0].pool) in simultaneous_pools else "",
@@ -495,10 +501,9 @@ def _format_run_label(rows: Sequence[PlacementChange]) -> str:
     if run_noun:
         return format_count(len(rows), run_noun)
     prefix = _get_name_prefix(rows[0])
-    if prefix is not None and all(_get_name_prefix(row) == prefix for row in rows):
-        numbers = [number for number in map(_get_number_or_key, rows) if isinstance(number, int)]
-        spans = [str(low) if low == high else f"{low}..{high}" for low, high in group_ranges(sorted(numbers))]
-        return f"{prefix}{','.join(spans)}"
+    if prefix is not None and set(map(_get_name_prefix, rows)) == {prefix}:
+        numbers = sorted(int(row.object.removeprefix(prefix)) for row in rows)
+        return f"{prefix}{format_ranges(numbers)}"
     if len(rows) <= MAXIMUM_NAMES:
         return ", ".join(row.object for row in rows)
     return f"{rows[0].object} and {len(rows) - 1} more"

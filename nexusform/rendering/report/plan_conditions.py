@@ -38,21 +38,22 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
     clusters not selected follow if they were computed.
     """
     selected = [row for row in plan.feasibility if row.is_selected]
-    placements = [(address, list(rows)) for address, rows in groupby(selected, key=lambda row: row.placement)]
+    placements = group_by(selected, lambda row: row.placement)
     incomplete = {row.placement for row in selected if row.result is not FeasibilityResult.RUNS}  # on a cluster
-    complete = {address for address, _ in placements} - incomplete
+    complete = [address for address in placements if address not in incomplete]
     if len(complete) > 1:
-        names = format_list(address.name for address, _ in placements if address in complete)
-        count = sum(row.placement in complete for row in selected)
+        names = format_list(address.name for address in complete)
+        count = sum(len(placements[address]) for address in complete)
         yield f"{names}: run on all {count:,} selected clusters"
-    for address, rows in placements:
-        if len(complete) == 1 or address in incomplete:  # not in the shared line
+    own_lines = incomplete if len(complete) > 1 else placements.keys()  # placements without a shared line
+    for address, rows in placements.items():
+        if address in own_lines:
             yield f"{address.name}: {_describe_placement_feasibility(rows)}"
     yield from describe_suggested_fixes(selected)
     if plan.untested_bindings:
         bindings = format_count(plan.untested_bindings, "binding")
         yield f"Fixes not tested for {bindings} with waiting pods: the plan is large (-details tests up to 12)"
-    for address, rows in placements:
+    for address, rows in placements.items():
         yield from _describe_loss_effects(address.name, rows)
     candidates = [row for row in plan.feasibility if not row.is_selected]
     for address, candidate_rows in groupby(candidates, key=lambda row: row.placement):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from nexusform.diagnostics.phrases import enclose, format_count, format_list, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, format_list, join_texts, select_word_form
 from nexusform.placement_kinds.placement_kind import KINDS, VM
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, count_unpredicted_resources
@@ -53,11 +53,19 @@ _REPLACEMENT_HEADLINES: Final = {
 }
 
 _REASONS: Final = {
+    "delete_because_no_resource_config": "(because {address.config_address} is not in configuration)",
+    "delete_because_no_module": "(because {module} is not in configuration)",
+    "delete_because_count_index": "(because index [{address.key}] is out of range for count)",
+    "delete_because_each_key": '(because key ["{address.key}"] is not in for_each map)',
+    "delete_because_wrong_repetition": "(because resource {repetition})",
+    "delete_because_no_move_target": "(because {previous} was moved to {address}, which is not in configuration)",
     "delete_because_enabled_false": "(because enabled is false)",
     "read_because_config_unknown": "(config refers to values not yet known)",
     "read_because_dependency_pending": "(depends on a resource or a module with changes pending)",
     "read_because_check_nested": "(config will be reloaded to verify a check block)",
 }
+# By class of an instance key that its block does not have; an object without a key needs one.
+_REPETITIONS: Final = {int: "does not use count", str: "does not use for_each"}
 
 
 def format_headline(change: Change) -> str:
@@ -97,41 +105,22 @@ def build_change_comments(change: Change) -> tuple[str, ...]:
 
 def _format_reason(change: Change) -> str:
     """Return the reason of the action in brackets; "" if it has none or the headline contains it (FORGET)."""
-    address = change.address
     if change.deposed:
         return "(left over from a partially-failed replacement of this instance)"
     if change.action is Action.FORGET:
         return ""  # the headline contains it
-    match change.reason:
-        case "delete_because_no_resource_config":
-            return f"(because {address.config_address} is not in configuration)"
-        case "delete_because_no_module":
-            return f"(because {format_module(address.module)} is not in configuration)"
-        case "delete_because_count_index":
-            return f"(because index [{address.key}] is out of range for count)"
-        case "delete_because_each_key":
-            return f'(because key ["{address.key}"] is not in for_each map)'
-        case "delete_because_wrong_repetition":
-            return _describe_wrong_repetition(address.key)
-        case "delete_because_no_move_target":
-            old = change.previous_address or address
-            return f"(because {old} was moved to {address}, which is not in configuration)"
-        case reason:
-            return _REASONS.get(reason, "")
-
-
-def _describe_wrong_repetition(key: int | str | None) -> str:
-    """Return the reason why an instance key is invalid in its block."""
-    if isinstance(key, int):
-        return "(because resource does not use count)"
-    if isinstance(key, str):
-        return "(because resource does not use for_each)"
-    return "(because resource uses count or for_each)"
+    address = change.address
+    return _REASONS.get(change.reason, "").format(
+        address=address,
+        module=format_module(address.module),
+        previous=change.previous_address or address,
+        repetition=_REPETITIONS.get(type(address.key), "uses count or for_each"),
+    )
 
 
 def count_resource_changes(plan: Plan) -> tuple[int, int, int, int, int]:
     """Return the numbers of imports, adds, changes, destroys and forgets."""
-    imports = sum(1 for change in plan.changes if change.importing)
+    imports = sum(bool(change.importing) for change in plan.changes)
     return imports, plan.to_add, plan.to_change, plan.to_destroy, plan.count(Action.FORGET)
 
 
@@ -298,8 +287,7 @@ def format_uncertainty_mark(row: PlacementChange) -> str:
 
 def describe_other_location(row: PlacementChange) -> str:
     """Return `or n0 if b arrives first` for an uncertain location with a known alternative."""
-    alternative = row.scores.get("otherwise")
-    return f"or {alternative}" if alternative else format_uncertainty_mark(row)
+    return enclose("or ", row.scores.get("otherwise")) or format_uncertainty_mark(row)
 
 
 _MAX_NAMES = 5
@@ -310,11 +298,13 @@ def describe_plan_evaluation(plan: Plan) -> str:
     evaluation = plan.basis.evaluation
     if evaluation is None:
         return ""
-    outside = sum(not file.in_root for file in evaluation.files)
-    facts = ["sandboxed" if evaluation.confined else "not sandboxed", format_count(len(evaluation.files), "file")]
-    if outside:
-        facts.append(f"{outside} outside of the work tree")
-    for noun, names in (("server", evaluation.origins), ("program", evaluation.programs)):
-        if names:
-            facts.append(f"{select_word_form(len(names), noun)} {format_list(names, _MAX_NAMES)}")
-    return ", ".join(facts)
+    server_noun = select_word_form(len(evaluation.origins), "server")
+    program_noun = select_word_form(len(evaluation.programs), "program")
+    facts = (
+        "sandboxed" if evaluation.confined else "not sandboxed",
+        format_count(len(evaluation.files), "file"),
+        enclose("", sum(not file.in_root for file in evaluation.files), " outside of the work tree"),
+        enclose(f"{server_noun} ", format_list(evaluation.origins, _MAX_NAMES)),
+        enclose(f"{program_noun} ", format_list(evaluation.programs, _MAX_NAMES)),
+    )
+    return join_texts(facts)

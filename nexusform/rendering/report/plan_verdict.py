@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
 from nexusform.diagnostics.levels import Level, PlacementImpact
-from nexusform.diagnostics.phrases import enclose, format_count, format_first_items, format_list, select_word_form
+from nexusform.diagnostics.phrases import (
+    enclose,
+    format_count,
+    format_counts,
+    format_first_items,
+    format_list,
+    join_texts,
+    select_word_form,
+)
 from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, count_unpredicted_resources, list_broken_limits
 from nexusform.plans.impact.object_effects import (
     LOSS_EFFECTS,
@@ -78,7 +87,7 @@ def build_headline(plan: Plan) -> str:
 def _describe_object_changes(plan: Plan) -> list[str]:
     """Return a clause per kind of change with its number of objects; without any, one on drift, renames or outputs."""
     verbs = ("to import", "to add", "to change", "to destroy", "to forget")
-    objects = [f"{count:,} {verb}" for count, verb in zip(count_resource_changes(plan), verbs, strict=True) if count]
+    objects = format_counts(zip(count_resource_changes(plan), verbs, strict=True))
     if objects:
         return objects
     if plan.mode is Mode.REFRESH_ONLY:
@@ -94,20 +103,17 @@ def describe_rejection(plan: Plan) -> str:
         return ""
     reasons = [reason.removeprefix("by ") for reason in list_blocking_reasons(plan)]  # rules, then errors
     limits = list_broken_limits(plan)
-    if limits:
-        reasons.append(f"{select_word_form(len(limits), 'guard rail')} {format_list(limits)}")
-    return "; ".join(reasons) or "an error"  # a plan can be marked `errored` without one
+    reasons.append(enclose(f"{select_word_form(len(limits), 'guard rail')} ", format_list(limits)))
+    return join_texts(reasons, "; ") or "an error"  # a plan can be marked `errored` without one
 
 
 def format_violation(violation: SeparationViolation) -> str:
     """Format a violation of a separation rule: `machine rack1-bm01: a-0, b-1; joined by b-1 (new)`."""
     locations = (("machine", violation.machine), ("rack", violation.rack), ("site", violation.site_id))
     location = next((f"{kind} {name}" for kind, name in locations if name), "")
-    text = f"{location}: {', '.join(violation.members)}"
-    if not violation.violating_member:
-        return text
     trigger_note = enclose(" (", violation.trigger, ")")
-    return f"{text}; joined by {violation.violating_member}{trigger_note}"
+    joining_note = enclose("; joined by ", violation.violating_member, trigger_note)
+    return f"{location}: {', '.join(violation.members)}{joining_note}"
 
 
 _CONDITION_VERBS: Final = {
@@ -123,11 +129,9 @@ def describe_inventory(plan: Plan) -> str:
     if not plan.inventories:
         return ""
     ages = [_compute_age(read.exported_at, plan.timestamp) for read in plan.inventories]
-    known_ages = [age for age in ages if age is not None]
     count_note = f" (the oldest of {len(ages):,})" if len(ages) > 1 else ""
-    if len(known_ages) < len(ages):  # the one of unknown age may be the oldest
-        return f"of unknown age{count_note}"
-    return f"{format_age(max(known_ages))} old{count_note}"
+    age_text = "of unknown age" if max(ages) == math.inf else f"{format_age(max(ages))} old"
+    return f"{age_text}{count_note}"
 
 
 def has_stale_inventory(plan: Plan) -> bool:
@@ -135,12 +139,12 @@ def has_stale_inventory(plan: Plan) -> bool:
     return any(read.is_stale for read in plan.inventories)
 
 
-def _compute_age(taken_at: str, now: str) -> float | None:
-    """Return the seconds between two times (0 for a later first one), or None if one of them is not a time."""
+def _compute_age(taken_at: str, now: str) -> float:
+    """Return the seconds between two times (0 for a later first one); infinite if one of them is not a time."""
     try:
         seconds = (datetime.fromisoformat(now) - datetime.fromisoformat(taken_at)).total_seconds()
     except (ValueError, TypeError):
-        return None
+        return math.inf  # it may be the oldest
     return max(seconds, 0.0)
 
 
@@ -252,9 +256,7 @@ def _describe_accuracy(score: SitePredictionAccuracy) -> str:
         if score.predictions.is_no_better_than_chance:
             sentences.append(_GUESSES)
         sentences.append(f"{plan_sentences.format_prediction_accuracy(score.predictions)}.")
-    if score.not_verified:
-        sentences.append(f"Not verified: {score.not_verified}.")
-    return " ".join(sentences)
+    return join_texts((*sentences, enclose("Not verified: ", score.not_verified, ".")), " ")
 
 
 def _format_percent(share: float) -> str:
@@ -266,12 +268,10 @@ def _describe_conditions(plan: Plan) -> str:
     statuses = Counter(check.status for check in plan.checks)
     if statuses.keys() <= {"pass"}:
         return ""
-    texts = []
-    for status, (singular, plural) in _CONDITION_VERBS.items():
-        count = statuses[status]
-        if count:
-            texts.append(f"{count:,} {select_word_form(count, singular, plural)}")
-    return f"{', '.join(texts)} (predicted)."
+    counts = [
+        (statuses[status], select_word_form(statuses[status], *verbs)) for status, verbs in _CONDITION_VERBS.items()
+    ]
+    return f"{', '.join(format_counts(counts))} (predicted)."
 
 
 def describe_unknown_cells(sampling: NumaSampling | None) -> str:
@@ -299,6 +299,5 @@ def describe_scale_in(plan: Plan) -> str:
         for table in plan.placement_tables
         if table.minimum_remaining_on_rack is not None
     ]
-    if not worst_cases:
-        return ""
-    return f"Azure picks the VMs to remove; at worst a rack keeps {format_first_items(worst_cases, _MAX_NAMES)}."
+    remaining_vms = format_first_items(worst_cases, _MAX_NAMES)
+    return enclose("Azure picks the VMs to remove; at worst a rack keeps ", remaining_vms, ".")

@@ -9,7 +9,13 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_first_items, group_by
+from nexusform.diagnostics.phrases import (
+    compute_natural_sort_key,
+    format_count,
+    format_counts,
+    format_first_items,
+    group_by,
+)
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.plan import Plan
@@ -59,7 +65,7 @@ class SiteRow(Struct, frozen=True):
             (self.removed, "to remove"),
             (self.host_lost, "host lost"),
         )
-        return ", ".join(f"{count:,} {outcome}" for count, outcome in figures if count)
+        return ", ".join(format_counts(figures))
 
 
 def build_site_rows(plan: Plan) -> tuple[SiteRow, ...]:
