@@ -54,6 +54,12 @@ class InstanceState(Struct, frozen=True):
         """Whether there is no object."""
         return self.current is None and not self.deposed
 
+    @property
+    def all_objects(self) -> list[tuple[str, ObjectState]]:
+        """The objects with their deposed keys: the current one first, with the key ""."""
+        deposed_objects = sorted(self.deposed.items())
+        return deposed_objects if self.current is None else [("", self.current), *deposed_objects]
+
 
 EMPTY_INSTANCE = InstanceState(None)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from nexusform.diagnostics.phrases import enclose
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.evaluation_run import TracedExpression
-from nexusform.rendering.notation.colours import escape_control_characters, format_code_point, wrap_lines
+from nexusform.rendering.notation.colours import escape_control_characters, format_code_point, indent_lines, wrap_lines
 from nexusform.rendering.notation.hcl_text import EPHEMERAL, KNOWN_AFTER_APPLY, SENSITIVE, TOO_DEEP, choose_heredoc_end
+from nexusform.rendering.report.finding_entries import format_location
 from nexusform.schemas.value_types import (
     DYNAMIC,
     ListType,
@@ -106,7 +108,7 @@ def _render_heredoc(text: str, indent: int) -> str:
     end = choose_heredoc_end(lines)
     opening = f"<<-{end}" if indent else f"<<{end}"  # `<<-` ignores the margin
     margin = " " * indent
-    return "\n".join([opening, *(f"{margin}{_escape_line(line)}" for line in lines), f"{margin}{end}"])
+    return "\n".join([opening, *indent_lines(map(_escape_line, lines), margin), f"{margin}{end}"])
 
 
 def _escape_line(line: str) -> str:
@@ -138,8 +140,7 @@ def _add_brackets(opening: str, lines: list[str], closing: str, indent: int, ste
     """Render the lines of a value or type between its brackets, indented by a further step."""
     if not lines:
         return f"{opening}{closing}"
-    margin = " " * (indent + step)
-    return "\n".join([opening, *[f"{margin}{line}" for line in lines], " " * indent + closing])
+    return "\n".join([opening, *indent_lines(lines, " " * (indent + step)), " " * indent + closing])
 
 
 def render_trace(part: TracedExpression, width: int) -> str:
@@ -152,16 +153,16 @@ def _render_part_lines(part: TracedExpression, indent: int, width: int) -> Itera
     margin = " " * indent
     line_width = max(width - indent - 4, 30)  # results are indented by 4; deep parts exceed the width
     first_line, *further_lines = wrap_lines(escape_control_characters(part.text), line_width)
-    location_note = f"  [{part.span.filename}:{part.span.start.line}]" if part.span is not None else ""
+    location_note = enclose("  [", format_location(part.span), "]")
     outcome = "= (error)" if part.has_failed else f"= {_format_value_on_one_line(part)}  ({_format_part_type(part)})"
     if not further_lines and len(first_line) + len(outcome) + len(location_note) + 1 <= line_width:
         yield f"{margin}{first_line} {outcome}{location_note}"
     else:
-        yield f"{margin}{first_line}"
-        yield from (f"{margin}{line}" for line in further_lines)
-        yield from (f"{margin}    {line}" for line in wrap_lines(f"{outcome}{location_note}", line_width))
+        yield from indent_lines([first_line, *further_lines], margin)
+        yield from indent_lines(wrap_lines(f"{outcome}{location_note}", line_width), f"{margin}    ")
     for reason in part.reasons:
-        yield from (f"{margin}    {line}" for line in wrap_lines(escape_control_characters(f"! {reason}"), line_width))
+        reason_lines = wrap_lines(escape_control_characters(f"! {reason}"), line_width)
+        yield from indent_lines(reason_lines, f"{margin}    ")
     for inner_part in part.parts:
         yield from _render_part_lines(inner_part, indent + 2, width)
     if part.omitted:

@@ -89,7 +89,7 @@ def _build_capacity_section(named_plans: Iterable[_NamedPlan]) -> Iterable[Secti
     rows: list[Row] = []
     for named_plan in named_plans:
         table, _ = build_capacity_table(named_plan.plan.capacity, named_plan.plan.other_capacity)
-        rows += [Row((named_plan.path, *row.cells)) for row in table.rows] if table is not None else []
+        rows += [Row((named_plan.path, *row.cells)) for row in table.rows]
     if rows:
         table = Table(("plan", "capacity", "before", "after"), tuple(rows), frozenset((2, 3)))
         yield Section("Spare capacity of the sites", table=table)

@@ -54,7 +54,7 @@ from nexusform.resources.address import (
     format_module,
     parse_address,
 )
-from nexusform.state.objects import EMPTY, InstanceState, ObjectState, OutputState, State
+from nexusform.state.objects import EMPTY, OutputState, State
 
 __all__ = ["build_plan_document", "build_state_document", "encode_document", "expand_document", "write_json"]
 
@@ -316,7 +316,7 @@ def _build_state(state: State, show: bool) -> LazyObject:
     def list_resources(path: ModulePath) -> Iterator[dict[str, Any]]:
         """Yield the objects of a module in Terraform's form."""
         for address in by_module[path]:
-            for deposed, instance in _list_current_and_deposed_objects(state.instances[address]):
+            for deposed, instance in state.instances[address].all_objects:
                 document: dict[str, Any] = {
                     "address": str(address),
                     **build_address_keys(address),
@@ -331,13 +331,6 @@ def _build_state(state: State, show: bool) -> LazyObject:
     root_module = _build_module_tree(by_module.keys(), list_resources)
     document["values"] = _build_values(state.outputs, root_module, show)
     return document
-
-
-def _list_current_and_deposed_objects(instance: InstanceState) -> Iterable[tuple[str, ObjectState]]:
-    """Return the objects of an instance with their deposed keys ("" for the current one)."""
-    if instance.current is not None:
-        yield "", instance.current
-    yield from sorted(instance.deposed.items())
 
 
 _INSTANCE_KEY: Final = r'\["(?:[^"\\]++|\\.)*+"\]|\[\d+\]'

@@ -31,7 +31,13 @@ from nexusform.rendering.report.placement_rows import (
     build_count_clauses,
     build_placement_summaries,
 )
-from nexusform.rendering.text.progress_text import format_end_line, format_progress_line, format_start_line
+from nexusform.rendering.text.progress_text import (
+    format_apply_complete,
+    format_destroy_complete,
+    format_end_line,
+    format_progress_line,
+    format_start_line,
+)
 from nexusform.resources.address import Address, parse_address
 from nexusform.state.objects import OutputState
 
@@ -117,7 +123,7 @@ def create_plan_events(plan: Plan, time: str, detail: ShownPlacements = ShownPla
             message = f"{document['object']}: {action}{trigger}"
             yield create_event("planned_placement", message, time, placement=dict(document))
     yield create_plan_summary_event(plan, time)
-    if build_placement_summaries(plan)[0].has_objects:  # 0: of all kinds
+    if build_placement_summaries(plan):
         yield create_placement_summary_event(plan, time)
     lines = [f"{line.label}: {'; '.join(line.texts)}" for line in build_decision_lines(plan)]
     yield create_event("decision", lines[0], time, decision=build_decision_document(plan), lines=lines)
@@ -195,11 +201,9 @@ def create_apply_summary_event(
     """Create the event of the results; `destroy` for `destroy` and `apply -destroy`."""
     counts = {"add": added, "change": changed, "import": imported, "remove": destroyed, "forget": forgotten}
     if destroy:
-        message = f"Destroy complete! Resources: {destroyed} destroyed."
-    else:
-        front = enclose("", imported, " imported, ")
-        message = f"Apply complete! Resources: {front}{added} added, {changed} changed, {destroyed} destroyed."
-    return _create_summary_event(message, time, {**counts, "operation": "destroy" if destroy else "apply"})
+        return _create_summary_event(format_destroy_complete(destroyed), time, {**counts, "operation": "destroy"})
+    message = format_apply_complete(added, changed, destroyed, imported=imported)
+    return _create_summary_event(message, time, {**counts, "operation": "apply"})
 
 
 def create_outputs_event(outputs: Mapping[str, OutputState], time: str) -> Event:

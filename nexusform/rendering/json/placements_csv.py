@@ -11,7 +11,6 @@ from typing import Any, Final
 from nexusform.placement_kinds.placement_kind import build_location_document
 from nexusform.plans.plan import Plan
 from nexusform.rendering.report.placement_rows import ShownPlacements, select_placement_rows
-from nexusform.scheduling.placement_decision import ObjectLocation
 
 # Location columns of VMs, bindings and pods; other kinds may add more.
 _LOCATION_COLUMNS: Final = ("cluster", "state", "node", "rack", "machine", "availability_zone", "numa_cells")
@@ -28,11 +27,9 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
     rows = [] if plan.errored else list(select_placement_rows(plan, detail))
     # The common location columns, then those of other kinds in the rows.
     columns = dict.fromkeys(_LOCATION_COLUMNS)
-    seen_classes: set[type[ObjectLocation]] = set()  # location classes with columns in the table
-    for location in chain.from_iterable((row.source, row.target) for row in rows):
-        if location is not None and type(location) not in seen_classes:
-            seen_classes.add(type(location))
-            columns.update(dict.fromkeys(build_location_document(location) or {}))
+    locations = chain.from_iterable((row.source, row.target) for row in rows)
+    for location in {type(location): location for location in locations}.values():  # one of each class
+        columns.update(dict.fromkeys(build_location_document(location) or {}))
     names = list(columns)
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\r\n")

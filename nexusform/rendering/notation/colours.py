@@ -114,6 +114,11 @@ def wrap_lines(text: str, width: int) -> list[str]:
     return lines
 
 
+def indent_lines(lines: Iterable[str], margin: str) -> list[str]:
+    """Return the lines, each after the margin."""
+    return [f"{margin}{line}" for line in lines]
+
+
 def _is_within_width(line: str, width: int) -> bool:
     """Return whether a line stays as it is. A `width` below 20 turns wrapping off."""
     return width < _MIN_WIDTH or count_columns(line) <= width

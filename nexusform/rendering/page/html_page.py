@@ -146,10 +146,9 @@ def _build_count_lines(view: PlanReportData) -> list[DecisionLine]:
     plan = view.plan
     if plan.is_failed:
         return []
-    summaries = view.summaries if view.summaries[0].has_objects else ()  # the first is of all kinds, its kind is ""
     texts = []
-    for summary in summaries:
-        title = f"{get_kind_title(summary.kind)}: " if summary.kind else ""
+    for summary in view.summaries:
+        title = f"{get_kind_title(summary.kind)}: " if summary.kind else ""  # the first is of all kinds
         texts.append(f"{title}{', '.join(build_count_clauses(summary))}")
     placements = [DecisionLine("Placements", tuple(texts))] if texts else []
     counts = plan_sentences.describe_object_counts(plan)

@@ -117,8 +117,7 @@ def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
     """Build the map of every site in plan order; with errors the current VMs on sites with machines."""
     if plan.errored:
         current_sites = [site for site in map(_restore_current_site, plan.sites) if site.machines]
-        maps = [_map_site(site, rows={}, certain_racks=frozenset()) for site in current_sites]
-        return tuple(replace(site_map, is_current_only=True) for site_map in maps)
+        return tuple(replace(_map_site(site, {}, frozenset()), is_current_only=True) for site in current_sites)
     vm_rows = (row for row in plan.placements if row.kind == VM)
     rows = group_by(vm_rows, lambda row: (str(row.address), row.object))  # by resource and VM name
     certain_racks: set[_PoolRack] = set()
@@ -166,12 +165,11 @@ def _restore_current_site(site: SiteVms) -> SiteVms:
     machines = tuple(replace(machine, exists_after=True) for machine in site.machines if machine.exists_before)
     rack_names = {machine.facts.rack for machine in machines}
     hosts = {machine.facts.name for machine in machines}
-    pools = [replace(pool, unchanged=tuple(pool.before), removed=(), added=()) for pool in site.pools]
     return replace(
         site,
         racks=tuple(rack for rack in site.racks if rack.name in rack_names),
         machines=machines,
-        pools=tuple(pool for pool in pools if pool.unchanged),
+        pools=tuple(replace(pool, unchanged=tuple(pool.before), removed=(), added=()) for pool in site.pools),
         unmanaged_vms=tuple(replace(vm, is_lost=False) for vm in site.unmanaged_vms if vm.placement.machine in hosts),
     )
 

@@ -179,7 +179,7 @@ def _select_map_sides(site: SiteMap, *, has_both: bool) -> Sequence[_SiteMapView
     if site.is_current_only:
         return _CURRENT  # no plan, or a failed one
     had_vms = any(vm.before is not None and vm.address for vm in site.vms)  # unmanaged VMs have no address
-    has_changes = any(vm.mark is not ChangeMark.KEPT for vm in site.vms)
+    has_changes = site.count_vms(ChangeMark.KEPT) < len(site.vms)
     return _BEFORE_AND_AFTER if has_both and had_vms and has_changes else _AFTER
 
 

@@ -37,7 +37,7 @@ class DiffLines(Struct, frozen=True):
         return paths[0] if len(paths) == 1 else ""
 
     def contains_lines(self, path: str, first: int, last: int) -> bool:
-        """Return whether the diff contains all these lines of a file."""
+        """Return whether the diff contains all these lines of a file; False for the path ""."""
         diff_lines = self.lines.get(path, frozenset())
         return all(line in diff_lines for line in range(first, last + 1))
 
@@ -83,7 +83,7 @@ def _build_line_comment(diagnostic: Diagnostic, diff: DiffLines) -> list[dict[st
     span = diagnostic.subject
     assert span is not None, "the caller selects diagnostics with a line"
     path = diff.find_path(span.filename)
-    if not path or not diff.contains_lines(path, span.start.line, span.start.line):
+    if not diff.contains_lines(path, span.start.line, span.start.line):
         return []
     return [_build_comment(path, span.start.line, span.start.line, _describe_diagnostic(diagnostic))]
 
@@ -97,33 +97,36 @@ def _build_suggestions(
     if configuration is None:
         return []  # the places to edit are unknown
     for remedy in diagnostic.extra.get("fit", {}).get("suggested_fixes", ()):
-        edits = [
-            build_literal_edit(configuration, parse_address(edit["address"]), edit["path"], edit["value"])
-            for edit in remedy["edits"]
-        ]
-        possible_edits = [edit for edit in edits if edit is not None]  # None: an expression, or a shared argument
-        comments = [_build_suggestion(diagnostic, remedy["text"], edit, files, diff) for edit in possible_edits]
-        if edits and len(possible_edits) == len(edits) and all(comments):  # a part of a remedy does not help
-            return [comment for comment in comments if comment is not None]
+        comments = []
+        for remedy_edit in remedy["edits"]:
+            address = parse_address(remedy_edit["address"])
+            edit = build_literal_edit(configuration, address, remedy_edit["path"], remedy_edit["value"])
+            comments += _build_suggestion(diagnostic, remedy["text"], edit, files, diff)
+        if comments and len(comments) == len(remedy["edits"]):  # a part of a remedy does not help
+            return comments
     return []
 
 
 def _build_suggestion(
-    diagnostic: Diagnostic, remedy_text: str, edit: TextEdit, files: Mapping[str, SourceFile], diff: DiffLines
-) -> dict[str, Any] | None:
-    """Build a suggestion of one edit; None if its lines are not in the diff, or its text contains a bot command."""
+    diagnostic: Diagnostic, remedy_text: str, edit: TextEdit | None, files: Mapping[str, SourceFile], diff: DiffLines
+) -> list[dict[str, Any]]:
+    """Build a suggestion of one edit; [] if its lines are not in the diff, or its text contains a bot command. The edit
+    is None for an expression, or a shared argument.
+    """
+    if edit is None:
+        return []
     first_line, last_line = edit.span.start.line, edit.span.end.line
     path = diff.find_path(edit.span.filename)
-    if not path or not diff.contains_lines(path, first_line, last_line):
-        return None
+    if not diff.contains_lines(path, first_line, last_line):
+        return []
     text = apply_literal_edits(files, [edit])[edit.span.filename]
     removed_lines = edit.before.count("\n") - edit.after.count("\n")  # negative for added ones
     new_lines = text.split("\n")[first_line - 1 : last_line - removed_lines]
     suggestion = format_code_block("\n".join(line.rstrip("\r") for line in new_lines), "suggestion")
     if disable_bot_commands(suggestion) != suggestion:
-        return None  # the button must commit the exact text
+        return []  # the button must commit the exact text
     body = f"{_describe_diagnostic(diagnostic)}\n\nTested: {escape_markdown(remedy_text)}\n{suggestion}"
-    return _build_comment(path, first_line, last_line, body)
+    return [_build_comment(path, first_line, last_line, body)]
 
 
 def _describe_diagnostic(diagnostic: Diagnostic) -> str:

@@ -115,7 +115,7 @@ def _render_table(table: Table, origin: CodeOrigin) -> list[str]:
 def _render_table_cells(row: Row, origin: CodeOrigin) -> list[str]:
     """Render the cells of a row, bold for a finding."""
     cells = [render_text(cell, origin) for cell in row.cells]
-    return [f"**{cell}**" if cell else cell for cell in cells] if row.is_finding else cells
+    return [enclose("**", cell, "**") for cell in cells] if row.is_finding else cells
 
 
 def build_parts(

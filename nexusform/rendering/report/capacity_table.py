@@ -46,14 +46,12 @@ class _EqualSites(Struct, frozen=True):
 
 def build_capacity_table(
     capacity: Sequence[SiteSkuCapacity], other_capacity: Sequence[SiteResourceCapacity], *, has_unchanged: bool = False
-) -> tuple[Table | None, str]:
+) -> tuple[Table, str]:
     """Return the figures of changed sites before and after, a row each, and a note with the number of unchanged sites.
     Sites with equal figures share rows; those with a worse figure come first. Without changes, or with `has_unchanged`,
-    the table has all sites; without any site it is None.
+    the table has all sites; without any site it has no rows.
     """
     rows_by_site = group_by(capacity, lambda row: row.site_id)
-    if not rows_by_site:
-        return None, ""
     figures = _build_site_figures(rows_by_site, other_capacity)
     changed_ids = [id_ for id_ in figures if any(figure.before != figure.after for figure in figures[id_])]
     shown_ids = figures if has_unchanged or not changed_ids else changed_ids
@@ -70,8 +68,8 @@ def build_capacity_table(
     else:
         scope = "site"
         table_rows = [row for group in groups for row in _build_rows(group.figures, f"{group.names}: ")]
-    unchanged_count = len(figures) - len(changed_ids) if changed_ids else 0
-    note = f"{format_count(unchanged_count, 'site')} unchanged." if unchanged_count else ""
+    unchanged_count = len(figures) - len(changed_ids)
+    note = f"{format_count(unchanged_count, 'site')} unchanged." if 0 < unchanged_count < len(figures) else ""
     headers, caption = (scope, "before", "after"), "Capacity before and after"
     return Table(headers, tuple(table_rows), figures=frozenset({1, 2}), caption=caption), note
 

@@ -123,11 +123,6 @@ class PlacementSummary(Struct, frozen=True):
     effects: tuple[EffectCount, ...] = ()
 
     @property
-    def has_objects(self) -> bool:
-        """Whether there is any object."""
-        return any((self.place, self.move, self.remove, self.keep, self.update, self.lose, self.forget))
-
-    @property
     def losses(self) -> list[tuple[str, int]]:
         """Numbers of objects that lose their host: ("machine", 33), ("node", 4)."""
         host_counts: Counter[str] = Counter()
@@ -212,7 +207,7 @@ def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[Place
 
 
 def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
-    """Return a summary of all placements; then one per kind of object, unless all are of one kind."""
+    """Return a summary of all placements; then one per kind of object, unless all are of one kind. () without any."""
     counts: defaultdict[str, Counter[PlacementAction]] = defaultdict(Counter)
     for row in plan.placements:
         if compute_effect(row) is not Effect.NOT_CREATED:  # such objects count by effect only
@@ -224,11 +219,13 @@ def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     effects = count_effects(plan.placements)
     if kept_without_row:
         effects = (*effects, EffectCount(kind=VM, effect=Effect.UNCHANGED, state="", count=kept_without_row))
+    kinds = sorted((kind for kind in counts if counts[kind].total()), key=get_kind_order)
+    if not kinds:
+        return ()
     total = _build_summary("", sum(counts.values(), Counter()), effects)
     effects_by_kind = group_by(effects, lambda effect_count: effect_count.kind)
-    kinds = sorted((kind for kind in counts if counts[kind].total()), key=get_kind_order)
-    if len(kinds) < 2:
-        return (total,)  # the summary of a single kind would repeat it
+    if len(kinds) == 1:
+        return (total,)  # the summary of the kind would repeat it
     return (total, *(_build_summary(kind, counts[kind], effects_by_kind.get(kind, ())) for kind in kinds))
 
 
@@ -322,8 +319,10 @@ def _find_recreation_triggers(rows: Iterable[PlacementChange], detail: ShownPlac
     """Return the triggers of re-created nodes to show in one line: those of many nodes, and any rolling upgrade."""
     if detail is ShownPlacements.ALL:
         return frozenset()  # every node has its own line
-    counts = Counter(row.trigger for row in rows if row.trigger in RECREATION_VERBS)
-    return frozenset(trigger for trigger, count in counts.items() if trigger == ROLLING or count > MAX_SINGLE_MOVES)
+    counts = Counter(row.trigger for row in rows)
+    # Nodes of a rolling upgrade always share a line.
+    maximums = {**dict.fromkeys(RECREATION_VERBS, MAX_SINGLE_MOVES), ROLLING: 0}
+    return frozenset(trigger for trigger, maximum in maximums.items() if counts[trigger] > maximum)
 
 
 def _get_group_name(row: PlacementChange) -> str:

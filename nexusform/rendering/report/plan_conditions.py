@@ -114,8 +114,7 @@ def _describe_missing_nodes(row: Feasibility) -> str:
     """Return `west needs 2 more nodes in pool workers (site capacity: yes)`; the pool may be unknown."""
     nodes = []
     for pool, count in row.missing_pools.items():
-        text = format_count(count, "more node")
-        nodes.append(f"{text} in pool {pool}" if pool else text)
+        nodes.append(f"{format_count(count, 'more node')}{enclose(' in pool ', pool)}")
     return f"{row.cluster} needs {format_list(nodes)} (site capacity: {row.site_capacity})"
 
 

@@ -211,10 +211,10 @@ def build_rule_section(view: PlanReportData) -> Section:
 def _describe_separation_rule(verdict: SeparationVerdict) -> str:
     """Return `(machine, deny) holds always, in the plan and in 100 samples`, or `... sometimes; 2 machines shared`."""
     rule = f"({verdict.scope}, {verdict.enforcement}) holds {verdict.satisfied}"
-    samples = f"{verdict.sample_count:,} samples"
+    samples = f"{verdict.sample_count:,} samples" if verdict.sample_count else ""
     if verdict.satisfied == "always":
-        return f"{rule}, in the plan and in {samples}" if verdict.sample_count else f"{rule}, in the plan"
-    sample_share = f", in {verdict.satisfied_count:,} of {samples}" if verdict.sample_count else ""
+        return f"{rule}, in the plan{enclose(' and in ', samples)}"
+    sample_share = enclose(f", in {verdict.satisfied_count:,} of ", samples)
     return f"{rule}{sample_share}; {format_count(len(verdict.violations), verdict.scope)} shared"
 
 
@@ -249,7 +249,7 @@ def _build_step_row(step: RolloutStep) -> Row:
     elif step.kind == "delete":
         stage = "delete stage"
     else:
-        stage = f"{step.stage}, group {step.group}" if step.group else step.stage  # 0: no clusters
+        stage = f"{step.stage}{enclose(', group ', step.group)}"  # 0: no clusters
     return Row((start, stage, f"{_describe_step(step)}{_STATUSES.get(step.status, '')}"))
 
 

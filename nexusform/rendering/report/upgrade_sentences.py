@@ -6,7 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
-from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, group_by, select_word_form
+from nexusform.diagnostics.phrases import (
+    enclose,
+    format_count,
+    format_first_items,
+    format_list,
+    group_by,
+    join_texts,
+    select_word_form,
+)
 from nexusform.plans.maintenance import PoolNodeRecreation, Upgrade
 from nexusform.plans.plan import Plan
 
@@ -72,14 +80,12 @@ def format_versions(upgrade: Upgrade) -> str:
 def describe_upgrade_course(upgrade: Upgrade) -> str:
     """Return sentences about the batches of an upgrade, blocking budgets, and workloads without a second replica."""
     sentences = [_describe_rolling_upgrade(upgrade) if upgrade.is_rolling else _describe_pool_recreation(upgrade)]
-    if upgrade.budgets:
-        names = format_first_items(upgrade.budgets, _MAX_NAMES)
-        sentences.append(f"{select_word_form(len(upgrade.budgets), 'Budget')} {names}: no pod may be evicted.")
-    if upgrade.single_replicas:
-        count, names = len(upgrade.single_replicas), format_first_items(upgrade.single_replicas, _MAX_NAMES)
-        verb = select_word_form(count, "is down while its only pod moves", "are down while their only pods move")
-        sentences.append(f"{names} {verb}.")
-    return " ".join(sentences)
+    noun = select_word_form(len(upgrade.budgets), "Budget")
+    sentences.append(enclose(f"{noun} ", format_first_items(upgrade.budgets, _MAX_NAMES), ": no pod may be evicted."))
+    single, plural = "is down while its only pod moves", "are down while their only pods move"
+    verb = select_word_form(len(upgrade.single_replicas), single, plural)
+    sentences.append(enclose("", format_first_items(upgrade.single_replicas, _MAX_NAMES), f" {verb}."))
+    return join_texts(sentences, " ")
 
 
 def _describe_rolling_upgrade(upgrade: Upgrade) -> str:
@@ -105,12 +111,11 @@ def _format_verdict(upgrade: Upgrade) -> str:
     if upgrade.blocked_pools:
         pool = upgrade.blocked_pools[0]
         return f"stops at batch {pool.failed_batch} of {pool.pool}"
-    clauses = ["is blocked"] if upgrade.budgets else []
+    blocked = "is blocked" if upgrade.budgets else ""
     uncertain_pools = tuple(dict.fromkeys(chain.from_iterable(pool.scale_in_pools for pool in upgrade.pools)))
-    if uncertain_pools:
-        selection = f"the VMs of {format_first_items(uncertain_pools, _MAX_NAMES)} that Azure removes"
-        clauses.append(f"may lack surge capacity, depending on {selection}")
-    return ", and ".join(clauses) or "fits"
+    selection = enclose("the VMs of ", format_first_items(uncertain_pools, _MAX_NAMES), " that Azure removes")
+    doubt = enclose("may lack surge capacity, depending on ", selection)
+    return join_texts((blocked, doubt), ", and ") or "fits"
 
 
 def _describe_unavailable_nodes(upgrade: Upgrade) -> str:

@@ -76,8 +76,7 @@ class _DifferenceRenderer:
     def render_body(self, node: DifferenceNode, level: int) -> list[str]:
         """Render the lines inside the braces: attributes, hidden counts, then nested blocks."""
         lines = self.render_attributes(node.children, level, node.width)
-        if node.hidden:
-            lines.append(self._render_hidden_count(node.hidden, "attribute", level + 1))
+        lines += self._render_hidden_count(node.hidden, "attribute", level + 1)
         previous = ""
         for block in node.blocks:
             if lines and block.name != previous:  # no blank line between blocks of one type
@@ -86,7 +85,7 @@ class _DifferenceRenderer:
             lines += self._render_block(block, level + 1)
         if node.hidden_blocks:
             lines += [""] if lines else []
-            lines.append(self._render_hidden_count(node.hidden_blocks, "block", level + 1))
+            lines += self._render_hidden_count(node.hidden_blocks, "block", level + 1)
         return lines
 
     def _render_block(self, node: DifferenceNode, level: int) -> list[str]:
@@ -115,9 +114,10 @@ class _DifferenceRenderer:
             lines.append(f"{margin}{self._signs[node.symbol]}{name} = {value}")
         return lines
 
-    def _render_hidden_count(self, count: int, noun: str, level: int) -> str:
+    def _render_hidden_count(self, count: int, noun: str, level: int) -> list[str]:
+        """Render the line about hidden parts; [] without any."""
         text = f"# ({count} unchanged {select_word_form(count, noun)} hidden)"
-        return f"{_BLANK * level}{_BLANK}{self._paint(text, 'grey')}"
+        return [f"{_BLANK * level}{_BLANK}{self._paint(text, 'grey')}"] if count else []
 
     def render_value(self, node: DifferenceNode, level: int, *, show_null: bool = True) -> str:
         """Return the text right of `=`, of several lines if nested; `show_null`: `-> null` follows a deleted value."""
@@ -168,22 +168,18 @@ class _DifferenceRenderer:
         lines: list[str] = []
         for child in node.children:
             if child.kind is NodeKind.GAP:
-                lines.append(self._render_hidden_count(child.hidden, "element", level + 1))
+                lines += self._render_hidden_count(child.hidden, "element", level + 1)
             else:
                 value = self.render_value(child, level + 1, show_null=False)
                 lines.append(f"{margin}{self._signs[child.symbol]}{value},")
-        if node.hidden:
-            lines.append(self._render_hidden_count(node.hidden, "element", level + 1))
-        return lines
+        return [*lines, *self._render_hidden_count(node.hidden, "element", level + 1)]
 
     def _render_entries(self, node: DifferenceNode, level: int) -> list[str]:
         """Render the entries of a map or the attributes of an object, then the count of hidden ones."""
         is_map = node.kind is NodeKind.MAP
         width = node.width + 2 if is_map else node.width  # with the quotation marks of keys
         lines = self.render_attributes(node.children, level, width, is_map=is_map, show_null=False)
-        if node.hidden:
-            lines.append(self._render_hidden_count(node.hidden, "element" if is_map else "attribute", level + 1))
-        return lines
+        return [*lines, *self._render_hidden_count(node.hidden, "element" if is_map else "attribute", level + 1)]
 
     def _render_text_lines(self, node: DifferenceNode, level: int) -> list[str]:
         """Render the lines of a multi-line text with their signs."""

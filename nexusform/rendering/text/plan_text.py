@@ -20,6 +20,7 @@ from nexusform.rendering.notation.colours import (
     Painter,
     count_columns,
     escape_control_characters,
+    indent_lines,
     render_symbol,
     wrap_lines,
 )
@@ -202,7 +203,7 @@ def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Pa
     lines = render_decision(build_decision_lines(plan), width, paint) if has_decision else []
     if plan.is_failed:
         return ["\n".join(lines)]  # the counts of a failed plan may result from its error
-    lines += _render_placement_summaries(view, width, paint)
+    lines += render_placement_counts(view.summaries, paint, width)
     notes: list[str] = []
     if plan.has_changes:
         notes = render_report_notes(plan_sections.build_note_section(view), width, paint)
@@ -231,7 +232,7 @@ def render_counts(view: PlanReportData, width: int, paint: Painter) -> list[str]
     plan = view.plan
     if plan.is_failed:
         return []
-    return [*_render_placement_summaries(view, width, paint), plan_sentences.describe_object_counts(plan)]
+    return [*render_placement_counts(view.summaries, paint, width), plan_sentences.describe_object_counts(plan)]
 
 
 def _render_plan_line(plan: Plan, paint: Painter) -> str:
@@ -239,13 +240,13 @@ def _render_plan_line(plan: Plan, paint: Painter) -> str:
     return f"{paint(title, 'bold')} {counts}"
 
 
-def _render_placement_summaries(view: PlanReportData, width: int, paint: Painter) -> list[str]:
-    return render_placement_counts(view.summaries, paint, width) if view.summaries[0].has_objects else []
-
-
 def render_placement_counts(summaries: Sequence[PlacementSummary], paint: Painter, width: int) -> list[str]:
-    """Render `Placements: 215 to place, ...` and a line per kind, with notes below. Moves are highlighted."""
-    total = summaries[0]  # those of the kinds follow
+    """Render `Placements: 215 to place, ...` and a line per kind, with notes below. Moves are highlighted. The first
+    summary is of all kinds; [] without any.
+    """
+    if not summaries:
+        return []
+    total = summaries[0]
     lines = _wrap_clauses(paint("Placements:", "bold"), build_count_clauses(total, paint), width)
     for kind in summaries[1:]:
         lines += _wrap_clauses(f"  {get_kind_title(kind.kind)}:", build_count_clauses(kind, paint), width)
@@ -268,8 +269,9 @@ def _wrap_clauses(label: str, clauses: Sequence[str], width: int) -> list[str]:
 
 
 def _render_effect_notes(summary: PlacementSummary, margin: str, width: int) -> list[str]:
-    text = f"Of these, {format_list(summary.notes)}."
-    return [f"{margin}{line}" for line in wrap_lines(text, width - len(margin))] if summary.notes else []
+    if not summary.notes:
+        return []
+    return indent_lines(wrap_lines(f"Of these, {format_list(summary.notes)}.", width - len(margin)), margin)
 
 
 def _render_full_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> str:
@@ -359,9 +361,8 @@ def _render_changes(view: PlanReportData, paint: Painter, options: PlanTextOptio
 def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[str]:
     """Render the `Plan:` line, or `No changes.` with the comparison made, then the counts and changes of placements."""
     plan = view.plan
-    counts = _render_placement_summaries(view, width, paint)
-    placements = render_placement_text(view, width, paint) if counts else []
-    placements += [_wrap_paragraph(describe_scale_in(plan), width)] if view.placed_vms or counts else []
+    counts = render_placement_counts(view.summaries, paint, width)
+    placements = [*render_placement_text(view, width, paint), _wrap_paragraph(describe_scale_in(plan), width)]
     if view.stanzas or plan.has_changes:
         lines = [_render_plan_line(plan, paint)] if view.stanzas else []  # else only outputs change
         return ["\n".join([*lines, *counts]), *placements]
@@ -387,7 +388,7 @@ def _describe_certainty(view: PlanReportData, width: int) -> list[str]:
     text = f"Predicted. Confidence over {plan.samples} samples: rack counts exact for {racks:,} of "
     text += f"{view.placed_vms:,}, machines for {machines:,} of {view.placed_vms:,}."
     text += f" NUMA cells: {describe_numa_samples(plan.numa_sampling)}" if plan.numa_sampling is not None else ""
-    return ["\n".join(f"  {line}" for line in wrap_lines(text, width - 2))]
+    return ["\n".join(indent_lines(wrap_lines(text, width - 2), "  "))]
 
 
 def _render_full_outputs(view: PlanReportData, paint: Painter, width: int) -> list[str]:

@@ -17,6 +17,7 @@ from nexusform.rendering.notation.colours import (
     count_columns,
     escape_control_characters,
     fill_to_width,
+    indent_lines,
     render_symbol,
     wrap_line,
     wrap_lines,
@@ -46,8 +47,7 @@ def render_report_text(report: Report, *, colour: bool = False, width: int = 80)
     ]
     for fact in report.facts:
         first_line, *further_lines = _wrap_text(fact, width - 4)
-        lines.append(f"{_INDENT}- {first_line}")
-        lines.extend(f"{_INDENT}  {line}" for line in further_lines)
+        lines += [f"{_INDENT}- {first_line}", *indent_lines(further_lines, f"{_INDENT}  ")]
     folded_sections = [section for section in report.sections if section.is_folded and not section.is_finding]
     hidden_sections = folded_sections[MAX_FOLDED:]
     hidden_ids = set(map(id, hidden_sections))  # other sections may be equal to them
@@ -73,16 +73,12 @@ def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
         hidden_count = len(section.table.rows) - len(table.rows)
         if hidden_count:
             lines.append(f"... and {hidden_count} more; -format=markdown lists all.")
-    return [*_render_bold_lines(section.title, width, paint, *styles), *_indent_lines(lines)]
+    return [*_render_bold_lines(section.title, width, paint, *styles), *indent_lines(lines, _INDENT)]
 
 
 def _render_bold_lines(text: str, width: int, paint: Painter, *styles: str) -> list[str]:
     """Return the wrapped lines of a text in bold and with further styles."""
     return [paint(line, "bold", *styles) for line in _wrap_text(text, width)]
-
-
-def _indent_lines(lines: Iterable[str]) -> list[str]:
-    return [f"{_INDENT}{line}" for line in lines]
 
 
 def _truncate_table(table: Table) -> Table:
@@ -147,7 +143,7 @@ def _render_rows_as_records(
         lines.append(paint(cells[0] or "-", "red" if row.is_finding else "bold"))
         clauses = [f"{header}: {cell}" for header, cell in zip(headers[1:], cells[1:], strict=True) if cell]
         clauses.append(escape_control_characters(row.note))
-        lines += _indent_lines(_join_clauses(filter(None, clauses), width - len(_INDENT)))
+        lines += indent_lines(_join_clauses(filter(None, clauses), width - len(_INDENT)), _INDENT)
     return lines
 
 
@@ -218,7 +214,7 @@ def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_det
     lines = _render_bold_lines(f"{table.caption}:", width, paint) if table.caption else []
     max_rows = len(table.rows) if table.figures or has_details else _MAX_STEPS
     visible_table = replace(table, rows=table.rows[:max_rows])
-    lines += _indent_lines(render_table(visible_table, paint, width - len(_INDENT), has_details=has_details))
+    lines += indent_lines(render_table(visible_table, paint, width - len(_INDENT), has_details=has_details), _INDENT)
     hidden_count = len(table.rows) - len(visible_table.rows)
     if hidden_count:
         lines.append(f"{_INDENT}and {hidden_count:,} more; -report=markdown:PATH shows each.")
@@ -230,7 +226,8 @@ def render_report_items(groups: Sequence[ItemGroup], width: int, paint: Painter,
     _MAX_ITEMS, show deleted, replaced and forgotten ones first; a last line has the number of hidden objects.
     """
     items = list(chain.from_iterable(group.items for group in groups))
-    visible = sorted(items, key=lambda item: item.symbol not in _URGENT_SYMBOLS)[:_MAX_ITEMS]
+    urgent_first = sorted(items, key=lambda item: item.symbol not in _URGENT_SYMBOLS)
+    visible, hidden = urgent_first[:_MAX_ITEMS], urgent_first[_MAX_ITEMS:]
     visible_ids = set(map(id, visible))
     label_widths = [count_columns(escape_control_characters(item.label)) for item in visible]
     max_label_width = width - _SYMBOL_WIDTH - _MIN_TEXT_WIDTH  # the text of a longer label is below it
@@ -244,7 +241,7 @@ def render_report_items(groups: Sequence[ItemGroup], width: int, paint: Painter,
             lines += [f"  {paint(name[2:], 'bold')}", *(f"    {paint(text.strip(), 'bold')}" for text in further_lines)]
         for item in group_items:
             lines += _render_item(item, column, width, paint)
-    hidden_count = sum(item.count for item in items if id(item) not in visible_ids)
+    hidden_count = sum(item.count for item in hidden)
     return [*lines, f"    and {hidden_count:,} more{hint}."] if hidden_count else lines
 
 
@@ -303,7 +300,7 @@ def render_labelled_text(label: str, text: str, indent: int, width: int, gap: in
         first_lines = [label.rstrip(), f"{margin}{first_line}"]
     else:
         first_lines = [f"{fill_to_width(label, indent)}{first_line}"]
-    return [*first_lines, *(f"{margin}{line}" for line in further_lines)]
+    return [*first_lines, *indent_lines(further_lines, margin)]
 
 
 def truncate_lines(lines: list[str], maximum: int, width: int) -> list[str]:

@@ -23,21 +23,17 @@ def render_state(
     state: State, registries: PluginRegistries = _NO_REGISTRIES, *, colour: bool = False, show_sensitive: bool = False
 ) -> str:
     """Render all objects by address, then the outputs, or a sentence for an empty state."""
-    paint = Painter(colour)
     find_schema = create_schema_lookup(registries)
     parts: list[str] = []
     for address in sorted(state.instances, key=compute_address_order):
         schema = find_schema(address)
-        all_objects = state.instances[address]
-        current = [("", all_objects.current)] if all_objects.current is not None else []  # "": no deposed key
-        for deposed, instance in [*current, *sorted(all_objects.deposed.items())]:
-            text = _render_object(address, instance, schema, deposed, paint=paint, show_sensitive=show_sensitive)
-            parts.append(text)
+        for deposed, instance in state.instances[address].all_objects:
+            parts.append(
+                render_object(address, instance, schema, deposed=deposed, colour=colour, show_sensitive=show_sensitive)
+            )
     if state.outputs:
-        parts.append(f"Outputs:\n\n{render_outputs(state.outputs, show_sensitive=show_sensitive).rstrip()}")
-    if not parts:
-        return "The state file is empty. No resources are represented.\n"
-    return "\n\n".join(parts) + "\n"
+        parts.append(f"Outputs:\n\n{render_outputs(state.outputs, show_sensitive=show_sensitive)}")
+    return "\n".join(parts) or "The state file is empty. No resources are represented.\n"
 
 
 def render_object(
@@ -50,21 +46,6 @@ def render_object(
     show_sensitive: bool = False,
 ) -> str:
     """Render one object as a block with every attribute and a final newline."""
-    paint = Painter(colour)
-    text = _render_object(address, instance, schema, deposed, paint=paint, show_sensitive=show_sensitive)
-    return f"{text}\n"
-
-
-def _render_object(
-    address: Address,
-    instance: ObjectState,
-    schema: BlockSchema | None,
-    deposed: str,
-    *,
-    paint: Painter,
-    show_sensitive: bool,
-) -> str:
-    """Render one object as a block without a final newline."""
     hidden_paths = () if show_sensitive else instance.sensitive
     marks = PathMarks.create(hidden_paths, hidden_paths)
     sides = instance.attributes, instance.attributes  # compared with itself, an object has no changes
@@ -72,12 +53,12 @@ def _render_object(
     notes = enclose(" (deposed object ", deposed, ")")
     notes += " (tainted)" if instance.tainted else ""
     lines = [
-        paint(f"# {escape_control_characters(str(address))}:{notes}", "bold"),
+        Painter(colour)(f"# {escape_control_characters(str(address))}:{notes}", "bold"),
         f"{format_block_header(address)} {{",
     ]
     # A separate block has no symbol column, so remove four columns.
     lines += [line.removeprefix("    ") for line in render_body_lines(body, PLAIN)]
-    return "\n".join([*lines, "}"])
+    return "\n".join([*lines, "}\n"])
 
 
 def render_outputs(outputs: Mapping[str, OutputState], *, show_sensitive: bool = False) -> str:
