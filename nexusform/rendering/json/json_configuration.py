@@ -17,6 +17,7 @@ from nexusform.configuration.declarations.configuration import (
     Variable,
 )
 from nexusform.configuration.static_arguments import evaluate_constant, is_constant_value
+from nexusform.diagnostics.phrases import join_texts
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.body_decoding import BodySchema, decode_body
@@ -79,7 +80,7 @@ def _add_providers(module: Module, providers: dict[str, Any]) -> dict[str, str]:
     module_address = ".".join(f"module.{name}" for name in module.path)
     keys: dict[str, str] = {}
     for reference, block in sorted(module.providers.items()):
-        keys[reference] = f"{module_address}:{reference}" if module_address else reference
+        keys[reference] = join_texts((module_address, reference), ":")
         providers[keys[reference]] = _build_provider(block.name, module_address, block)
     used_references = {block.provider or DEFAULT_PROVIDER for block in module.resources.values()}
     for reference in sorted(used_references - keys.keys()):
@@ -87,7 +88,7 @@ def _add_providers(module: Module, providers: dict[str, Any]) -> dict[str, str]:
             keys[reference] = reference
         else:  # without a provider block
             name = reference.partition(".")[0]  # of `name.alias`
-            keys[reference] = f"{module_address}:{reference}" if module_address else reference
+            keys[reference] = join_texts((module_address, reference), ":")
             providers[keys[reference]] = _build_provider(name, module_address, block=None)
     return keys
 
@@ -157,12 +158,8 @@ def _build_resource(block: ResourceBlock, registries: PluginRegistries, provider
 
 def _build_repetition(count: Expression | None, for_each: Expression | None) -> dict[str, Any]:
     """Build `count_expression` or `for_each_expression` if configured."""
-    document: dict[str, Any] = {}
-    if count is not None:
-        document["count_expression"] = build_expression_document(count)
-    if for_each is not None:
-        document["for_each_expression"] = build_expression_document(for_each)
-    return document
+    expressions = (("count_expression", count), ("for_each_expression", for_each))
+    return {name: build_expression_document(expression) for name, expression in expressions if expression is not None}
 
 
 def _build_depends_on(references: Iterable[Traversal]) -> dict[str, Any]:
@@ -220,8 +217,8 @@ def _build_block_schema(schema: BlockSchema) -> dict[str, Any]:
     block: dict[str, Any] = {
         "attributes": {name: _build_attribute(attribute) for name, attribute in sorted(schema.attributes.items())}
     }
-    if schema.blocks:
-        block["block_types"] = {name: _build_nested_block(nested) for name, nested in sorted(schema.blocks.items())}
+    block_types = {name: _build_nested_block(nested) for name, nested in sorted(schema.blocks.items())}
+    block |= omit_empty({"block_types": block_types})
     if schema.description:
         block |= {"description": schema.description, "description_kind": "plain"}
     return block

@@ -49,7 +49,7 @@ def build_resource_keys(address: Address) -> dict[str, Any]:
     return {
         "addr": text,
         "module": module,
-        "resource": text[len(module) + 1 :] if module else text,
+        "resource": text.removeprefix(f"{module}."),
         "implied_provider": address.type.partition("_")[0],
         "resource_type": address.type,
         "resource_name": address.name,
@@ -79,7 +79,7 @@ def build_diagnostic_document(diagnostic: Diagnostic, files: Mapping[str, Source
 def build_finding_document(finding: Finding, files: Mapping[str, SourceFile]) -> dict[str, Any]:
     """Build a diagnostic of a plan with its `preexisting` flag."""
     document = build_diagnostic_document(finding.diagnostic, files)
-    return document | {"preexisting": True} if finding.is_preexisting else document
+    return document | omit_empty({"preexisting": finding.is_preexisting})
 
 
 def build_diagnostic_documents(

@@ -100,8 +100,7 @@ def build_plan_document(
         decision=build_decision_document(plan),
         placement_changes=LazyArray(lambda: build_placement_changes(plan, placements)),
         **PLAN_FORM(plan),  # keys without a counterpart in Terraform: rollouts, capacity and others
-        **({"providers": dict(plan.providers)} if plan.providers else {}),
-        **({"dry_runs": list(plan.dry_run_messages)} if plan.dry_run_messages else {}),
+        **omit_empty({"providers": dict(plan.providers), "dry_runs": list(plan.dry_run_messages)}),
         diagnostics=[build_finding_document(finding, known_files) for finding in collect_findings(plan)],
     )
 
@@ -125,8 +124,7 @@ def _select_changes(plan: Plan) -> Sequence[Change]:
 def build_state_document(state: State, *, show_sensitive: bool = False) -> LazyObject:
     """Build OpenTofu's state representation, with placements as ordinary attributes."""
     document = _build_state(state, show_sensitive)
-    if state.check_results:
-        document["checks"] = _build_stored_checks(state.check_results)
+    document |= omit_empty({"checks": _build_stored_checks(state.check_results)})
     return document
 
 
@@ -157,9 +155,8 @@ def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
         after_marks=build_path_trie(change.sensitive_after),
         show=show,
     )
-    change_document |= omit_empty({"replace_paths": list(map(list, change.replace_paths))})
-    if change.importing:
-        change_document["importing"] = {"id": change.importing}
+    importing = omit_empty({"id": change.importing})
+    change_document |= omit_empty({"replace_paths": list(map(list, change.replace_paths)), "importing": importing})
     document["change"] = change_document
     document |= omit_empty({"action_reason": _REASONS.get(change.reason, change.reason)})
     if change.source is not None:
@@ -256,10 +253,8 @@ def _build_planned_values(plan: Plan, show: bool) -> LazyObject:
 
 def _build_values(outputs: Mapping[str, OutputState], root_module: LazyObject, show: bool) -> LazyObject:
     """Build outputs and the module tree of `values`."""
-    if not outputs:
-        return LazyObject(root_module=root_module)
     documents = {name: _build_output(output, show) for name, output in sorted(outputs.items())}
-    return LazyObject(outputs=documents, root_module=root_module)
+    return LazyObject(**omit_empty({"outputs": documents}), root_module=root_module)
 
 
 def _build_planned_object(change: Change, show: bool) -> dict[str, Any]:
@@ -334,7 +329,7 @@ def _build_state(state: State, show: bool) -> LazyObject:
 
 
 _INSTANCE_KEY: Final = r'\["(?:[^"\\]++|\\.)*+"\]|\[\d+\]'
-_STATUSES_BY_SEVERITY: Final = ("error", "fail", "unknown", "pass")
+_SEVERITY_RANKS: Final = {"error": 0, "fail": 1, "unknown": 2, "pass": 3}  # the most severe status first
 _KINDS: Final = {"input_variable": "var"}
 
 
@@ -402,7 +397,7 @@ def _build_check(kind: str, address: str, instances: Sequence[CheckResult]) -> d
     """Build the most severe status of the instances of a declaration, and each of them."""
     return {
         "address": _build_check_address(kind, address),
-        "status": min((instance.status for instance in instances), key=_get_severity_rank),
+        "status": min((instance.status for instance in instances), key=lambda status: _SEVERITY_RANKS.get(status, 4)),
         "instances": list(map(_build_check_instance, instances)),
     }
 
@@ -430,11 +425,6 @@ def _build_instance_keys(kind: str, address: str) -> dict[str, Any]:
 
 def _build_module_key(module: str) -> dict[str, str]:
     return omit_empty({"module": module})
-
-
-def _get_severity_rank(status: str) -> int:
-    """Return the rank of a status; the lowest is the most severe."""
-    return _STATUSES_BY_SEVERITY.index(status) if status in _STATUSES_BY_SEVERITY else len(_STATUSES_BY_SEVERITY)
 
 
 def _build_check_instance(result: CheckResult) -> dict[str, Any]:

@@ -167,7 +167,7 @@ def _format_numbers(prefix: str, runs: Sequence[NameRange]) -> str:
     return f"{prefix}{','.join(run.span for run in visible_runs)}{note}"
 
 
-def format_keys(keys: Sequence[int | str]) -> str:
+def format_keys(keys: Sequence[Key]) -> str:
     """Format instance keys in brackets: `[0..7,9]`, `["1".."8"]`, `["a", "b"]`."""
     return _format_bracketed_keys(keys, [text for text, _ in _group_keys_into_runs(keys)])
 
@@ -187,12 +187,12 @@ def _truncate_keys(keys: Sequence[int | str]) -> str:
     return _format_bracketed_keys(keys, visible_texts)
 
 
-def _format_bracketed_keys(keys: Sequence[int | str], texts: Sequence[str]) -> str:
+def _format_bracketed_keys(keys: Sequence[Key], texts: Sequence[str]) -> str:
     has_names = any(isinstance(key, str) for key in keys)
     return f"[{(', ' if has_names else ',').join(texts)}]"
 
 
-def _group_keys_into_runs(keys: Sequence[int | str]) -> list[tuple[str, int]]:
+def _group_keys_into_runs(keys: Sequence[Key]) -> list[tuple[str, int]]:
     """Return (text, number of keys) per run (`0..3`): numbers first, then strings, of short runs each string alone."""
     numbers = sorted(key for key in keys if isinstance(key, int))
     texts = [(run.span, len(run.numbers)) for run in build_name_runs(map(str, numbers))]
@@ -239,20 +239,23 @@ def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> lis
     return sorted(folds, key=lambda fold: fold.members[0])
 
 
+def _list_keys(address: Address) -> list[Key]:
+    """Return the key of each module and of the object itself; None for a part without a key."""
+    return [*(step.key for step in address.module), address.key]
+
+
 def _find_folded_key_position(address: Address) -> int | None:
-    """Return -1 for the address's own key, else the position of the last module with a key, None without any key."""
-    if address.key is not None:
-        return -1
-    for position in range(len(address.module) - 1, -1, -1):
-        if address.module[position].key is not None:
-            return position
-    return None
+    """Return the position of the last key of an address in `_list_keys`; None without any key."""
+    positions = [position for position, key in enumerate(_list_keys(address)) if key is not None]
+    return positions[-1] if positions else None
 
 
 def _remove_folded_key(address: Address, key_position: int) -> _Shape:
-    """Return the parts of the address without the key at a position: of a module, or -1 for its own."""
-    modules = [(step.name, None if i == key_position else step.key) for i, step in enumerate(address.module)]
-    return (tuple(modules), address.mode, address.type, address.name, None if key_position == -1 else address.key)
+    """Return the parts of the address without the key at a position."""
+    keys = _list_keys(address)
+    keys[key_position] = None
+    modules = tuple(step.name for step in address.module)
+    return (modules, address.mode, address.type, address.name, tuple(keys))
 
 
 def _fold_addresses_by_key(members: Sequence[int], addresses: Sequence[Address]) -> FoldedAddresses:
@@ -262,13 +265,7 @@ def _fold_addresses_by_key(members: Sequence[int], addresses: Sequence[Address])
         return FoldedAddresses(tuple(members), str(first_address))
     key_position = _find_folded_key_position(first_address)
     assert key_position is not None, "folded by a key"
-    keys: list[int | str] = []
-    for member in members:
-        address = addresses[member]
-        # -1: the address's own key, else the key of the module at this position.
-        key = address.key if key_position == -1 else address.module[key_position].key
-        assert key is not None, "of one shape"
-        keys.append(key)
+    keys = [_list_keys(addresses[member])[key_position] for member in members]
     text = format_keys(keys)
     if len(text) <= _MAX_KEYS_LENGTH:
         return FoldedAddresses(tuple(members), _format_address(first_address, key_position, text))
@@ -277,14 +274,13 @@ def _fold_addresses_by_key(members: Sequence[int], addresses: Sequence[Address])
 
 
 def _format_address(address: Address, key_position: int, keys: str) -> str:
-    """Format the address with a text in place of the key at a position: of a module, or -1 for its own."""
-    steps: list[str] = []
-    for position, step in enumerate(address.module):
-        key = keys if position == key_position else _format_key(step.key)
-        steps.append(f"module.{step.name}{key}")
+    """Format the address with a text in place of the key at a position."""
+    key_texts = list(map(_format_key, _list_keys(address)))
+    key_texts[key_position] = keys
+    *module_keys, own_key = key_texts
+    modules = [f"module.{step.name}{key}" for step, key in zip(address.module, module_keys, strict=True)]
     data_prefix = ["data"] if address.mode == "data" else []
-    key_text = keys if key_position == -1 else _format_key(address.key)
-    return ".".join([*steps, *data_prefix, address.type, f"{address.name}{key_text}"])
+    return ".".join([*modules, *data_prefix, address.type, f"{address.name}{own_key}"])
 
 
 def _format_key(key: Key) -> str:
