@@ -9,7 +9,14 @@ from nexusform.diagnostics.phrases import enclose
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.evaluation_run import TracedExpression
 from nexusform.rendering.notation.colours import escape_control_characters, format_code_point, indent_lines, wrap_lines
-from nexusform.rendering.notation.hcl_text import EPHEMERAL, KNOWN_AFTER_APPLY, SENSITIVE, TOO_DEEP, choose_heredoc_end
+from nexusform.rendering.notation.hcl_text import (
+    EPHEMERAL,
+    KNOWN_AFTER_APPLY,
+    SENSITIVE,
+    TOO_DEEP,
+    add_brackets,
+    choose_heredoc_end,
+)
 from nexusform.rendering.report.finding_entries import format_location
 from nexusform.schemas.value_types import (
     DYNAMIC,
@@ -83,12 +90,12 @@ def _wrap_in_conversion(value_type: Type, inner: str) -> str:
 def _render_mapping(entries: dict[str, Value], indent: int) -> str:
     """Render a map or an object, one entry per line."""
     lines = [f"{_quote_string(name)} = {render_value(entries[name], indent + 2)}" for name in sorted(entries)]
-    return _add_brackets("{", lines, "}", indent, 2)
+    return add_brackets("{", lines, "}", indent, 2)
 
 
 def _render_sequence(elements: list[Value], indent: int) -> str:
     """Render a list, set or tuple, one element per line."""
-    return _add_brackets("[", [f"{render_value(element, indent + 2)}," for element in elements], "]", indent, 2)
+    return add_brackets("[", [f"{render_value(element, indent + 2)}," for element in elements], "]", indent, 2)
 
 
 def _quote_string(text: str) -> str:
@@ -124,23 +131,16 @@ def render_type(value_type: Type, indent: int = 0) -> str:
             f"{escape_control_characters(name)}: {render_type(kind, indent + 4)},"
             for name, kind in sorted(value_type.attributes)
         ]
-        return _add_brackets("object({", lines, "})", indent, 4)
+        return add_brackets("object({", lines, "})", indent, 4)
     if isinstance(value_type, TupleType):
         lines = [f"{render_type(kind, indent + 4)}," for kind in value_type.elements]
-        return _add_brackets("tuple([", lines, "])", indent, 4)
+        return add_brackets("tuple([", lines, "])", indent, 4)
     if isinstance(value_type, PrimitiveType):
         return value_type.name
     name = _COLLECTION_NAMES[type(value_type)]
     if isinstance(value_type.element, (ObjectType, TupleType)):
-        return _add_brackets(f"{name}(", [f"{render_type(value_type.element, indent + 4)},"], ")", indent, 4)
+        return add_brackets(f"{name}(", [f"{render_type(value_type.element, indent + 4)},"], ")", indent, 4)
     return f"{name}({render_type(value_type.element, indent)})"
-
-
-def _add_brackets(opening: str, lines: list[str], closing: str, indent: int, step: int) -> str:
-    """Render the lines of a value or type between its brackets, indented by a further step."""
-    if not lines:
-        return f"{opening}{closing}"
-    return "\n".join([opening, *indent_lines(lines, " " * (indent + step)), " " * indent + closing])
 
 
 def render_trace(part: TracedExpression, width: int) -> str:

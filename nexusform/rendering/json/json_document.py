@@ -28,6 +28,7 @@ from nexusform.rendering.json.json_diagnostics import (
     format_provider_name,
 )
 from nexusform.rendering.json.json_placements import PLAN_FORM, build_placement_changes
+from nexusform.rendering.json.json_relevance import collect_relevant_attributes
 from nexusform.rendering.notation.hcl_text import build_path_trie
 from nexusform.rendering.notation.json_values import (
     LazyArray,
@@ -91,7 +92,7 @@ def build_plan_document(
         output_changes={output.name: _build_output_change(output, show_sensitive) for output in plan.outputs},
         prior_state=_build_state(prior, show_sensitive),
         configuration=build_configuration_document(configuration, registries) if configuration else {},
-        relevant_attributes=_collect_relevant_attributes(plan, changes, configuration, prior),
+        relevant_attributes=collect_relevant_attributes(configuration, plan, changes, prior) if configuration else [],
         checks=_build_checks(plan.checks, _list_unchecked_conditions(plan, configuration)),
         timestamp=plan.timestamp,
         applyable=plan.has_changes and not plan.is_rejected,
@@ -103,17 +104,6 @@ def build_plan_document(
         **omit_empty({"providers": dict(plan.providers), "dry_runs": list(plan.dry_run_messages)}),
         diagnostics=[build_finding_document(finding, known_files) for finding in collect_findings(plan)],
     )
-
-
-def _collect_relevant_attributes(
-    plan: Plan, changes: Sequence[Change], configuration: Configuration | None, prior: State
-) -> list[dict[str, Any]]:
-    """Collect the inputs of the changes; none without the configuration and its references."""
-    if configuration is None:
-        return []
-    from nexusform.rendering.json.json_relevance import collect_relevant_attributes
-
-    return collect_relevant_attributes(configuration, plan, changes, prior)
 
 
 def _select_changes(plan: Plan) -> Sequence[Change]:

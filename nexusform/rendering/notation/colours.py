@@ -45,12 +45,9 @@ PLAIN = Painter(colour=False)
 
 def render_symbol(symbol: str, paint: Painter = PLAIN) -> str:
     """Render the symbol of an action in the four columns before a header."""
-    if symbol in ("-/+", "+/-"):
-        first, second = symbol[0], symbol[2]
-        return f"{paint(first, _SYMBOL_COLOURS[first])}/{paint(second, _SYMBOL_COLOURS[second])} "
-    if not symbol:
-        return "    "
-    return f"{' ' * (3 - len(symbol))}{paint(symbol, _SYMBOL_COLOURS[symbol])} "
+    # A replacement has two signs (`-/+`), an unchanged object none.
+    painted_signs = "/".join(paint(sign, _SYMBOL_COLOURS.get(sign, "")) for sign in symbol.split("/"))
+    return f"{' ' * (3 - len(symbol))}{painted_signs} "
 
 
 def strip_colours(text: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
 
 from nexusform.json_data.plain_data import Path, PathStep
-from nexusform.rendering.notation.colours import escape_control_characters
+from nexusform.rendering.notation.colours import escape_control_characters, indent_lines
 from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
 from nexusform.values.typed_value import UNKNOWN, build_number, format_number
 
@@ -73,28 +73,29 @@ def _render_value(plain: Any, value_type: Type, indent: int) -> str:
     if plain.__class__ is dict:
         # Render a map or an object, one entry per line.
         opening, closing = ("tomap({", "})") if isinstance(value_type, MapType) else ("{", "}")
-        if not plain:
-            return f"{opening}{closing}"
-        margin = " " * (indent + 2)
-        types = dict(value_type.attributes) if isinstance(value_type, ObjectType) else {}
         element = value_type.element if isinstance(value_type, MapType) else DYNAMIC
+        types = dict(value_type.attributes) if isinstance(value_type, ObjectType) else {}
         lines = [
-            f"{margin}{quote_string(name)} = {_render_value(plain[name], types.get(name, element), indent + 2)}"
+            f"{quote_string(name)} = {_render_value(plain[name], types.get(name, element), indent + 2)}"
             for name in sorted(plain)
         ]
-        return "\n".join([opening, *lines, " " * indent + closing])
+        return add_brackets(opening, lines, closing, indent, 2)
     if plain.__class__ is list:
         # Render a list, set or tuple, one element per line.
         opening, closing = _SEQUENCE_BRACKETS.get(value_type.__class__, ("[", "]"))
-        if not plain:
-            return f"{opening}{closing}"
-        margin = " " * (indent + 2)
         lines = [
-            f"{margin}{_render_value(element, get_element_type(value_type, index), indent + 2)},"
+            f"{_render_value(element, get_element_type(value_type, index), indent + 2)},"
             for index, element in enumerate(plain)
         ]
-        return "\n".join([opening, *lines, " " * indent + closing])
+        return add_brackets(opening, lines, closing, indent, 2)
     return format_scalar(plain)
+
+
+def add_brackets(opening: str, lines: Sequence[str], closing: str, indent: int, step: int) -> str:
+    """Render the lines of a value or type between its brackets, indented by a further step."""
+    if not lines:
+        return f"{opening}{closing}"
+    return "\n".join([opening, *indent_lines(lines, " " * (indent + step)), " " * indent + closing])
 
 
 def choose_heredoc_end(lines: Iterable[str]) -> str:

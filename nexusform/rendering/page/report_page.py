@@ -178,8 +178,8 @@ def _build_list_item(item: Item) -> Markup:
     """Build an item such as `+ nexus_rack.rack["1".."8"]  rack1..8: 16 machines each`."""
     kind = f"sign {_SIGN_CLASSES.get(item.symbol, '')}".rstrip()
     sign = build_element("span", item.symbol, class_=kind) if item.symbol else None
-    label = build_element("code", build_breakable_name(item.label)) if item.label else None
-    return build_element("li", sign, build_element("div", label, " " if label else None, build_text(item.text)))
+    label = [build_element("code", build_breakable_name(item.label)), " "] if item.label else None
+    return build_element("li", sign, build_element("div", label, build_text(item.text)))
 
 
 def _build_code_block(code: CodeBlock, title: str) -> Markup:

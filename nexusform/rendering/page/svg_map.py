@@ -435,7 +435,8 @@ class RackOverviewDrawing:
         vm_numbers = set(chain.from_iterable((*machine.before, *machine.after) for machine in rack.machines))
         mark_counts = Counter(self._site.vms[number].mark for number in vm_numbers)
         vm_count = sum(len(machine.after) for machine in remaining_machines)
-        visible_marks = [mark.value for mark in _MARKS_BY_SEVERITY if mark_counts[mark] and mark is not self._unmarked]
+        shown_marks = mark_counts.keys() - {self._unmarked}
+        visible_marks = [mark.value for mark in _MARKS_BY_SEVERITY if mark in shown_marks]
         reasons = [machine.facts.unschedulable_reason for machine in remaining_machines]
         is_closed = bool(reasons) and all(reasons)  # no machine takes new VMs
         css_classes = join_texts(("cell", "refused" if is_closed else "", *visible_marks[:1]), " ")  # the worst mark

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.json_data.plain_data import get_value_at_path
-from nexusform.placement_kinds.placement_kind import KINDS, VM
+from nexusform.placement_kinds.placement_kind import KINDS
 from nexusform.placements.vm_demands import compute_number_sort_key
 from nexusform.plans.impact.object_effects import (
     DISRUPTIVE_EFFECTS,
@@ -38,8 +38,8 @@ def find_availability_losses(plan: Plan) -> Iterator[str]:
     yield from describe_lost_vms(plan)
     down: Counter[tuple[str, str]] = Counter()  # control-plane VMs down at once, by (site id, cluster)
     growth: Counter[tuple[str, str]] = Counter()  # added minus lost control-plane VMs, by cluster
-    for row in plan.placements:
-        if row.kind != VM or row.pool != _CONTROL_PLANE:
+    for row in plan.vm_rows:
+        if row.pool != _CONTROL_PLANE:
             continue
         cluster, effect = (row.site_id, row.cluster), compute_effect(row)
         down[cluster] += effect in DISRUPTIVE_EFFECTS and row.trigger not in _ROLLING_TRIGGERS  # True counts as 1

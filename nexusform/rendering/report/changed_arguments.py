@@ -12,6 +12,7 @@ from nexusform.json_data.plain_data import get_mapping, get_value_at_path
 from nexusform.placement_kinds.placement_kind import MAPS
 from nexusform.plans.plan import Change, Drift
 from nexusform.rendering.notation.hcl_text import SENSITIVE, PathMarks, build_path_trie, format_scalar
+from nexusform.rendering.report.changed_paths import describe_changed_paths
 from nexusform.rendering.report.difference_tree import (
     CHANGED,
     CREATED,
@@ -22,6 +23,7 @@ from nexusform.rendering.report.difference_tree import (
     sort_by_source_order,
 )
 from nexusform.rendering.report.folding import format_names
+from nexusform.rendering.report.manifest_changes import compare_manifests, describe_manifest_changes
 from nexusform.schemas.block_schema import BlockSchema, get_order_attribute
 
 _MAX_VALUE_LENGTH: Final = 40
@@ -56,14 +58,11 @@ def describe_drift(drift: Drift, schema: BlockSchema | None) -> tuple[str, ...]:
 
 def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str, tuple[str, ...]]:
     """Return clauses about the changed fields of manifests (YAML or JSON texts), by attribute."""
-    kinds = (NodeKind.TEXT, NodeKind.JSON)
-    names = [child.name for child in tree.children if child.kind in kinds and child.symbol == CHANGED]
-    if not names:
-        return {}
-    from nexusform.rendering.report.manifest_changes import compare_manifests, describe_manifest_changes
-
     clauses = {}
-    for name in names:
+    for child in tree.children:
+        if child.kind not in (NodeKind.TEXT, NodeKind.JSON) or child.symbol != CHANGED:
+            continue
+        name = child.name
         fields = compare_manifests(get_value_at_path(change.before, name), get_value_at_path(change.after, name))
         prefix = "" if any(field.title for field in fields) else f"{name} "  # a title (`Deployment web`) is enough
         clauses[name] = tuple(f"{prefix}{clause}" for clause in describe_manifest_changes(fields))
@@ -74,8 +73,6 @@ def _describe_nested_changes(change: Change, tree: DifferenceNode) -> dict[str, 
     """Return clauses about the paths changed deep inside an argument, by attribute; none for one with many paths."""
     clauses = {}
     for child in filter(_has_nested_changes, tree.children):
-        from nexusform.rendering.report.changed_paths import describe_changed_paths  # rarely needed
-
         marks = build_path_trie((*change.sensitive_before, *change.sensitive_after))
         old, new = get_value_at_path(change.before, child.name), get_value_at_path(change.after, child.name)
         paths = describe_changed_paths(child.name, old, new, marks)

@@ -46,6 +46,7 @@ from nexusform.plans.plan_checks import GuardRailResult, PreviousPlanDifferences
 from nexusform.rendering.report.availability_losses import describe_weakened_rules, find_availability_losses
 from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.placement_rows import select_vm_rows
+from nexusform.rendering.report.upgrade_sentences import describe_upgrades
 from nexusform.scheduling.racks.vms import Interval
 
 _MAX_SITES: Final = 6
@@ -121,7 +122,7 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
         scope = " by the predicted changes" if unpredicted else ""
         clauses, further_clauses = further_clauses or [f"no running workload affected{scope}"], []
     elif figures.max_down:
-        clusters = {(row.site_id, row.cluster) for row in plan.placements if row.kind == VM}
+        clusters = {(row.site_id, row.cluster) for row in plan.vm_rows}
         scope = " per cluster" if len(clusters) > 1 else ""
         clauses.append(f"at most {figures.max_down:,} down at a time{scope}")
     elif plan.upgrades:  # each pool creates new VMs before it drains old ones
@@ -167,8 +168,6 @@ def _describe_upgraded(plan: Plan) -> list[str]:
     count = sum(upgrade.vms for upgrade in plan.upgrades)
     if not count:
         return []
-    from nexusform.rendering.report.upgrade_sentences import describe_upgrades
-
     return [f"{format_count(count, 'VM')} to re-create ({format_list(describe_upgrades(plan.upgrades))})"]
 
 

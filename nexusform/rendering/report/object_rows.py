@@ -18,6 +18,7 @@ from nexusform.placement_kinds.placement_kind import KINDS, get_kind_order
 from nexusform.plans.impact.object_effects import compute_effect, describe_state
 from nexusform.plans.plan import Action, Change, Drift, Mode, PlacementAction, Plan
 from nexusform.rendering.report import plan_sentences
+from nexusform.rendering.report.changed_arguments import describe_changes, describe_drift
 from nexusform.rendering.report.folding import fold_addresses, format_names
 from nexusform.rendering.report.placement_rows import OUTCOMES, describe_placement_effect
 from nexusform.resources.address import Address
@@ -181,8 +182,6 @@ def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tu
     if change.action in _WHOLE_OBJECT_ACTIONS:
         clauses = tuple(text for describe in _FACTS if (text := describe(attributes)))
     else:
-        from nexusform.rendering.report.changed_arguments import describe_changes
-
         clauses = describe_changes(change, schema, placement_clauses)
     note = _format_change_note(change)
     if clauses and note.startswith("("):
@@ -203,9 +202,9 @@ _WHOLE_OBJECT_ACTIONS: Final = (Action.CREATE, Action.READ, Action.DELETE, Actio
 
 def _select_visible_attributes(attributes: _Attributes | None, sensitive: Iterable[Path]) -> _Attributes:
     """Return the attributes, except sensitive ones and those with a sensitive part."""
-    hidden_names = {path[0] for path in sensitive if path}
     if () in sensitive:  # the whole object
         return {}
+    hidden_names = {name for name, *_ in sensitive}
     return {name: value for name, value in get_mapping(attributes).items() if name not in hidden_names}
 
 
@@ -214,8 +213,6 @@ def _build_drift_row(drift: Drift, schema: BlockSchema | None) -> ObjectRow:
     name = _find_name_missing_in_address(drift.address, _select_visible_attributes(drift.before, drift.sensitive))
     if drift.after is None:
         return ObjectRow(drift.address, symbol="-", name=name, clauses=("has been deleted",))
-    from nexusform.rendering.report.changed_arguments import describe_drift
-
     clauses = describe_drift(drift, schema) or ("has changed",)
     return ObjectRow(drift.address, symbol="~", name=name, clauses=clauses)
 

@@ -16,7 +16,6 @@ from nexusform.diagnostics.phrases import (
     format_first_items,
     group_by,
 )
-from nexusform.placement_kinds.placement_kind import VM
 from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.plan import Plan
 from nexusform.rendering.report.folding import format_names
@@ -71,9 +70,8 @@ class SiteRow(Struct, frozen=True):
 def build_site_rows(plan: Plan) -> tuple[SiteRow, ...]:
     """Return a row per site, most changes first. Forgotten VMs count as removed, VMs without a new place as moved."""
     effects: dict[str, Counter[Effect]] = {}  # numbers of changed VMs by site id
-    for row in plan.placements:
-        if row.kind == VM:
-            effects.setdefault(row.site_id, Counter())[compute_effect(row)] += 1
+    for row in plan.vm_rows:
+        effects.setdefault(row.site_id, Counter())[compute_effect(row)] += 1
     rows = []
     for site in plan.sites:
         kept = sum(len(pool.unchanged) for pool in site.pools)  # a moved VM is among `removed` and `added`
