@@ -276,11 +276,8 @@ def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: De
     """
     with_one_change = [alternative for alternative in alternatives if len(alternative.requirements) < 2]
     alternatives_by_need = group_by(with_one_change, lambda item: item.requirements[0] if item.requirements else None)
-    lines = [
-        _describe_needed_change(need, alternatives_by_need[need], demand, pool_size)
-        for need in _NEED_SENTENCES  # the cheapest change first
-        if need in alternatives_by_need
-    ]
+    needs = sorted(alternatives_by_need, key=list(_NEED_SENTENCES).index)  # the cheapest change first
+    lines = [_describe_needed_change(need, alternatives_by_need[need], demand, pool_size) for need in needs]
     other_count = len(alternatives) - len(with_one_change)
     if other_count:
         lines.append(f"{format_count(other_count, 'machine')} would need several such changes.")

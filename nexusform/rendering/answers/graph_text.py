@@ -31,10 +31,8 @@ def render_mermaid(nodes: Iterable[str], edges: Iterable[Edge]) -> str:
 def reduce_edges(nodes: Sequence[str], edges: Iterable[Edge]) -> list[Edge]:
     """Return the edges not implied by longer paths, once and in node order; all for a cycle or a very large graph."""
     position = {node: number for number, node in enumerate(nodes)}
-    drawable: set[Edge] = set()
-    for node, dependency in edges:
-        if node != dependency and node in position and dependency in position:  # both ends are drawn
-            drawable.add((node, dependency))
+    # Both ends of an edge are drawn, and differ.
+    drawable = {edge for edge in edges if len(set(edge)) == 2 and position.keys() >= set(edge)}
     visible_edges = _reduce_transitively(nodes, drawable) if len(nodes) <= _MAX_REDUCED_NODES else drawable
     return sorted(visible_edges, key=lambda edge: (position[edge[0]], position[edge[1]]))
 

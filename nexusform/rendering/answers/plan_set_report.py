@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics.levels import Level
-from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, format_list, select_word_form
 from nexusform.diagnostics.summaries import get_summary
 from nexusform.plans.impact.object_effects import LOSS_EFFECTS, Effect, count_effects, format_effect_clauses
 from nexusform.plans.maintenance import describe_stopped_vms
@@ -40,8 +40,8 @@ def build_plan_set_report(plans: Sequence[tuple[str, Plan]]) -> Report:
     figures = frozenset(range(1, len(_HEADERS)))  # all columns but the first
     table = Table(_HEADERS, tuple(map(_build_plan_row, named_plans)), figures)
     rejected_paths = [named_plan.path for named_plan in named_plans if named_plan.plan.is_rejected]
-    notes = [(named_plan.path, _format_plan_note(named_plan)) for named_plan in named_plans]
-    facts = tuple(f"{path}: {note}." for path, note in notes if note)
+    notes = [enclose(f"{named_plan.path}: ", _format_plan_note(named_plan), ".") for named_plan in named_plans]
+    facts = tuple(note for note in notes if note)
     title = f"{format_count(len(plans), 'plan')} together"
     sections = (Section("Plans", table=table), *_build_capacity_section(named_plans))
     verdict = _format_verdict(plans, rejected_paths)
@@ -65,9 +65,8 @@ def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[
 
 def _format_plan_note(named_plan: _NamedPlan) -> str:
     """Return the reason of a plan's rejection, or its checks and the warnings caused by it; "" without any."""
-    rejection = describe_rejection(named_plan.plan)
-    if rejection:
-        return f"blocked by {rejection}"
+    if named_plan.plan.is_rejected:
+        return f"blocked by {describe_rejection(named_plan.plan)}"
     checks = [sentence.rstrip(".") for heading, sentence in build_notes(named_plan.plan) if heading in _CHECKS]
     warnings = (entry for entry in named_plan.entries.caused if entry.level is Level.WARNING)
     return "; ".join([*checks, *dict.fromkeys(get_summary(entry.id) for entry in warnings)])

@@ -26,19 +26,19 @@ def build_section(identifier: str, title: str, *parts: Part, **attributes: Any) 
 
 
 _MAX_ROWS: Final = 20  # rows
+_NO_COLUMNS: Final[frozenset[int]] = frozenset()
 _HIDDEN_HEADER: Final = build_element("span", "note", class_="unseen")
 _MAX_HEADER_LENGTH: Final = 40  # letters of all headers that fit on a phone
 _MAX_COLUMNS: Final = 5  # columns that fit on a phone, at most two of them with text
 
 
 def build_table(
-    caption: str, headers: Sequence[str], rows: Iterable[Sequence[Part]], figures: int = 0, *, is_firm: bool = False
+    caption: str, headers: Sequence[str], rows: Iterable[Sequence[Part]], *, is_firm: bool = False
 ) -> Markup:
-    """Build a table with a caption; the last `figures` columns are numbers. With `is_firm` no cell is wrapped."""
-    columns = frozenset(range(len(headers) - figures, len(headers)))
+    """Build a table of texts with a caption. With `is_firm` no cell is wrapped."""
     head = build_element("caption", caption, class_="quiet")
-    lines = [build_row(headers, cells, columns) for cells in rows]
-    return build_framed_table(caption, headers, lines, columns, head, is_firm=is_firm)
+    lines = [build_row(headers, cells, _NO_COLUMNS) for cells in rows]
+    return build_framed_table(caption, headers, lines, _NO_COLUMNS, head, is_firm=is_firm)
 
 
 def build_framed_table(

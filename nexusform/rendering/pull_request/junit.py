@@ -11,7 +11,7 @@ from msgspec import Struct
 from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, select_errors
 from nexusform.diagnostics.levels import Level
-from nexusform.diagnostics.phrases import format_count
+from nexusform.diagnostics.phrases import format_count, group_by
 from nexusform.plans.impact.guard_rails import GUARD_RAIL, get_limit_text
 from nexusform.plans.plan import CheckResult, Plan, SeparationVerdict
 from nexusform.rendering.notation.markup import Markup, build_svg_element
@@ -37,6 +37,7 @@ _OUTCOMES: Final = {"pass": "", "fail": "failure", "error": "error", "unknown": 
 def render_junit(plan: Plan) -> str:
     """Render a plan as JUnit XML, a suite per kind of result."""
     findings = collect_findings(plan)
+    by_id = group_by(findings, lambda finding: finding.id)
     limit_errors = [diagnostic for diagnostic in plan.diagnostics if diagnostic.id == GUARD_RAIL]
     warnings = []  # passed cases with a note: they do not fail the suite
     for finding in findings:
@@ -50,7 +51,7 @@ def render_junit(plan: Plan) -> str:
             for diagnostic in limit_errors
         ],
         "checks": [_build_check_case(check, plan.diagnostics) for check in plan.checks],
-        "lint": [_build_lint_case(rule, findings, _explain_skipped_rule(rule, plan)) for rule in RULE_IDS],
+        "lint": [_build_lint_case(rule, by_id.get(rule, ()), _explain_skipped_rule(rule, plan)) for rule in RULE_IDS],
         "warnings": warnings,
         "separation rules": list(map(_build_separation_case, plan.separation_verdicts)),
     }
@@ -125,11 +126,10 @@ def _explain_skipped_rule(rule: str, plan: Plan) -> str:
     return "not checked: planning failed" if plan.errored else ""
 
 
-def _build_lint_case(rule: str, findings: Iterable[Finding], skip_reason: str) -> JunitCase:
-    """Build the case of a lint rule: it passes, with any findings as a note, or is skipped if lint did not run."""
-    rule_findings = [finding for finding in findings if finding.id == rule]
-    if rule_findings:
-        lines = [f"{format_count(len(rule_findings), 'finding')}:", *map(_format_line, rule_findings)]
+def _build_lint_case(rule: str, findings: Sequence[Finding], skip_reason: str) -> JunitCase:
+    """Build the case of a lint rule: it passes, with its findings as a note, or is skipped if lint did not run."""
+    if findings:
+        lines = [f"{format_count(len(findings), 'finding')}:", *map(_format_line, findings)]
         return JunitCase("lint", rule, note="\n".join(lines))
     if skip_reason:
         return JunitCase("lint", rule, "skipped", skip_reason)

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import enclose, format_count, group_by
+from nexusform.diagnostics.phrases import enclose, format_count, group_by, join_texts
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import Path, get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.placement_kinds.placement_kind import KINDS, get_kind_order
@@ -243,20 +243,16 @@ _REASON_NOTES: Final = {
 
 def _format_change_note(change: Change) -> str:
     """Return the reason of the change, its import id and its previous address; a forgotten object has a fate, too."""
-    notes = []
+    notes = [enclose("(", _REASON_NOTES.get(change.reason), ")")]
     if change.action is Action.FORGET:
         is_machine_action = change.address.type == MACHINE_ACTION_TYPE
         result = "nothing is sent" if is_machine_action else "not destroyed"  # an action has no object to destroy
-        notes.append(f"removed from state, {result}")
-        if change.reason.startswith("forgot_because_lifecycle"):
-            notes.append("(destroy = false)")
-    elif change.reason in _REASON_NOTES:
-        notes.append(f"({_REASON_NOTES[change.reason]})")
-    if change.importing:
-        notes.append(f'imported from "{change.importing}"')
-    if change.previous_address is not None and change.reason != "delete_because_no_move_target":
-        notes.append(f"moved from {change.previous_address}")
-    return ", ".join(notes)
+        is_requested = change.reason.startswith("forgot_because_lifecycle")
+        notes = [f"removed from state, {result}", "(destroy = false)" if is_requested else ""]
+    notes.append(enclose('imported from "', change.importing, '"'))
+    if change.reason != "delete_because_no_move_target":  # this note names both addresses
+        notes.append(enclose("moved from ", change.previous_address))
+    return join_texts(notes)
 
 
 def _describe_vms(attributes: _Attributes) -> str:

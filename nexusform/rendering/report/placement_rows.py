@@ -167,15 +167,12 @@ def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> li
         f"{summary.remove:,} to remove",
         f"{summary.keep:,} kept",
     ]  # these also if 0
-    if summary.update:
-        clauses.append(f"{summary.update:,} to update")
+    clauses += format_counts([(summary.update, "to update")])
     for host, number in summary.losses:  # host: a machine, a node or a member cluster
         loss = f"{number:,} {select_word_form(number, f'loses its {host}', f'lose their {host}')}"
         clauses.append(paint(loss, "bold", "red"))
-    if summary.forget:
-        clauses.append(f"{summary.forget:,} forgotten")
     not_created = sum(effect_count.count for effect_count in summary.select_effects(Effect.NOT_CREATED))
-    return [*clauses, f"{not_created:,} not created"] if not_created else clauses
+    return [*clauses, *format_counts([(summary.forget, "forgotten"), (not_created, "not created")])]
 
 
 def describe_placement_effect(effect: Effect, state: str) -> str:
@@ -353,7 +350,7 @@ def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
     waiting_state = "" if effect is Effect.RECREATED else state  # then the state is `predicted`, part of the verb
     has_origin = effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(first_row)
     origin = _format_locations(first_row.kind, [row.source for row in run]) if has_origin else ""
-    target = _format_locations(first_row.kind, [row.target for row in run]) if first_row.target is not None else ""
+    target = _format_locations(first_row.kind, [row.target for row in run])
     if origin == target:  # both were shortened to the same racks, or both are empty
         source_racks = _collect_racks(row.source for row in run)
         if source_racks and source_racks == _collect_racks(row.target for row in run):
@@ -451,7 +448,7 @@ def _build_single_line(row: PlacementChange, location_formatter: LocationFormatt
         symbol=_SYMBOLS[_get_displayed_action(row)],
         action=_get_displayed_action(row),
         effect=effect,
-        label=f"{row.object} [{row.platform_name}]" if row.platform_name else row.object,
+        label=f"{row.object}{enclose(' [', row.platform_name, ']')}",
         origin=origin,
         target=target,
         trigger=describe_trigger(row),
