@@ -222,7 +222,12 @@ _NAME_ATTRIBUTES: Final = ("name", "type", "cluster_name", "key")
 
 def _get_part_name(node: DifferenceNode) -> str:
     """Return the name, value or identifying attribute of a part; "" without any."""
-    if node.name or node.kind is NodeKind.LEAF:
-        return node.name or _format_leaf_value(node)
+    if node.name:
+        return node.name
+    if node.kind is NodeKind.LEAF:
+        return _format_leaf_value(node)
     leaves_by_name = {child.name: child for child in node.children if child.kind is NodeKind.LEAF}
-    return next((_format_leaf_value(leaves_by_name[name]) for name in _NAME_ATTRIBUTES if name in leaves_by_name), "")
+    for name in _NAME_ATTRIBUTES:
+        if name in leaves_by_name:
+            return _format_leaf_value(leaves_by_name[name])
+    return ""

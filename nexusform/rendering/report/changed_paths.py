@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import select_word_form
+from nexusform.diagnostics.phrases import format_count
 from nexusform.json_data.plain_data import Path
 from nexusform.rendering.notation.hcl_text import (
     KNOWN_AFTER_APPLY,
@@ -65,16 +65,21 @@ def _format_value(plain: Any) -> str:
     if plain is UNKNOWN:
         return KNOWN_AFTER_APPLY
     if plain.__class__ is dict:
-        entries = {name: value for name, value in plain.items() if value is not None}  # null: not set
-        if not any(value.__class__ in (dict, list) for value in entries.values()):
-            text = f"{{{', '.join(f'{name} = {format_scalar(value)}' for name, value in entries.items())}}}"
-            if len(text) <= _MAX_VALUE_LENGTH:
-                return text
-        return f"{{{len(plain):,} {select_word_form(len(plain), 'attribute')}}}"
+        return _format_object(plain)
     if plain.__class__ is list:
-        return f"[{len(plain):,} {select_word_form(len(plain), 'element')}]" if plain else "[]"
+        return f"[{format_count(len(plain), 'element')}]" if plain else "[]"
     text = format_scalar(plain)
     return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 4]}..."
+
+
+def _format_object(plain: dict[str, Any]) -> str:
+    """Format a short object without nesting as `{a = 1, b = 2}`, another one as its number of attributes."""
+    size = f"{{{format_count(len(plain), 'attribute')}}}"
+    entries = {name: value for name, value in plain.items() if value is not None}  # null: not set
+    if {dict, list} & {value.__class__ for value in entries.values()}:
+        return size
+    text = ", ".join(f"{name} = {format_scalar(value)}" for name, value in entries.items())
+    return f"{{{text}}}" if len(text) + 2 <= _MAX_VALUE_LENGTH else size
 
 
 def format_path(path: Path) -> str:

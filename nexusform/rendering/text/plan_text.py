@@ -44,6 +44,7 @@ from nexusform.rendering.text.change_stanza_text import render_outputs, render_s
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
 from nexusform.rendering.text.output_text import render_short_outputs
 from nexusform.rendering.text.report_text import (
+    drop_last_words,
     render_decision,
     render_labelled_text,
     render_plan_section,
@@ -496,9 +497,8 @@ def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[
     lines = truncate_lines(lines, max_lines, width)
     if not location:
         return lines
-    last_line, ending = lines[-1].removesuffix(" ..."), f" ...  {location}"
-    while count_columns(last_line) > width - count_columns(ending) and " " in last_line.strip():
-        last_line = last_line.rpartition(" ")[0]
+    ending = f" ...  {location}"
+    last_line = drop_last_words(lines[-1].removesuffix(" ..."), width - count_columns(ending))
     return [*lines[:-1], f"{last_line}{ending}"]
 
 

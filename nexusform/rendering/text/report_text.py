@@ -307,7 +307,11 @@ def truncate_lines(lines: list[str], maximum: int, width: int) -> list[str]:
     """Return at most `maximum` lines; "..." marks omitted text."""
     if len(lines) <= maximum:
         return lines
-    last_line = lines[maximum - 1]
-    while count_columns(last_line) + len(" ...") > width and " " in last_line.strip():
-        last_line = last_line.rpartition(" ")[0]
-    return [*lines[: maximum - 1], f"{last_line} ..."]
+    return [*lines[: maximum - 1], f"{drop_last_words(lines[maximum - 1], width - len(' ...'))} ..."]
+
+
+def drop_last_words(line: str, width: int) -> str:
+    """Return the line without the last words that do not fit into the width; the first word always stays."""
+    while count_columns(line) > width and " " in line.strip():
+        line = line.rpartition(" ")[0]
+    return line
