@@ -10,7 +10,6 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, has_errors, select_errors
 from nexusform.json_data.plain_data import Path, Refinements
-from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.plans.maintenance import PlannedMachineAction, Upgrade
 from nexusform.plans.plan_checks import EvaluationEnvironment, GuardRailResult, PreviousPlanDifferences, ProgramCheck
@@ -353,9 +352,7 @@ class VariableValue(Struct, frozen=True):
 
 
 class CheckResult(Struct, frozen=True):
-    """Result of conditions: their kind (such as check), address, worst status (pass, fail, error, unknown), messages,
-    and the positions of those that fail or cannot be evaluated.
-    """
+    """Worst status (pass, fail, error, unknown) of conditions; messages and positions of those that do not hold."""
 
     kind: str
     address: str
@@ -573,11 +570,6 @@ class Plan(Struct, frozen=True):
     def lost_unmanaged_count(self) -> int:
         """Number of unmanaged VMs that lose their machine; they have no row."""
         return sum(site.lost_unmanaged_count for site in self.sites)
-
-    @property
-    def vm_rows(self) -> tuple[PlacementChange, ...]:
-        """Rows of VMs."""
-        return tuple(row for row in self.placements if row.kind == VM)
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:

@@ -16,6 +16,7 @@ from nexusform.diagnostics.phrases import compute_natural_sort_key, group_by
 from nexusform.placements.vm_demands import PlacedVm, compute_number_sort_key
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
 from nexusform.plans.site_capacity.occupancy import PoolVms, SiteMachine, SiteRack, SiteVms
+from nexusform.rendering.report.placement_rows import list_vm_rows
 from nexusform.scheduling.racks.vms import Machine, Placement, VmSku
 
 # Pseudo cluster on maps: VMs described by `occupied` blocks.
@@ -117,7 +118,7 @@ def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
     if plan.errored:
         current_sites = [site for site in map(_restore_current_site, plan.sites) if site.machines]
         return tuple(replace(_map_site(site, {}, frozenset()), is_current_only=True) for site in current_sites)
-    rows = group_by(plan.vm_rows, lambda row: (str(row.address), row.object))  # by resource and VM name
+    rows = group_by(list_vm_rows(plan), lambda row: (str(row.address), row.object))  # by resource and VM name
     certain_racks: set[_PoolRack] = set()
     for table in plan.placement_tables:
         certain_racks |= {(str(table.address), table.pool, rack) for rack in table.certain_racks}

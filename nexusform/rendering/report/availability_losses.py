@@ -22,6 +22,7 @@ from nexusform.plans.impact.object_effects import (
     get_source_node,
 )
 from nexusform.plans.plan import Action, PlacementChange, Plan
+from nexusform.rendering.report.placement_rows import list_vm_rows
 
 _CONTROL_PLANE: Final = "control-plane"
 _RULE: Final = "nexus_separation_rule"
@@ -38,7 +39,7 @@ def find_availability_losses(plan: Plan) -> Iterator[str]:
     yield from describe_lost_vms(plan)
     down: Counter[tuple[str, str]] = Counter()  # control-plane VMs down at once, by (site id, cluster)
     growth: Counter[tuple[str, str]] = Counter()  # added minus lost control-plane VMs, by cluster
-    for row in plan.vm_rows:
+    for row in list_vm_rows(plan):
         if row.pool != _CONTROL_PLANE:
             continue
         cluster, effect = (row.site_id, row.cluster), compute_effect(row)

@@ -45,7 +45,7 @@ from nexusform.plans.plan import Action, PlacementAction, Plan, is_fully_decided
 from nexusform.plans.plan_checks import GuardRailResult, PreviousPlanDifferences, ProgramCheck
 from nexusform.rendering.report.availability_losses import describe_weakened_rules, find_availability_losses
 from nexusform.rendering.report.folding import format_names
-from nexusform.rendering.report.placement_rows import select_vm_rows
+from nexusform.rendering.report.placement_rows import list_vm_rows, select_vm_rows
 from nexusform.rendering.report.upgrade_sentences import describe_upgrades
 from nexusform.scheduling.racks.vms import Interval
 
@@ -122,7 +122,7 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
         scope = " by the predicted changes" if unpredicted else ""
         clauses, further_clauses = further_clauses or [f"no running workload affected{scope}"], []
     elif figures.max_down:
-        clusters = {(row.site_id, row.cluster) for row in plan.vm_rows}
+        clusters = {(row.site_id, row.cluster) for row in list_vm_rows(plan)}
         scope = " per cluster" if len(clusters) > 1 else ""
         clauses.append(f"at most {figures.max_down:,} down at a time{scope}")
     elif plan.upgrades:  # each pool creates new VMs before it drains old ones

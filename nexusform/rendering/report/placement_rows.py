@@ -191,9 +191,14 @@ _NOTE_EFFECTS: Final[Mapping[Effect, Effect]] = {
 }
 
 
+def list_vm_rows(plan: Plan) -> list[PlacementChange]:
+    """Return the rows of VMs."""
+    return [row for row in plan.placements if row.kind == VM]
+
+
 def select_vm_rows(plan: Plan, *actions: PlacementAction) -> list[PlacementChange]:
     """Return the rows of VMs with one of these actions."""
-    return [row for row in plan.vm_rows if row.action in actions]
+    return [row for row in list_vm_rows(plan) if row.action in actions]
 
 
 def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[PlacementChange]:

@@ -19,6 +19,7 @@ from nexusform.diagnostics.phrases import (
 from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.plan import Plan
 from nexusform.rendering.report.folding import format_names
+from nexusform.rendering.report.placement_rows import list_vm_rows
 
 _MAX_ROWS: Final = 12
 _MAX_NAMES: Final = 8
@@ -70,7 +71,7 @@ class SiteRow(Struct, frozen=True):
 def build_site_rows(plan: Plan) -> tuple[SiteRow, ...]:
     """Return a row per site, most changes first. Forgotten VMs count as removed, VMs without a new place as moved."""
     effects: dict[str, Counter[Effect]] = {}  # numbers of changed VMs by site id
-    for row in plan.vm_rows:
+    for row in list_vm_rows(plan):
         effects.setdefault(row.site_id, Counter())[compute_effect(row)] += 1
     rows = []
     for site in plan.sites:
