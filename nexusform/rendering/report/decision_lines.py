@@ -46,7 +46,6 @@ from nexusform.plans.plan_checks import GuardRailResult, PreviousPlanDifferences
 from nexusform.rendering.report.availability_losses import describe_weakened_rules, find_availability_losses
 from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.placement_rows import list_vm_rows, select_vm_rows
-from nexusform.rendering.report.upgrade_sentences import describe_upgrades
 from nexusform.scheduling.racks.vms import Interval
 
 _MAX_SITES: Final = 6
@@ -168,6 +167,8 @@ def _describe_upgraded(plan: Plan) -> list[str]:
     count = sum(upgrade.vms for upgrade in plan.upgrades)
     if not count:
         return []
+    from nexusform.rendering.report.upgrade_sentences import describe_upgrades
+
     return [f"{format_count(count, 'VM')} to re-create ({format_list(describe_upgrades(plan.upgrades))})"]
 
 

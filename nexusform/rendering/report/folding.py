@@ -21,7 +21,6 @@ from nexusform.diagnostics.phrases import (
 )
 from nexusform.placement_kinds.placement_kind import KINDS
 from nexusform.plans.plan import PlacementTable, Plan, is_fully_decided
-from nexusform.rendering.notation.hcl_text import quote_string
 from nexusform.rendering.report.placement_rows import PlacementLine, PlacementLineGroup
 from nexusform.resources.address import Address
 
@@ -197,6 +196,8 @@ def _group_keys_into_runs(keys: Sequence[Key]) -> list[tuple[str, int]]:
     """Return (text, number of keys) per run (`0..3`): numbers first, then strings, of short runs each string alone."""
     numbers = sorted(key for key in keys if isinstance(key, int))
     texts = [(run.span, len(run.numbers)) for run in build_name_runs(map(str, numbers))]
+    from nexusform.rendering.notation.hcl_text import quote_string
+
     for run in build_name_runs(key for key in keys if isinstance(key, str)):
         if len(run.numbers) > _MAX_LISTED_NUMBERS:
             texts.append((f"{quote_string(run.first)}..{quote_string(run.last)}", len(run.numbers)))

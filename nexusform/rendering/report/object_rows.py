@@ -18,7 +18,6 @@ from nexusform.placement_kinds.placement_kind import KINDS, get_kind_order
 from nexusform.plans.impact.object_effects import compute_effect, describe_state
 from nexusform.plans.plan import Action, Change, Drift, Mode, PlacementAction, Plan
 from nexusform.rendering.report import plan_sentences
-from nexusform.rendering.report.changed_arguments import describe_changes, describe_drift
 from nexusform.rendering.report.folding import fold_addresses, format_names
 from nexusform.rendering.report.placement_rows import OUTCOMES, describe_placement_effect
 from nexusform.resources.address import Address
@@ -182,6 +181,8 @@ def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tu
     if change.action in _WHOLE_OBJECT_ACTIONS:
         clauses = tuple(text for describe in _FACTS if (text := describe(attributes)))
     else:
+        from nexusform.rendering.report.changed_arguments import describe_changes
+
         clauses = describe_changes(change, schema, placement_clauses)
     note = _format_change_note(change)
     if clauses and note.startswith("("):
@@ -213,6 +214,8 @@ def _build_drift_row(drift: Drift, schema: BlockSchema | None) -> ObjectRow:
     name = _find_name_missing_in_address(drift.address, _select_visible_attributes(drift.before, drift.sensitive))
     if drift.after is None:
         return ObjectRow(drift.address, symbol="-", name=name, clauses=("has been deleted",))
+    from nexusform.rendering.report.changed_arguments import describe_drift
+
     clauses = describe_drift(drift, schema) or ("has changed",)
     return ObjectRow(drift.address, symbol="~", name=name, clauses=clauses)
 

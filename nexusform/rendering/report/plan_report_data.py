@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.placement_kind import format_location_briefly, format_location_text
 from nexusform.plans.plan import Action, Mode, PlacementTable, Plan
-from nexusform.rendering.report.change_stanzas import ChangeStanza, build_drift_stanzas, build_stanzas, compare_output
 from nexusform.rendering.report.decision_lines import build_decision_lines
-from nexusform.rendering.report.difference_tree import DifferenceNode
 from nexusform.rendering.report.finding_entries import Finding, FindingEntries, build_finding_entries, collect_findings
 from nexusform.rendering.report.object_rows import (
     ObjectFold,
@@ -31,7 +30,11 @@ from nexusform.rendering.report.placement_rows import (
 )
 from nexusform.rendering.report.plan_verdict import build_headline, compute_impact, describe_rejection
 from nexusform.rendering.report.report_tree import Report
-from nexusform.rendering.report.site_rows import SiteRow, build_site_rows
+
+if TYPE_CHECKING:
+    from nexusform.rendering.report.change_stanzas import ChangeStanza
+    from nexusform.rendering.report.difference_tree import DifferenceNode
+    from nexusform.rendering.report.site_rows import SiteRow
 
 _NO_REGISTRIES = PluginRegistries()
 _NO_SOURCES: Mapping[str, SourceFile] = {}
@@ -68,6 +71,8 @@ class PlanReportData:
     @cached_property
     def stanzas(self) -> tuple[ChangeStanza, ...]:
         """The changed objects with their differences."""
+        from nexusform.rendering.report.change_stanzas import build_stanzas
+
         return build_stanzas(self.plan, self.registries, self.vm_detail)
 
     @cached_property
@@ -78,12 +83,18 @@ class PlanReportData:
     @cached_property
     def drift_stanzas(self) -> tuple[ChangeStanza, ...]:
         """The objects changed outside of nexusform, with their differences."""
+        from nexusform.rendering.report.change_stanzas import build_drift_stanzas
+
         return build_drift_stanzas(self.plan, self.registries)
 
     @cached_property
     def outputs(self) -> tuple[DifferenceNode, ...]:
         """The changed outputs."""
         changed = [output for output in self.plan.outputs if output.action is not Action.NO_OP]
+        if not changed:
+            return ()  # most plans need no import
+        from nexusform.rendering.report.change_stanzas import compare_output
+
         return tuple(map(compare_output, changed))
 
     @cached_property
@@ -116,6 +127,8 @@ class PlanReportData:
         """The sites of a plan over several sites."""
         if len(self.plan.sites) < 2:
             return ()
+        from nexusform.rendering.report.site_rows import build_site_rows
+
         return build_site_rows(self.plan)
 
     @cached_property

@@ -22,7 +22,6 @@ from nexusform.placement_kinds.placement_kind import VM, get_kind_order, get_kin
 from nexusform.plans.impact.object_effects import Effect
 from nexusform.plans.maintenance import PoolNodeRecreation
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan, RolloutStep, SeparationVerdict
-from nexusform.rendering.report.capacity_table import build_capacity_table
 from nexusform.rendering.report.finding_entries import FindingEntries, format_location, list_destructive_renames
 from nexusform.rendering.report.folding import PoolRow, SitePools, build_site_pools, format_names, merge_equal_groups
 from nexusform.rendering.report.object_rows import ObjectFold
@@ -35,7 +34,6 @@ from nexusform.rendering.report.placement_rows import (
     get_leaving_verb,
     select_vm_rows,
 )
-from nexusform.rendering.report.plan_conditions import describe_plan_conditions
 from nexusform.rendering.report.plan_report_data import PlanReportData
 from nexusform.rendering.report.plan_verdict import build_notes, count_findings, format_violation
 from nexusform.rendering.report.report_tree import (
@@ -51,8 +49,6 @@ from nexusform.rendering.report.report_tree import (
     Table,
     Text,
 )
-from nexusform.rendering.report.site_rows import describe_other_sites, select_changed_rows
-from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, format_upgrade_heading
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Placement
 
@@ -68,11 +64,20 @@ def build_note_section(view: PlanReportData) -> Section:
 
 def build_machine_and_feasibility_section(view: PlanReportData) -> Section:
     """Build lines on machines out of service, their planned actions and feasible placements."""
-    return Section(title="", lines=describe_plan_conditions(view.plan), name="conditions")
+    plan = view.plan
+    machines = chain.from_iterable(site.machines for site in plan.sites)
+    has_statuses = any(machine.facts.status is not None for machine in machines)
+    if not (has_statuses or plan.machine_actions or plan.feasibility):
+        return NO_SECTION  # without importing the sentences
+    from nexusform.rendering.report.plan_conditions import describe_plan_conditions
+
+    return Section(title="", lines=describe_plan_conditions(plan), name="conditions")
 
 
 def build_site_section(view: PlanReportData) -> Section:
     """Build a row per changed site and a line for unchanged sites; no section for a single site or without changes."""
+    from nexusform.rendering.report.site_rows import describe_other_sites, select_changed_rows
+
     rows = select_changed_rows(view.sites)
     if not rows:  # `view.sites` is empty for a single site
         return NO_SECTION
@@ -149,12 +154,16 @@ def _build_trigger_count_table(plan: Plan) -> Table:
 
 def build_capacity_section(view: PlanReportData) -> Section:
     """Build the spare capacity of the changed sites, or of all sites without changes."""
+    from nexusform.rendering.report.capacity_table import build_capacity_table
+
     table, other_note = build_capacity_table(view.plan.capacity, view.plan.other_capacity)
     return Section("Spare capacity", (other_note,) if other_note else (), table=table, name="capacity")
 
 
 def build_all_capacity_section(view: PlanReportData) -> Section:
     """Build the folded spare capacity of every site, if some do not change."""
+    from nexusform.rendering.report.capacity_table import build_capacity_table
+
     _, other_note = build_capacity_table(view.plan.capacity, view.plan.other_capacity)
     if not other_note:
         return NO_SECTION  # `build_capacity_section` shows every site
@@ -164,6 +173,8 @@ def build_all_capacity_section(view: PlanReportData) -> Section:
 
 def build_upgrade_section(view: PlanReportData) -> Section:
     """Build tables of upgraded clusters and of clusters with re-created pools."""
+    from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, format_upgrade_heading
+
     heads = ("pool", "SKU", "nodes", "batches", "down at a time", "minimum up")
     tables = []
     for upgrade in view.plan.upgrades:

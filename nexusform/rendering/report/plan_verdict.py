@@ -50,7 +50,6 @@ from nexusform.rendering.report.decision_lines import (
 from nexusform.rendering.report.finding_entries import Finding
 from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.plan_sentences import count_resource_changes
-from nexusform.rendering.report.upgrade_sentences import build_upgrade_sentences, describe_upgrades
 
 
 def build_headline(plan: Plan) -> str:
@@ -72,6 +71,8 @@ def build_headline(plan: Plan) -> str:
     outside_upgrades = count_effects(select_rows_outside_upgrades(plan))  # upgrades have their own clauses
     waiting = format_effect_clauses(count_effects(plan.placements), [Effect.WAITING])  # also in upgrades
     placed = describe_effects(outside_upgrades, [Effect.PLACED])
+    from nexusform.rendering.report.upgrade_sentences import describe_upgrades
+
     moving = [*describe_upgrades(plan.upgrades), *format_effect_clauses(outside_upgrades, LOSS_EFFECTS)]
     moving += [*describe_stopped_vms(plan.machine_actions), *describe_lost_vms(plan)]
     if moving:
@@ -201,7 +202,11 @@ INVENTORY: Final = "Inventory"  # a heading of the verdict
 
 def build_notes(plan: Plan) -> list[tuple[str, str]]:
     """Return pairs of heading and sentence about upgrades, doubts, dry run, rules and inputs, without empty ones."""
-    sentences = build_upgrade_sentences(plan)
+    sentences: list[tuple[str, str]] = []
+    if plan.upgrades:
+        from nexusform.rendering.report.upgrade_sentences import build_upgrade_sentences
+
+        sentences += build_upgrade_sentences(plan)
     sentences += [("NUMA cells", describe_unknown_cells(plan.numa_sampling)), ("Scale-in", describe_scale_in(plan))]
     for score in plan.prediction_scores[:MAX_SITES]:
         sentences.append((f"Predictions on {score.site}", _describe_accuracy(score)))

@@ -24,7 +24,6 @@ from nexusform.rendering.notation.colours import (
     render_symbol,
     wrap_lines,
 )
-from nexusform.rendering.notation.sample_text import describe_numa_samples
 from nexusform.rendering.report import plan_sections, plan_sentences
 from nexusform.rendering.report.decision_lines import build_decision_lines
 from nexusform.rendering.report.finding_entries import (
@@ -40,9 +39,6 @@ from nexusform.rendering.report.placement_rows import PlacementSummary, ShownPla
 from nexusform.rendering.report.plan_report_data import PlanReportData
 from nexusform.rendering.report.plan_verdict import describe_scale_in
 from nexusform.rendering.report.report_tree import Section
-from nexusform.rendering.text.change_stanza_text import render_outputs, render_stanza
-from nexusform.rendering.text.diagnostic_text import render_diagnostics
-from nexusform.rendering.text.output_text import render_short_outputs
 from nexusform.rendering.text.report_text import (
     drop_last_words,
     render_decision,
@@ -99,6 +95,10 @@ def render_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanText
 def _render_boxes(
     diagnostics: Sequence[Diagnostic], sources: Mapping[str, SourceFile], options: PlanTextOptions
 ) -> str:
+    if not diagnostics:
+        return ""
+    from nexusform.rendering.text.diagnostic_text import render_diagnostics
+
     return render_diagnostics(
         diagnostics, sources, colour=options.colour, width=options.width, terraform=options.terraform
     ).rstrip("\n")
@@ -149,6 +149,8 @@ def _render_changed_outputs(view: PlanReportData, width: int, paint: Painter) ->
     """Render the changed outputs in short form ([] for none), with a note if nothing else changes."""
     if not view.outputs:
         return []
+    from nexusform.rendering.text.output_text import render_short_outputs
+
     lines = [paint("Changes to Outputs:", "bold"), *render_short_outputs(view.outputs, width, paint)]
     note = "" if view.objects else _wrap_paragraph(plan_sentences.ONLY_OUTPUTS, width)
     return ["\n".join(lines), note]
@@ -319,6 +321,8 @@ def _render_drift(view: PlanReportData, paint: Painter, options: PlanTextOptions
     """Render changes made outside of nexusform and a note on the response of the plan; [] without such changes."""
     if not view.drift_stanzas:
         return []
+    from nexusform.rendering.text.change_stanza_text import render_stanza
+
     width = options.width
     note = plan_sentences.DRIFT_NOTE
     # Parsers of Terraform's text look for this note at the start of a part that ends with DRIFT_RESPONSE.
@@ -340,6 +344,8 @@ def _render_changes(view: PlanReportData, paint: Painter, options: PlanTextOptio
         return [FAILED]
     if not view.stanzas:
         return []
+    from nexusform.rendering.text.change_stanza_text import render_stanza
+
     # Tools for Terraform look for its name.
     title = plan_sections.CHANGES_TITLE
     title = title.replace("nexusform", "Terraform") if options.terraform else title
@@ -369,6 +375,8 @@ def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[st
 
 def _describe_certainty(view: PlanReportData, width: int) -> list[str]:
     """Return a sentence on the certainty of the predicted locations of all placed VMs; [] without any."""
+    from nexusform.rendering.notation.sample_text import describe_numa_samples
+
     plan = view.plan
     if not view.placed_vms:
         return []
@@ -388,6 +396,8 @@ def _render_full_outputs(view: PlanReportData, paint: Painter, width: int) -> li
     """Render the changed outputs with all values ([] for none), with a note if nothing else changes."""
     if not view.outputs or view.plan.is_failed:  # after a failure they may be wrong
         return []
+    from nexusform.rendering.text.change_stanza_text import render_outputs
+
     lines = [paint("Changes to Outputs:", "bold"), *render_outputs(view.outputs, paint)]
     note = "" if view.stanzas else _wrap_paragraph(plan_sentences.ONLY_OUTPUTS, width)
     return ["\n".join(lines), note]
