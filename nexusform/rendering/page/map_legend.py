@@ -89,12 +89,18 @@ STYLE: Final = Markup(
     "</style>"
 )
 
-_PATTERN_LINES: Final = {
-    "rising": "M-1 7L7 -1M-1 1L1 -1M5 7L7 5",
-    "falling": "M-1 -1L7 7M5 -1L7 1M-1 5L1 7",
-    "level": "M0 1.5H6M0 4.5H6",
-    "upright": "M1.5 0V6M4.5 0V6",
-    "cross": "M0 3H6M3 0V6",
+
+def _build_line_pattern(lines: str) -> Markup:
+    return build_svg_element("path", d=lines, fill="none", stroke="#000000", stroke_opacity=0.28)
+
+
+_PATTERN_CONTENTS: Final = {
+    "rising": _build_line_pattern("M-1 7L7 -1M-1 1L1 -1M5 7L7 5"),
+    "falling": _build_line_pattern("M-1 -1L7 7M5 -1L7 1M-1 5L1 7"),
+    "level": _build_line_pattern("M0 1.5H6M0 4.5H6"),
+    "upright": _build_line_pattern("M1.5 0V6M4.5 0V6"),
+    "cross": _build_line_pattern("M0 3H6M3 0V6"),
+    "dots": build_svg_element("circle", cx=3, cy=3, r=1.2, fill="#000000", fill_opacity=0.3),
 }
 _ENTRY_WIDTH: Final = 170
 _MAX_RUNS: Final = 4  # of names in a line
@@ -107,14 +113,7 @@ def build_pattern_definitions(maps: Iterable[SiteMap]) -> Markup:
     used_names: set[str] = set()
     for site in maps:
         used_names |= {style.pattern_name for style in build_cluster_styles(site.clusters).values()}
-    patterns: list[Markup] = []
-    for name, lines in _PATTERN_LINES.items():
-        if name in used_names:
-            path = build_svg_element("path", d=lines, fill="none", stroke="#000000", stroke_opacity=0.28)
-            patterns.append(_build_fill_pattern(name, path))
-    if "dots" in used_names:
-        dot = build_svg_element("circle", cx=3, cy=3, r=1.2, fill="#000000", fill_opacity=0.3)
-        patterns.append(_build_fill_pattern("dots", dot))
+    patterns = [_build_fill_pattern(name, content) for name, content in _PATTERN_CONTENTS.items() if name in used_names]
     hatch = [
         build_svg_element("rect", width=6, height=6, fill="#e3e6ea"),
         build_svg_element("path", d="M-1 7L7 -1", stroke="#8c959f", stroke_width=1),
@@ -168,20 +167,18 @@ def _render_cluster_entry(style: ClusterStyle, label: str, left: int, top: int) 
 def render_mark_legend(unmarked: ChangeMark | None) -> list[Markup]:
     """Render the meaning of outlines and signs. VMs with the mark `unmarked` (None: none) have no sign on the map."""
     parts: list[Markup] = []
-    signs = (
-        ("placed", "+", "placed"),
-        ("moved", "~", "moved"),
-        ("removed", "\N{MINUS SIGN}", "removed"),
-        ("", "", "free"),  # an empty cell
+    signs = (  # label, sign, class and fill
+        ("placed", "+", "vm placed", "#ffffff"),
+        ("moved", "~", "vm moved", "#ffffff"),
+        ("removed", "\N{MINUS SIGN}", "vm removed", "#ffffff"),
+        ("free", "", "cell", None),  # an empty cell
     )
-    for number, (kind, sign, label) in enumerate(signs):
+    for number, (label, sign, css_class, fill) in enumerate(signs):
         left = number * 104
-        if kind and kind == unmarked:
+        if label == unmarked:
             parts.append(build_svg_element("text", f"no sign: {label}", x=left + 1, y=11))
             continue
-        name = f"vm {kind}" if kind else "cell"
-        fill = "#ffffff" if kind else None
-        parts.append(build_svg_element("rect", class_=name, x=left + 1, y=1, width=24, height=12, fill=fill))
+        parts.append(build_svg_element("rect", class_=css_class, x=left + 1, y=1, width=24, height=12, fill=fill))
         if sign:
             parts.append(build_svg_element("text", sign, class_="key dark", x=left + 13, y=11))
         parts.append(build_svg_element("text", label, x=left + 31, y=11))

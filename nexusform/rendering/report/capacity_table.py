@@ -161,6 +161,6 @@ def _list_site_resource_figures(other_capacity: Sequence[SiteResourceCapacity]) 
         if row is None:  # the site has no such resource
             yield _CapacityTableRow(label, "-", "-", is_worse=False)
             continue
-        old, new = (format_spare_resources(row, free) for free in (row.free_before, row.free))
+        old, new = format_spare_resources(row, row.free_before), format_spare_resources(row, row.free)
         is_worse = row.free is not None and row.free < (row.free_before or 0)  # a deficit is worse than unknown
         yield _CapacityTableRow(label, old, new, is_worse)

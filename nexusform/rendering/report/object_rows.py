@@ -341,8 +341,7 @@ class PlacementCounts:
     def list_counts(self, kind: str) -> list[tuple[int, str]]:
         """Return the nonzero numbers of objects of a kind by outcome."""
         outcomes = dict.fromkeys([*_OUTCOME_ORDER, *(outcome for _, outcome in self.counts)])
-        counts = [(self.counts[kind, outcome], outcome) for outcome in outcomes]
-        return [(count, outcome) for count, outcome in counts if count]
+        return [(count, outcome) for outcome in outcomes if (count := self.counts[kind, outcome])]
 
 
 NO_PLACEMENTS: Final = PlacementCounts()

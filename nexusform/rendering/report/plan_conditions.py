@@ -11,6 +11,7 @@ from typing import Final
 from nexusform.diagnostics.phrases import (
     enclose,
     format_count,
+    format_counts,
     format_first_items,
     format_list,
     group_by,
@@ -213,7 +214,7 @@ def _describe_groups(rows: Sequence[OutOfService]) -> str:
     ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))  # by count, then by text
     texts = [f"{count:,} {text}" for text, count in ordered[:_MAX_GROUPS]]
     hidden_count = sum(count for _, count in ordered[_MAX_GROUPS:])
-    return "; ".join([*texts, f"{hidden_count:,} more"] if hidden_count else texts)
+    return "; ".join([*texts, *format_counts([(hidden_count, "more")])])
 
 
 def _describe_status(status: MachineStatus) -> str:

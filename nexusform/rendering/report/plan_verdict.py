@@ -166,8 +166,8 @@ def count_findings(findings: Sequence[Finding]) -> list[str]:
         Level.ADVICE: ("piece of advice", "pieces of advice"),
         Level.NOTE: ("note", "notes"),
     }
-    texts = [format_count(levels[level], *noun) for level, noun in nouns.items() if levels[level]]
-    return [*texts, f"{existing:,} not caused by this plan"] if existing else texts
+    counts = [(levels[level], select_word_form(levels[level], *noun)) for level, noun in nouns.items()]
+    return format_counts([*counts, (existing, "not caused by this plan")])
 
 
 def compute_impact(plan: Plan) -> PlacementImpact:
