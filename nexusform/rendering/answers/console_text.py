@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import enclose
+from nexusform.diagnostics.phrases import enclose, join_texts
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.evaluation_run import TracedExpression
 from nexusform.rendering.notation.colours import escape_control_characters, format_code_point, indent_lines, wrap_lines
@@ -190,9 +190,12 @@ def _format_part_type(part: TracedExpression) -> str:
     texts = [_format_on_one_line(render_type(part.value.type), _MAX_TYPE_LENGTH)]
     if part.value.has_marks:  # its own marks, or those of its parts
         texts.append("sensitive" if part.value.marks else "partly sensitive")
-    if not part.value.is_wholly_known:
-        texts.append("partly unknown" if part.value.is_known else "unknown")
-    return ", ".join(texts)
+    texts.append(_UNKNOWN_TEXTS[_describe_known_parts(part.value)])
+    return join_texts(texts)
+
+
+# By the answer of `_describe_known_parts`.
+_UNKNOWN_TEXTS: Final = {"yes": "", "partly": "partly unknown", "no": "unknown"}
 
 
 def _describe_known_parts(value: Value) -> str:
