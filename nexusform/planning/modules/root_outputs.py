@@ -210,7 +210,9 @@ def build_inventory_read(address: str, exported_at: str, plan_time: str, max_age
     export_time, current_time = parse_time(exported_at), parse_time(plan_time)
     if export_time is None or current_time is None:
         return InventoryRead(address, exported_at, is_stale=True)
-    return InventoryRead(address, exported_at, is_stale=current_time - export_time > (limit or _MAXIMUM_AGE))
+    age = current_time - export_time
+    is_stale = age > (limit or _MAXIMUM_AGE) or age < -_MAXIMUM_AGE  # the time may be wrong
+    return InventoryRead(address, exported_at, is_stale=is_stale)
 
 
 def list_inventories_read(evaluation: Evaluation, plan_time: str) -> tuple[InventoryRead, ...]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, overload
@@ -19,6 +20,7 @@ SHAPE: Final = "unexpected-shape"
 _UNREAD_NEXUS_TYPES: Final = ("baremetalmachines", "clusters", "racks")
 UNREAD_TYPES: Final = {"microsoft.resources/deployments", *(f"microsoft.networkcloud/{x}" for x in _UNREAD_NEXUS_TYPES)}
 MAX_NUMBER: Final = 10**9
+_SUBSCRIPTION: Final = re.compile(r"/subscriptions/([^/]+)/")
 _TOP_LEVEL: Final[Path] = ("top level",)  # path in the finding for a document without a list
 
 
@@ -32,6 +34,12 @@ def extract_resource_group(arm_id: str) -> str:
     parts = arm_id.split("/")
     lowered = [part.lower() for part in parts]
     return parts[lowered.index("resourcegroups") + 1] if "resourcegroups" in lowered[:-1] else ""
+
+
+def extract_subscription(arm_id: str) -> str:
+    """Return the subscription in an ARM id in lower case, "" if absent."""
+    match = _SUBSCRIPTION.match(arm_id.strip().lower())
+    return match[1] if match is not None else ""
 
 
 def extract_name(arm_id: str | None) -> str:
@@ -178,6 +186,8 @@ def iterate_named_items(items: Iterable[ArmItem]) -> Iterator[tuple[str, ArmItem
 # Keys of lists: REST pages, Resource Graph, ARM templates, kubectl.
 _LIST_KEYS: Final = ("value", "data", "resources", "items")
 _NEXT_PAGE_KEYS: Final = ("nextLink", "skip_token", "$skipToken", "skipToken")
+# Number of all records of a Resource Graph query, in output of `az graph query` and of REST.
+_TOTAL_KEYS: Final = ("total_records", "totalRecords")
 INCOMPLETE: Final = "incomplete-list"
 
 
@@ -192,14 +202,14 @@ def read_arm_resources(
         return _flatten_paged_list(file, path, document, findings)
     key = _find_list_key(document)
     if key is not None:
-        next_page_key = next((name for name in _NEXT_PAGE_KEYS if document.get(name)), None)
-        if next_page_key is not None and not has_next_page:
+        resources = document[key]
+        truncation_key = _find_truncation_key(document, resources, is_joined=bool(path))
+        if truncation_key and not has_next_page:
             advice = (
                 "this is one page of several. Capture the list with `az` (it reads all pages), or join all "
                 "pages in one file."
             )
-            findings.append(Problem((*path, next_page_key), INCOMPLETE, advice, Severity.WARNING, file=file))
-        resources = document[key]
+            findings.append(Problem((*path, truncation_key), INCOMPLETE, advice, Severity.WARNING, file=file))
         if isinstance(resources, Mapping) and key == "resources":  # an ARM template with symbolic names
             resources = list(resources.values())
         if isinstance(resources, list):
@@ -219,6 +229,20 @@ def read_arm_resources(
     )
     findings.append(Problem(path or _TOP_LEVEL, SHAPE, detail, file=file))
     return []
+
+
+def _find_truncation_key(page: Mapping[str, Any], resources: Any, *, is_joined: bool) -> str:
+    """Return the field of a page that shows further records, "" for none. Only all joined pages have the total."""
+    if str(page.get("resultTruncated")).lower() == "true":
+        return "resultTruncated"
+    for name in _NEXT_PAGE_KEYS:
+        if page.get(name):
+            return name
+    if isinstance(resources, list) and not is_joined:
+        for name in _TOTAL_KEYS:
+            if FieldKind.WHOLE.is_valid(page.get(name)) and page[name] > len(resources):
+                return name
+    return ""
 
 
 def is_resource_list(document: Any) -> bool:

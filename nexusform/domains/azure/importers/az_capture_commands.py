@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
 from itertools import chain
 from typing import Final
 
@@ -14,6 +15,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
+from nexusform.documents.times import parse_time
 from nexusform.domains.azure.importers.arm_resources import extract_resource_group
 from nexusform.domains.azure.importers.az_documents import ANY, AzResources
 from nexusform.domains.azure.importers.az_records import STANDARD_FILES, AzCluster, AzInventory
@@ -153,6 +155,7 @@ NOT_CAPTURED: Final = "not-captured"
 VMS_NOT_CAPTURED: Final = "vms-not-captured"  # capacity of unknown VMs counts as free
 _TIMES_NOT_CAPTURED: Final = "creation-times-not-captured"
 _MAX_NAMES: Final = 4
+_MAX_CLOCK_DIFFERENCE: Final = timedelta(minutes=10)
 _FILES: Final = {standard.kind: standard for standard in STANDARD_FILES}
 
 # Kinds that run on machines: plural, and consequence if not captured.
@@ -171,6 +174,18 @@ def build_capture_command(kind: str) -> str:
 CAPTURE_NODES: Final = (
     f"Capture them with: {build_capture_command('kubernetes_clusters')} (where there are none, nodes is an empty list)."
 )
+
+
+def build_future_time_warnings(exported_at: str | None, now: str) -> list[Problem]:
+    """Build a warning if an export is newer than `now`, except for the inaccuracy of clocks; both are RFC 3339."""
+    export_time, current_time = parse_time(exported_at or ""), parse_time(now)
+    if export_time is None or current_time is None or export_time - current_time <= _MAX_CLOCK_DIFFERENCE:
+        return []
+    detail = (
+        f"The export has the time {exported_at}, in the future (now: {now}): its age is unknown. Correct the file "
+        "exported_at, or the clock of the computer with the export."
+    )
+    return [Problem((), "invalid-time", detail, Severity.WARNING)]
 
 
 def find_missing_base_kinds(items: AzResources) -> list[Problem]:

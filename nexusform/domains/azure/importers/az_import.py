@@ -48,6 +48,7 @@ from nexusform.scheduling.site_inventory import OBSERVED_KEY
 from nexusform.scheduling.sku_catalogue import CATALOGUES, DEFAULT_MACHINE_SKU, NEWEST
 
 OBSERVED: Final = "observed"
+SUBSCRIPTION_KEY: Final = "subscription_id"  # in the note of a site
 CLUSTER: Final = "nexus_kubernetes_cluster"
 VIRTUAL_MACHINE: Final = "nexus_virtual_machine"
 UPGRADE_DEFAULTS: Final = {"max_surge": "1", "max_unavailable": "0", "drain_timeout": 1800}
@@ -142,10 +143,8 @@ class _SiteImport:
         strategy = self.site.update_strategy
         site_attributes = {"id": self.name, "name": self.name, "scheduler": None, "update_strategy": strategy}
         objects = [
-            # The note records addresses, storage and versions.
-            ImportedSiteObject(
-                "nexus_site", self.name, site_attributes, note=build_site_resources_note(self.site.supplies)
-            ),
+            # The note records addresses, storage, versions and the subscription.
+            ImportedSiteObject("nexus_site", self.name, site_attributes, note=build_site_note(self.site)),
             *(
                 ImportedSiteObject("nexus_vm_sku", name, _VM_SKU_FORM(self.custom_skus[name]))
                 for name in sorted(self.declared_skus)
@@ -327,7 +326,7 @@ class _SiteImport:
         """Build machine, rack and zone of a VM; None without a placement."""
         if placement is None:
             return {"machine": None, "rack": None, "availability_zone": None}
-        zone = self.zones.get(placement.rack)
+        zone = self.zones.get(placement.rack, placement.availability_zone)  # the zone of an unlisted rack is recorded
         return {"machine": placement.machine, "rack": placement.rack, "availability_zone": zone}
 
     def _build_virtual_machines(self) -> Iterator[tuple[tuple[str, str], ImportedSiteObject]]:
@@ -530,6 +529,23 @@ def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) ->
     if is_requested:
         return CordonOwner.NEXUSFORM
     return CordonOwner.AZURE if _DEGRADED in (record["message"] or "").lower() else CordonOwner.OTHER
+
+
+def build_site_note(inventory: AzInventory) -> Values:
+    """Build the note for state of a site: its supplies and its subscription, if known."""
+    subscription = {SUBSCRIPTION_KEY: inventory.subscription_id} if inventory.subscription_id else {}
+    return {**build_site_resources_note(inventory.supplies), **subscription}
+
+
+def describe_other_subscription(site: AzSite, recorded_note: Values) -> str:
+    """Describe the difference between the recorded and the observed subscription of a site; "" for none or unknown."""
+    recorded, observed = recorded_note.get(SUBSCRIPTION_KEY), site.inventory.subscription_id
+    if not recorded or observed in ("", recorded):
+        return ""
+    return (
+        f'the site "{site.name}" is in subscription {observed} there, and in {recorded} in the state. Read the '
+        "subscription of the state, or use another state."
+    )
 
 
 def build_observed_facts_note(

@@ -27,6 +27,7 @@ from nexusform.domains.azure.importers.az_changes import ResourcesAfterChanges, 
 from nexusform.domains.azure.importers.az_documents import ANY, AzResources, Documents, read_export_resources
 from nexusform.domains.azure.importers.az_machines import (
     MachineReadOptions,
+    count_defined_machines,
     read_machines,
     read_planned_site,
     read_rack_skus,
@@ -178,8 +179,11 @@ def _build_inventory(
     filled_clusters = _attach_nodes_to_clusters(clusters, timed_nodes)
     failures = chain.from_iterable(find_failures(kind, items.list_resources(kind)) for kind in FAILURE_KINDS)
     as_of = exported_at or find_newest_change_time(chain.from_iterable(items.by_kind.values()))
+    compute_racks = select_compute_racks(racks, machines.values())
+    defined_count = sum(map(count_defined_machines, items.list_resources("clusters")))
+    used_racks = {machine.rack for machine in machines.values()}
     return AzInventory(
-        racks=select_compute_racks(racks, machines.values()),
+        racks=compute_racks,
         machines=tuple(sorted(machines.values(), key=lambda m: m.name)),
         virtual_machines=tuple(vm for vm in placed if isinstance(vm, AzVirtualMachine)),
         clusters=filled_clusters,
@@ -191,6 +195,10 @@ def _build_inventory(
         failures=(*failures, *chain.from_iterable(map(find_missing_nodes, filled_clusters))),
         supplies=read_site_resources(items),
         update_strategy=_read_update_strategy(items),
+        # VMs, racks without machines and the definitions of racks show machines missing in the list.
+        lacks_machines=any(vm.unlisted_machine for vm in placed)
+        or any(rack.name not in used_racks for rack in compute_racks)
+        or len(machines) < defined_count,
     )
 
 
@@ -282,7 +290,8 @@ def resolve_vm_placements(
                     "is not in the list of machines. Capture both lists again at the same time.",
                     Severity.WARNING,
                 )
-            placed.append(replace(listed_vm.vm, shape=_fit_shape_to_minimum_numa_cells(listed_vm.vm.shape, largest)))
+            shape = _fit_shape_to_minimum_numa_cells(listed_vm.vm.shape, largest)
+            placed.append(replace(listed_vm.vm, shape=shape, unlisted_machine=extract_name(listed_vm.machine_id)))
             continue
         hardware = machine.find_hardware(machine_skus)
         shape = _fit_shape_to_minimum_numa_cells(listed_vm.vm.shape, hardware)

@@ -15,6 +15,7 @@ from nexusform.diagnostics.diagnostic import Severity
 from nexusform.diagnostics.phrases import format_count
 from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, iterate_named_items, normalize_id
 from nexusform.domains.azure.importers.az_records import AzMachine, AzRack
+from nexusform.json_data.plain_data import list_mappings
 from nexusform.resource_types.machine_facts import EXPORTED_FACTS, get_default_facts
 from nexusform.scheduling.racks.vms import MachineSku
 
@@ -74,7 +75,7 @@ def read_rack_skus(items: Iterable[ArmItem]) -> dict[str, RackSku]:
     return skus
 
 
-_REQUIRED_MACHINE_FIELDS: Final = ("rackId", "rackSlot")
+_REQUIRED_MACHINE_FIELDS: Final = ("id", "rackId", "rackSlot")
 AGGREGATOR: Final = "aggregator"
 _RACK_SKU_HINT: Final = " Rack SKUs may contain it: az networkcloud racksku list --output json > rack_skus.json"
 
@@ -158,11 +159,13 @@ def _report_truncated_machine_list(items: Sequence[ArmItem]) -> bool:
 
 
 def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | None:
-    """Read a machine; report it and return None without name, slot or a known rack. Without a state it is not ready."""
-    name = item.read_required_text("name")
+    """Read a machine; report it and return None without id, name, slot or a known rack. Without a state it is not
+    ready.
+    """
+    arm_id, name = item.read_required_text("id"), item.read_required_text("name")  # VMs refer to the id
     rack_id = item.read_required_text("rackId")
     slot = item.read_required_number("rackSlot")
-    if name is None or rack_id is None or slot is None:
+    if arm_id is None or name is None or rack_id is None or slot is None:
         return None  # reported above
     rack = options.racks.get(normalize_id(rack_id))
     if rack is None:
@@ -188,7 +191,7 @@ def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | Non
         facts["roles"] = [find_role_in_sku(sku_id) or slot_role]
     return AzMachine(
         name=name,
-        id=item.read_text("id", name),
+        id=arm_id,
         rack=rack.name,
         slot=slot,
         machine_sku=sku,
@@ -305,6 +308,13 @@ def read_planned_site(
             problem_id = "derived-value"
         cluster.report("computeRackDefinitions", problem_id, detail, Severity.WARNING)
     return racks, machines
+
+
+def count_defined_machines(cluster: ArmItem) -> int:
+    """Count the machines in the rack definitions of a Nexus cluster; malformed parts count as absent."""
+    single = cluster.read_value("aggregatorOrSingleRackDefinition")
+    definitions = [single, *list_mappings(cluster.read_value("computeRackDefinitions"))]
+    return sum(len(list_mappings(definition, "bareMetalMachineConfigurationData")) for definition in definitions)
 
 
 def _read_planned_machine(server: ArmItem, rack: AzRack, options: MachineReadOptions) -> AzMachine | None:

@@ -5,10 +5,12 @@ are ARM ids as captured, `created_at` is "" if unknown.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.domains.azure.importers.arm_resources import extract_subscription
 from nexusform.plans.site_capacity.site_resource_capacity import SiteResources
 from nexusform.scheduling.racks.vms import MachineSku, VmSku
 
@@ -70,6 +72,7 @@ class AzVmSize(Struct, frozen=True):
 class AzNode(Struct, frozen=True):
     """Node of an NKS cluster; `placement` is None until it is scheduled. `shape` is the larger of the node's own size
     and its SKU's. `is_duplicate`: a further record of a node on another machine; it only occupies capacity.
+    `unlisted_machine`: name of its machine if the list of machines lacks it; it has no placement then.
     """
 
     name: str
@@ -82,6 +85,7 @@ class AzNode(Struct, frozen=True):
     detailed_status: str | None = None
     created_at: str = ""
     is_duplicate: bool = False
+    unlisted_machine: str = ""
 
 
 class AzHint(Struct, frozen=True):
@@ -94,7 +98,7 @@ class AzHint(Struct, frozen=True):
 
 
 class AzVirtualMachine(Struct, frozen=True):
-    """Plain virtual machine; `placement` is None until it is scheduled."""
+    """Plain virtual machine; `placement` is None until it is scheduled. `unlisted_machine`: as of AzNode."""
 
     name: str
     id: str
@@ -102,6 +106,7 @@ class AzVirtualMachine(Struct, frozen=True):
     placement: AzVmLocation | None
     hints: tuple[AzHint, ...] = ()
     created_at: str = ""
+    unlisted_machine: str = ""
 
 
 class AzTaint(Struct, frozen=True):
@@ -163,7 +168,8 @@ class AzInventory(Struct, frozen=True):
     """One site, everything sorted by name. `vm_skus`: SKUs of nodes absent in the catalogue, with the largest
     observed size. `exported_at` (RFC 3339): None if the age is unknown; `is_age_certain`: the export itself
     has the time. `listed_kinds`: kinds (StandardFile.kind) with a complete list. `unlisted_clusters`:
-    clusters with captured agent pools only, by name. `failures`: reported by the platform.
+    clusters with captured agent pools only, by name. `failures`: reported by the platform. `lacks_machines`: other
+    resources show more machines than the list.
     """
 
     racks: tuple[AzRack, ...] = ()
@@ -178,6 +184,19 @@ class AzInventory(Struct, frozen=True):
     failures: tuple[AzFailure, ...] = ()
     supplies: SiteResources = SiteResources()
     update_strategy: Mapping[str, Any] | None = None
+    lacks_machines: bool = False
+
+    @property
+    def subscription_id(self) -> str:
+        """Subscription of all machines in lower case, "" if unknown."""
+        subscription_ids = {extract_subscription(machine.id) for machine in self.machines}
+        return subscription_ids.pop() if len(subscription_ids) == 1 else ""
+
+    @property
+    def vms_on_unlisted_machines(self) -> list[AzNode | AzVirtualMachine]:
+        """VMs and nodes on machines that the list of machines lacks."""
+        vms = [*chain.from_iterable(cluster.nodes for cluster in self.clusters), *self.virtual_machines]
+        return [vm for vm in vms if vm.unlisted_machine]
 
 
 class AzSite(Struct, frozen=True):

@@ -27,7 +27,6 @@ from nexusform.interfaces.plugins import (
     ReadResult,
 )
 from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_value_at_path
-from nexusform.plans.site_capacity.site_resource_capacity import build_site_resources_note
 from nexusform.providers.clock import read_clock
 from nexusform.providers.optional_provider_interfaces import FixedIdentity
 from nexusform.resource_types.machine_facts import CORDONED_STATUS, EXPORTED_FACTS
@@ -205,7 +204,11 @@ class ObservedSites(FixedIdentity):
         strategy = site.inventory.update_strategy
         if recorded.get(_STRATEGY) and strategy is not None:
             recorded = {**recorded, _STRATEGY: strategy}
-        return ReadResult(recorded, note=build_site_resources_note(site.inventory.supplies))
+        from nexusform.domains.azure.importers.az_import import build_site_note, describe_other_subscription
+
+        if difference := describe_other_subscription(site, request.private_note):
+            raise ProviderProblem(f"{self.source[0].upper()}{self.source[1:]} is of another subscription: {difference}")
+        return ReadResult(recorded, note=build_site_note(site.inventory))
 
     def _build_machine_facts_note(
         self, key: ObjectKey, attributes: Mapping[str, Any], recorded_note: Mapping[str, Any]
@@ -232,6 +235,8 @@ class ObservedSites(FixedIdentity):
         site = self._find_site(key, *_LIST_KINDS)
         if site is None or _LIST_KINDS[key.type] not in site.inventory.listed_kinds:
             return False  # the list is incomplete
+        if self._is_captured and key.type in {RACK, MACHINE} and site.inventory.lacks_machines:
+            return False  # other resources contradict it; Azure itself is queried about unlisted objects
         # A listed cluster exists, even if it could not be imported.
         return key.type != _CLUSTER or self._find_cluster(key) is None
 
@@ -279,16 +284,27 @@ class ObservedSites(FixedIdentity):
             return []  # nothing was read
         from nexusform.domains.azure.providers.site_warnings import SiteWarningBuilder
 
-        return SiteWarningBuilder(self.source, self._sites, self._unobserved, self._managed).build_warnings()
+        warnings = SiteWarningBuilder(self.source, self._sites, self._unobserved, self._managed).build_warnings()
+        return [*warnings, *chain.from_iterable(map(self._build_future_time_warnings, self._sites[:1]))]
 
     def list_captures(self) -> list[tuple[str, str]]:
         """List the captured sites and their capture times (RFC 3339, "" if unknown)."""
         if self._sites is None or not self._is_captured:
             return []  # nothing was read, or it is current
-        return [(site.name, site.inventory.exported_at or "") for site in self._sites]
+        return [
+            (site.name, "" if self._build_future_time_warnings(site) else site.inventory.exported_at or "")
+            for site in self._sites
+        ]
+
+    def _build_future_time_warnings(self, site: AzSite) -> list[Problem]:
+        """Build a warning about the time of a captured site if it is in the future."""
+        from nexusform.domains.azure.importers.az_capture_commands import build_future_time_warnings
+
+        return build_future_time_warnings(site.inventory.exported_at, read_clock()) if self._is_captured else []
 
     def _read_sites(self) -> tuple[AzSite, ...]:
         """Read the sites once, under their recorded names. Raises ProviderProblem."""
+        from nexusform.domains.azure.importers.az_unlisted_machines import locate_vms_on_unlisted_machines
         from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
 
         with self._lock:
@@ -297,7 +313,10 @@ class ObservedSites(FixedIdentity):
                 errors = [problem for problem in problems if problem.severity is Severity.ERROR]
                 if errors:
                     raise ProviderProblem(f"{errors[0]}" if errors[0].file else errors[0].detail)
-                self._sites = apply_recorded_site_names(sites, self._recorded)
+                named_sites = apply_recorded_site_names(sites, self._recorded)
+                if self._is_captured:
+                    named_sites = locate_vms_on_unlisted_machines(named_sites, self._recorded)
+                self._sites = named_sites
             return self._sites
 
     def _verify_change_is_visible(self, request: ChangeRequest, participle: str) -> ChangeResult:

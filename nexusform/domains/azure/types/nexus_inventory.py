@@ -340,7 +340,12 @@ def _read_files(attributes: Mapping[str, Any], files: Files) -> AzExport:
 
 
 def _warn_outdated_export(attributes: Mapping[str, Any], inventory: AzInventory, now: str) -> Iterable[Problem]:
-    """Yield a warning if the export is older than max_age or its age is unknown; none without a valid max_age."""
+    """Yield a warning if the time of the export is in the future; and if it is older than a valid max_age, or its age
+    is unknown.
+    """
+    from nexusform.domains.azure.importers.az_capture_commands import build_future_time_warnings
+
+    yield from build_future_time_warnings(inventory.exported_at, now)
     max_age = get_text(attributes, "max_age")
     limit = parse_duration(max_age)
     if limit is None:

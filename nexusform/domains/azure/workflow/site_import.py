@@ -33,9 +33,11 @@ from nexusform.domains.azure.importers.az_import import (
     ImportedSiteObject,
     Reference,
     build_imported_sites,
+    describe_other_subscription,
 )
 from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes
 from nexusform.domains.azure.importers.az_records import AzSite
+from nexusform.domains.azure.importers.az_unlisted_machines import locate_vms_on_unlisted_machines
 from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
 from nexusform.domains.azure.providers import azure
 from nexusform.domains.azure.providers.azure_export import SETTINGS, read_export
@@ -113,10 +115,30 @@ def _read_source_site_objects(source: Source, state: State) -> tuple[tuple[Impor
     diagnostics = list(map(convert_problem, problems))
     if has_errors(diagnostics):
         return (), diagnostics
-    named_sites = apply_recorded_site_names(sites, _list_attributes(state, source.provider))
+    recorded = list(_list_attributes(state, source.provider))
+    named_sites = locate_vms_on_unlisted_machines(apply_recorded_site_names(sites, recorded), recorded)
+    diagnostics += chain.from_iterable(_find_unusable_site(site, source.name, state) for site in named_sites)
     imported_sites = build_imported_sites(named_sites, collect_recorded_nodes(_list_attributes(state)))
     diagnostics += map(convert_problem, chain.from_iterable(site.findings for site in imported_sites))
     return imported_sites, diagnostics
+
+
+def _find_unusable_site(site: AzSite, source_name: str, state: State) -> Iterator[Diagnostic]:
+    """Yield errors about a site in another subscription than in state, or with VMs on machines that it does not list:
+    with an unknown location, a later plan would move them.
+    """
+    recorded_sites = [obj for address, obj in state.list_current_objects() if address.type == "nexus_site"]
+    recorded_notes = [current.note for current in recorded_sites if current.attributes.get("id") == site.name]
+    for difference in filter(None, (describe_other_subscription(site, note) for note in recorded_notes)):
+        yield build_error("refresh-failed", f"{source_name} is of another subscription: {difference}")
+    unlisted = dict.fromkeys(vm.unlisted_machine for vm in site.inventory.vms_on_unlisted_machines)
+    if unlisted:
+        detail = (
+            f"The list of machines of {site.name} lacks {format_count(len(unlisted), 'machine')} with VMs "
+            f"({format_first_items(list(unlisted), 4)}). Nothing was imported. Capture racks, machines, clusters and "
+            "VMs again at the same time; their reader needs access to all of them."
+        )
+        yield build_error("unknown-machine", detail)
 
 
 def _list_attributes(state: State, provider: str = "") -> Iterator[Mapping[str, Any]]:

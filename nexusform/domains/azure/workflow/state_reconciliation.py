@@ -204,9 +204,9 @@ class _Reconciler:
         hardware = [
             _build_read_request(address, current)
             for address, current in self.recorded_objects.items()
-            if address.type in {RACK, MACHINE}
+            if address.type in {"nexus_site", RACK, MACHINE}
         ]
-        self.provider.read(hardware)  # raises if any may not be read
+        self.provider.read(hardware)  # raises if any may not be read, and for another subscription
         observed: dict[Address, ObjectState] = {}
         absent: list[Address] = []
         uncaptured: list[Address] = []
