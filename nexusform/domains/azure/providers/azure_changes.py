@@ -131,9 +131,9 @@ def _select_updatable_members(target: ArmTarget, body: Values) -> dict[str, Any]
 def _build_updatable_properties(target: ArmTarget, values: Values) -> dict[str, Any]:
     """Build the properties that Azure can update in place; {} for a VM."""
     if target.kind == "kubernetes_clusters":
-        properties = build_cluster_properties(values)
-        del properties["initialAgentPoolConfigurations"]
-        return properties
+        properties = _omit_fields(build_cluster_properties(values), ("initialAgentPoolConfigurations",))
+        plane = properties["controlPlaneNodeConfiguration"]
+        return {**properties, "controlPlaneNodeConfiguration": {"count": plane["count"]}}  # the rest is fixed
     return _select_fields(build_pool_properties(values), _UPDATABLE_FIELDS) if target.kind == "agent_pools" else {}
 
 

@@ -108,11 +108,11 @@ def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str
 
 
 def _describe_incomplete_pools(kind: str, observed: Mapping[str, Any]) -> dict[str, str]:
-    """Describe by pool the present nodes if some are missing: "2 of 4 nodes"; {} if no node is known."""
+    """Describe by pool the present nodes if some are missing: "2 of 4 nodes". Nodes that Azure does not list are not
+    known to exist.
+    """
     nodes = get_mapping(observed, "nodes")
     present = Counter(str(node["pool"]) for node in nodes.values() if node.get("platform_name"))
-    if not present:  # nodes not captured, or none exist yet
-        return {}
     if kind == POOL:
         requested = {str(observed["name"]): observed["node_count"]}
     else:

@@ -60,6 +60,34 @@ def test_missing_nodes_are_an_error_and_pending(
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
 
 
+@pytest.mark.parametrize("listed", [True, False], ids=["no-nodes", "no-list"])
+def test_cluster_created_without_nodes_is_pending(
+    listed: bool, nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Azure reports the success of a creation, and shows no node, or no list of nodes."""
+    monkeypatch.setattr(azure_site, "VISIBILITY_TIMEOUT", 0.02)
+    write_configuration(NEW.partition('resource "nexus_agent_pool"')[0])
+    server.site.faults = Faults(short=9)
+    adjust_nodes = server.site.adjust_nodes
+
+    def hide_nodes(cluster: str) -> None:
+        adjust_nodes(cluster)
+        if cluster.endswith("/d") and not listed and server.site.faults.short:
+            del server.site.resources[cluster.lower()]["properties"]["nodes"]
+
+    monkeypatch.setattr(server.site, "adjust_nodes", hide_nodes)
+    for times in ("", " It failed the same way before: 2 times so far."):
+        assert nexusform("apply", "-auto-approve") == 1, nexusform.said
+        missing = "missing: d-control-plane-0, d-np1-0, d-np1-1 (Available)."
+        assert f"Azure shows 0 of 3 nodes of lab/d; {missing}{times} " in nexusform.said, nexusform.said
+        assert nexusform("plan", "-detailed-exitcode") == 2, nexusform.said
+        assert "change-failed-before nexus_kubernetes_cluster.d" in nexusform.said
+    server.site.faults = Faults()
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    assert len(nexusform.nodes("d")) == 3
+    assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
+
+
 def test_change_completed_by_another_client_is_not_pending(nexusform: CommandRunner, server: ArmServer) -> None:
     write_configuration(UPGRADED)
     server.site.faults = Faults(fails=1)
