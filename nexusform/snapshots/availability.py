@@ -55,7 +55,9 @@ def place_replacements(scheduler: RackScheduler, pool: PoolSnapshot, vms: Iterab
 
 
 class PoolAvailability(Struct, frozen=True):
-    """Pool with VMs down. `quorum` is the number that must be up (0 unless it is a control plane)."""
+    """Pool with VMs down. `quorum` is the number that must be up (0 unless it is a control plane). `already_down`: VMs
+    on other machines that are down now.
+    """
 
     cluster_id: str
     cluster: str
@@ -66,11 +68,12 @@ class PoolAvailability(Struct, frozen=True):
     total: int
     down_vms: tuple[PlacedVm, ...]
     quorum: int = 0
+    already_down: int = 0
 
     @property
     def remaining_count(self) -> int:
         """Number of VMs up."""
-        return self.total - len(self.down_vms)
+        return self.total - len(self.down_vms) - self.already_down
 
     @property
     def is_lost(self) -> bool:
@@ -80,8 +83,10 @@ class PoolAvailability(Struct, frozen=True):
         return self.kind is not VmOwnerKind.VM and self.remaining_count < max(self.quorum, 1)
 
 
-def build_pool_availability(cluster: VmOwnerSnapshot, pool: PoolSnapshot, down: Iterable[PlacedVm]) -> PoolAvailability:
-    """Build the availability of a pool with these VMs down."""
+def build_pool_availability(
+    cluster: VmOwnerSnapshot, pool: PoolSnapshot, down: Iterable[PlacedVm], already_down: int = 0
+) -> PoolAvailability:
+    """Build the availability of a pool with these VMs down, and others on machines that are down now."""
     total = len(pool.vms)
     return PoolAvailability(
         cluster_id=cluster.id,
@@ -93,17 +98,20 @@ def build_pool_availability(cluster: VmOwnerSnapshot, pool: PoolSnapshot, down: 
         total=total,
         down_vms=tuple(down),
         quorum=compute_quorum(total) if pool.is_control_plane else 0,
+        already_down=already_down,
     )
 
 
 def list_affected_pools(site: SiteSnapshot, machines: Collection[str]) -> tuple[PoolAvailability, ...]:
     """Return the pools with VMs on these machines, in order of creation."""
     affected: list[PoolAvailability] = []
+    down_now = site.machines_down.difference(machines)
     for cluster in site.clusters:
         for pool in cluster.pools:
             down = [vm for vm in pool.vms if vm.placement.machine in machines]
             if down:
-                affected.append(build_pool_availability(cluster, pool, down))
+                already_down = sum(vm.placement.machine in down_now for vm in pool.vms)
+                affected.append(build_pool_availability(cluster, pool, down, already_down))
     return tuple(affected)
 
 

@@ -158,6 +158,11 @@ class SiteSnapshot(Struct, frozen=True, dict=True):
         return {rack: tuple(machines) for rack, machines in by_rack.items()}
 
     @cached_property
+    def machines_down(self) -> frozenset[str]:
+        """Names of the machines observed off or not ready: their VMs are down."""
+        return frozenset(machine.name for machine in self.machines.values() if machine.is_down)
+
+    @cached_property
     def zones(self) -> tuple[str, ...]:
         """Availability zones of the active racks, in byte order."""
         return tuple(sorted({machine.availability_zone for machine in self.machines.values()}, key=str.encode))

@@ -149,6 +149,11 @@ class Machine(Struct, frozen=True):
     record: str = ""
 
     @property
+    def is_down(self) -> bool:
+        """Whether its VMs are down: it is off or not ready."""
+        return self.status is not None and self.status.is_down
+
+    @property
     def memory_mib_per_cell(self) -> int:
         """MiB of memory per cell."""
         return int(self.memory_gib_per_cell * MIB_PER_GIB)

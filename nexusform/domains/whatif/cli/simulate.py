@@ -359,7 +359,6 @@ def _simulate_failure(snapshot: Snapshot, pods: Mapping[str, ClusterPods], argum
     from nexusform.domains.whatif.questions import name_lookup
     from nexusform.domains.whatif.questions.failure_simulation import (
         FailureScope,
-        list_machines_down,
         simulate_cluster_loss,
         simulate_machine_loss,
         simulate_site_loss,
@@ -379,17 +378,15 @@ def _simulate_failure(snapshot: Snapshot, pods: Mapping[str, ClusterPods], argum
     else:
         site = _find_site_with_machines_down(snapshot)
         scope, lost, names = FailureScope.OBSERVED, site.id, []  # only the machines added below
-    down = list_machines_down(site) if arguments.observed else []
-    added = [name for name in down if name not in names]
+    down = site.machines_down.difference(names) if arguments.observed else ()
+    added = [name for name in site.machines if name in down]
     added_text = f" and {format_count(len(added), 'machine')} observed down" if added and names else ""
     return simulate_machine_loss(site, scope, f"{lost}{added_text}", [*names, *added], pods)
 
 
 def _find_site_with_machines_down(snapshot: Snapshot) -> SiteSnapshot:
     """Return the only site with machines down. Raises UsageError for none and several."""
-    from nexusform.domains.whatif.questions.failure_simulation import list_machines_down
-
-    sites = list(filter(list_machines_down, snapshot.sites.values()))
+    sites = [site for site in snapshot.sites.values() if site.machines_down]
     if len(sites) == 1:
         return sites[0]
     if not sites:

@@ -5,8 +5,9 @@ no VM. If the node of an NKS cluster is deleted, its VM is re-created by the pla
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from nexusform.domains.whatif.questions.pod_outage import (
     ClusterPods,
     WorkloadImpact,
     WorkloadOutcome,
+    remove_nodes,
     simulate_nodes_down,
 )
 from nexusform.placements.vm_demands import PlacedVm
@@ -85,7 +87,8 @@ class NodeDeletionCommand(Struct, frozen=True):
 class Failure(Struct, frozen=True):
     """Effects of a failure. `stay_down`: plain VMs and VNFs, down until their machine is back (with the address to
     re-create one), and unmanaged VMs. `workloads`: workloads with lost pods, if pods are known. `recreations`: those of
-    one sample if NUMA cells are unknown; `samples` summarizes the others in the same order.
+    one sample if NUMA cells are unknown; `samples` summarizes the others in the same order. `machines_down`: others
+    that are down already; their VMs count as down.
     """
 
     site_id: str
@@ -99,6 +102,7 @@ class Failure(Struct, frozen=True):
     unmanaged_vms: tuple[str, ...] = ()
     workloads: tuple[WorkloadImpact, ...] = ()
     samples: SampledShortage | None = None
+    machines_down: tuple[str, ...] = ()
 
     @property
     def vm_count(self) -> int:
@@ -137,6 +141,7 @@ def simulate_machine_loss(
 ) -> Failure:
     """Simulate the loss of a machine or rack: its NKS nodes are deleted and re-created by the placement rule."""
     lost_machines = frozenset(machines)
+    down_now = site.machines_down - lost_machines
     pools = list_affected_pools(site, lost_machines)
     scheduler, _ = site.build_scheduler_without(lost_machines, reason="lost")
     samples = _sample_shortage(site, scheduler, lost_machines)  # before _recreate_pools places VMs in `scheduler`
@@ -150,14 +155,10 @@ def simulate_machine_loss(
         deletions=tuple(_build_node_deletions(pools, machines)),
         stay_down=tuple(pool for pool in pools if pool.kind is not VmOwnerKind.NKS),  # only NKS nodes are re-created
         unmanaged_vms=tuple(name for machine, name in site.unmanaged_vms if machine in lost_machines),
-        workloads=tuple(_find_affected_workloads(pools, pods)),
+        workloads=tuple(_find_affected_workloads(pools, exclude_nodes_down(site, pods, down_now))),
         samples=samples,
+        machines_down=tuple(name for name in site.machines if name in down_now),
     )
-
-
-def list_machines_down(site: SiteSnapshot) -> list[str]:
-    """List the machines of a site observed off or not ready."""
-    return [name for name, machine in site.machines.items() if machine.status is not None and machine.status.is_down]
 
 
 def simulate_cluster_loss(
@@ -181,6 +182,19 @@ def simulate_site_loss(site: SiteSnapshot, pods: Mapping[str, ClusterPods] = NO_
         unmanaged_vms=tuple(name for _, name in site.unmanaged_vms),
         workloads=tuple(_find_affected_workloads(pools, pods)),
     )
+
+
+def exclude_nodes_down(
+    site: SiteSnapshot, pods: Mapping[str, ClusterPods], machines: Collection[str]
+) -> Mapping[str, ClusterPods]:
+    """Return the pods by cluster id without the nodes on machines that are down now: their pods run elsewhere."""
+    pods_on_others = dict(pods)
+    for cluster in site.clusters if machines else ():
+        vms = chain.from_iterable(pool.vms for pool in cluster.pools)
+        nodes = {vm.name for vm in vms if vm.placement.machine in machines}
+        if nodes and cluster.id in pods:
+            pods_on_others[cluster.id] = remove_nodes(pods[cluster.id], nodes)
+    return pods_on_others
 
 
 def _find_affected_workloads(

@@ -207,6 +207,7 @@ def _upgrade_batches(
     they were), and its shortage, else None. Surging batches place new VMs first, others release the old VMs first.
     """
     size, is_surging = surge or max(unavailable, 1), surge > 0
+    machines_down = {machine.name for machine in scheduler.machines if machine.is_down}
     batches: list[NodeUpgradeBatch] = []
     for start in range(0, len(pool.vms), size):
         vms = pool.vms[start : start + size]
@@ -222,7 +223,9 @@ def _upgrade_batches(
                     scheduler.add_existing(name, pool.sku, vm.placement)
         elif is_surging:
             _release_vms(scheduler, old_handles)
-        up = len(pool.vms) if is_surging else len(pool.vms) - len(vms)
+        remaining_vms = pool.vms[start:] if is_surging else pool.vms[start + size :]  # old VMs that have to be up
+        already_down = sum(vm.placement.machine in machines_down for vm in remaining_vms)
+        up = len(pool.vms) - already_down - (0 if is_surging else len(vms))
         batches.append(NodeUpgradeBatch(len(batches) + 1, placement_result.replacements, up))
         if placement_result.shortage is not None:
             return tuple(batches), placement_result.shortage

@@ -216,6 +216,13 @@ def simulate_nodes_up(pods: ClusterPods, existing: Sequence[ExistingPod]) -> tup
     return predict(pods.cluster, existing, _select_controlled_workloads(pods)).list_existing_pods()
 
 
+def remove_nodes(pods: ClusterPods, names: Collection[str]) -> ClusterPods:
+    """Return the pods of a cluster without these nodes, once its controllers have re-created the pods elsewhere."""
+    _, existing = simulate_nodes_down(pods, pods.existing, names, is_drained=False)
+    nodes = tuple(node for node in pods.cluster.nodes if node.name not in names)
+    return replace(pods, cluster=replace(pods.cluster, nodes=nodes), existing=existing)
+
+
 def _count_running(pods: Iterable[ExistingPod]) -> Counter[str]:
     return Counter(pod.workload for pod in pods if pod.node)
 

@@ -46,7 +46,7 @@ def choose_vms_to_recreate(
     """Choose the VMs for the counts of a solution; prefer cells with the fewest pods and already affected pools."""
     groups = assign_groups(context, tracked_pools)
     cells_by_capacity = {capacity: list(cells) for capacity, cells in program.cells_by_capacity.items()}
-    choice = _ChoiceBuilder(groups, cells_by_capacity, program.size_numbers_by_class)
+    choice = _ChoiceBuilder(context, groups, cells_by_capacity, program.size_numbers_by_class)
     for source in solution.spanning:  # multi-cell VMs
         choice.add_vm_to_recreate(source)
     cleared: set[str] = set()
@@ -77,15 +77,18 @@ def _group_options_by_unit(selections: Iterable[OptionUse]) -> Iterable[tuple[Op
 
 
 class _ChoiceBuilder(Struct):
-    """Builder of a choice. `_size_of`: size number by class number."""
+    """Builder of a choice. `_size_of`: size number by class number. `arrival_shares`: number of cells of a machine with
+    a share of re-created multi-cell VMs, by machine and class.
+    """
 
+    _context: RepackContext
     _groups: Mapping[int, Group]
     _cells_by_capacity: dict[CellPatterns, list[CellPosition]]
     _size_of: Sequence[int]
     _affected_pools: set[int] = set()
     sources: dict[int, MovableVm] = {}
     reserved: set[str] = set()
-    wide_slots: list[tuple[int, RepackMachine]] = []
+    arrival_shares: dict[tuple[str, int], int] = {}
 
     def add_vm_to_recreate(self, source: MovableVm) -> None:
         """Add a VM to re-create."""
@@ -144,13 +147,19 @@ class _ChoiceBuilder(Struct):
             cells[:] = [candidate for candidate in cells if (candidate.host, candidate.cell) != (cell.host, cell.cell)]
         if option.capacity is not None:
             self._cells_by_capacity.setdefault(option.capacity, []).append(cell)
-        # A re-created multi-cell VM has a share in several cells of the machine, but one slot.
-        if option.arrival is not None and option.arrival >= 0 and cell.cell == 0:
-            self.wide_slots.append((self._size_of[option.arrival], cell.host))
+        if option.arrival is not None and option.arrival >= 0:
+            key = cell.host.machine.name, option.arrival
+            self.arrival_shares[key] = self.arrival_shares.get(key, 0) + 1
 
-    def build_slots(self, pattern_counts: Iterable[PatternCount]) -> list[tuple[int, RepackMachine]]:
+    def build_slots(self, pattern_counts: Iterable[PatternCount]) -> list[Slot]:
         """Build the slots for one re-created VM each: number of its size, and machine. A cell gets one pattern."""
-        slots = list(self.wide_slots)
+        slots: list[Slot] = []
+        hosts = {host.machine.name: host for host in self._context.hosts}
+        # A re-created multi-cell VM has a share in several cells of its machine, but one slot.
+        for (machine, vm_class), shares in self.arrival_shares.items():
+            slots += [(self._size_of[vm_class], hosts[machine])] * (
+                shares // self._context.kinds[vm_class].sku.numa_cells
+            )
         for pattern_count in pattern_counts:
             cells = self._cells_by_capacity.get(pattern_count.capacity, [])
             for cell in cells[: pattern_count.count]:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import compute_natural_sort_key
+from nexusform.domains.whatif.questions.failure_simulation import exclude_nodes_down
 from nexusform.domains.whatif.questions.pod_outage import (
     NO_PODS,
     ClusterPods,
@@ -200,6 +201,7 @@ def simulate_runtime_upgrade(
     waves: list[UpgradeWave] = []
     for rack in racks:
         waves += _build_waves(site, rack, options.max_unavailable, len(waves) + 1)
+    pods = exclude_nodes_down(site, pods, site.machines_down)
     simulations = [PodsSimulation(pods[cluster.id], options.drain) for cluster in site.clusters if cluster.id in pods]
     waves = [replace(wave, workloads=tuple(_simulate_wave_pods(wave, simulations))) for wave in waves]
     return RuntimeUpgrade(

@@ -103,6 +103,10 @@ def _describe_recovery(failure: Failure) -> Iterable[str]:
     """Build sentences about automatic and manual recovery."""
     if failure.scope in {FailureScope.RACK, FailureScope.OBSERVED}:  # the title does not name these machines
         yield f"{format_count(len(failure.machines), 'machine')}: {format_list(failure.machines, 4)}."
+    if failure.machines_down:
+        names = format_list(failure.machines_down, 4)
+        verb = select_word_form(len(failure.machines_down), "is", "are")
+        yield f"{format_count(len(failure.machines_down), 'other machine')} {verb} down already, with all VMs: {names}."
     if failure.deletions:  # NKS nodes to delete
         yield (
             "Azure does not re-create VMs on its own. It re-creates one elsewhere once its node is "

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.loader import read_root_variables
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, build_warning, has_errors
-from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, parse_snapshot
 from nexusform.domains.pods.planning.external_clusters import list_read_blocks
 from nexusform.domains.pods.planning.node_clusters import build_existing_clusters
@@ -38,7 +38,7 @@ from nexusform.values.typed_value import Value
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.remote_inputs import RemoteStateReader, ServerResponseCache
-from nexusform.workflow.opening.stored_state import read_stored_state
+from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
 from nexusform.workflow.plan_files.failed_plans import check_failed_plan
 from nexusform.workflow.plan_files.saved_plans import (
@@ -164,6 +164,7 @@ def _read_state_input(location: CommandContext) -> SimulationInput:
     problems += read_problems
     if stored is None or has_errors(problems):
         return SimulationInput(diagnostics=tuple(problems), sources=sources)
+    problems += _build_unfinished_apply_warnings(stored)
     state = stored.state
     origin = f"state serial {state.serial}" if state.lineage else "the state, which is empty"
     clusters, node_problems = _read_observed_clusters(location, state)
@@ -172,6 +173,19 @@ def _read_state_input(location: CommandContext) -> SimulationInput:
         origin=origin, diagnostics=tuple(problems), sources=sources, observations=ClusterObservations(clusters)
     )
     return _build_input(list_state_objects(state), state.catalogue, base_input)
+
+
+def _build_unfinished_apply_warnings(stored: StoredState) -> list[Diagnostic]:
+    """Build a warning if steps of the last apply are not done: the state shows neither the old nor the planned site."""
+    step_count = stored.remaining.remaining_steps if stored.remaining is not None else len(stored.open_intents)
+    if not step_count:
+        return []
+    detail = (
+        f"The last apply did not finish: {format_count(step_count, 'step')} "
+        f"{select_word_form(step_count, 'remains', 'remain')}. The simulation uses the state without their results. "
+        "Run `nexusform apply -resume` first."
+    )
+    return [build_warning("steps-not-applied", detail)]
 
 
 def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.domains.whatif.questions import repack_search, repack_windows
-from nexusform.domains.whatif.questions.repack_choice import assign_machines
+from nexusform.domains.whatif.questions.repack_choice import assign_machines, choose_vms_to_recreate
 from nexusform.domains.whatif.questions.repack_context import (
     Constraint,
     FreeCell,
@@ -33,7 +33,17 @@ from nexusform.domains.whatif.questions.repack_windows import RepackWindow
 from nexusform.domains.whatif.rendering.repack_report import build_repack_report
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
-from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Machine, Placement, ScheduledVm, VmName
+from nexusform.scheduling.racks.vms import (
+    Demand,
+    Hint,
+    HintScope,
+    Machine,
+    Placement,
+    PlacementConstraints,
+    ScheduledVm,
+    VmName,
+    VmSku,
+)
 from nexusform.snapshots.snapshot import SiteSnapshot, list_state_objects
 from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, build_site_with_history, build_snapshot_of_pools
 from tests.kill_points import select_cases
@@ -414,6 +424,28 @@ def test_constraints_unchecked_for_lack_of_time_are_undecided() -> None:
     made = plan_repack(site, build_request(2, excluded=everything), time_budget=build_time_budget(3))
     assert made.blocking
     assert all(one.recreations is not None or one.undecided for one in made.blocking)
+
+
+def test_multi_cell_vms_arrive_in_any_cells_of_a_larger_machine() -> None:
+    """The VM of two cells has to leave m1 for the demand of four; on m2 only the last two of four cells are free."""
+    one, wide, whole = (
+        VmSku(name=f"of-{cells}", vcpus=8 * cells, emulator_vcpus=0, memory_gib=8 * cells, disk_gib=1, numa_cells=cells)
+        for cells in (1, 2, 4)
+    )
+    scheduler = RackScheduler([Machine(name, "r1", "1", 1, None, 4, 8, 8, 1000) for name in ("m1", "m2")])
+    pools = {}
+    for number, (sku, machine, cells) in enumerate([(one, "m2", (0,)), (one, "m2", (1,)), (wide, "m1", (0, 1))]):
+        place = Placement(machine, "r1", "1", cells)
+        handle = scheduler.add_existing(VmName(f"c{number}", f"c{number}", "p", 0), sku, place)
+        pools[number] = sku, PlacementConstraints(), [handle]
+    request = RepackRequest(sku=whole, want=1)
+    lifted = frozenset({Constraint.SINGLE_REPLICA})
+    context = build_repack_context(build_snapshot_of_pools(scheduler, pools), request, lifted=lifted)
+    program = RepackProgram(context, request)
+    solution = program.solve()
+    assert isinstance(solution, RepackSolution)
+    choice = choose_vms_to_recreate(context, program, solution, frozenset())
+    assert {source.vm.name: choice.targets.get(source.handle) for source in choice.sources} == {"c2-p-0": "m2"}
 
 
 def test_targets_are_assigned_without_unnecessary_crowding() -> None:
