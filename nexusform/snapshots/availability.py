@@ -56,7 +56,7 @@ def place_replacements(scheduler: RackScheduler, pool: PoolSnapshot, vms: Iterab
 
 class PoolAvailability(Struct, frozen=True):
     """Pool with VMs down. `quorum` is the number that must be up (0 unless it is a control plane). `already_down`: VMs
-    on other machines that are down now.
+    on other machines down now.
     """
 
     cluster_id: str
@@ -86,7 +86,7 @@ class PoolAvailability(Struct, frozen=True):
 def build_pool_availability(
     cluster: VmOwnerSnapshot, pool: PoolSnapshot, down: Iterable[PlacedVm], already_down: int = 0
 ) -> PoolAvailability:
-    """Build the availability of a pool with these VMs down, and others on machines that are down now."""
+    """Build the availability of a pool with these VMs down; `already_down`: others on machines down now."""
     total = len(pool.vms)
     return PoolAvailability(
         cluster_id=cluster.id,

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
@@ -20,6 +21,7 @@ SHAPE: Final = "unexpected-shape"
 _UNREAD_NEXUS_TYPES: Final = ("baremetalmachines", "clusters", "racks")
 UNREAD_TYPES: Final = {"microsoft.resources/deployments", *(f"microsoft.networkcloud/{x}" for x in _UNREAD_NEXUS_TYPES)}
 MAX_NUMBER: Final = 10**9
+_RESOURCE_GROUP: Final = re.compile(r"(?:^|/)resourcegroups/([^/]*)", re.IGNORECASE)
 _SUBSCRIPTION: Final = re.compile(r"/subscriptions/([^/]+)/")
 _TOP_LEVEL: Final[Path] = ("top level",)  # path in the finding for a document without a list
 
@@ -31,9 +33,8 @@ def normalize_id(arm_id: str) -> str:
 
 def extract_resource_group(arm_id: str) -> str:
     """Return the resource group in an ARM id, "" if absent."""
-    parts = arm_id.split("/")
-    lowered = [part.lower() for part in parts]
-    return parts[lowered.index("resourcegroups") + 1] if "resourcegroups" in lowered[:-1] else ""
+    match = _RESOURCE_GROUP.search(arm_id)
+    return match[1] if match is not None else ""
 
 
 def extract_subscription(arm_id: str) -> str:
@@ -65,11 +66,7 @@ class ArmItem:
         self._fields = fields
         self._findings = findings
         self._properties: Mapping[str, Any] = {}
-        properties = fields.get("properties")
-        if isinstance(properties, Mapping):
-            self._properties = properties
-        elif properties is not None:
-            self._report_wrong_type("properties", "an object", properties)
+        self._properties = self._read_typed_field("properties", FieldKind.OBJECT, "an object", default={})
 
     def build_path(self, key: str) -> Path:
         """Return the path of a field in the document."""
@@ -116,12 +113,11 @@ class ArmItem:
         value = self.read_value(key)
         if value is None:
             return default
-        if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_NUMBER:
-            value = int(value)
-        if not FieldKind.WHOLE.is_valid(value) or not 0 <= value <= MAX_NUMBER:
-            self._report_wrong_type(key, "a whole number, 0 or more", value)
-            return default
-        return int(value)
+        number = int(value) if isinstance(value, float) and value.is_integer() else value
+        if FieldKind.WHOLE.is_valid(number) and 0 <= number <= MAX_NUMBER:
+            return int(number)
+        self._report_wrong_type(key, "a whole number, 0 or more", value)
+        return default
 
     def read_required_number(self, key: str) -> int | None:
         """Return a whole number; None with a finding if it is absent or invalid."""
@@ -173,6 +169,17 @@ class ArmItem:
     def _report_wrong_type(self, key: str, expected: str, value: Any) -> None:
         """Add a finding about a field of the wrong type."""
         self.report(key, SHAPE, f"{expected} is needed here, not {describe_type(value)}.")
+
+
+def iterate_unique_items(items: Iterable[ArmItem], noun: str) -> Iterator[tuple[str, ArmItem]]:
+    """Yield the items with their required name; add a finding for an item without one, and a further one of a name."""
+    names: set[str] = set()
+    for name, item in iterate_named_items(items):
+        if name in names:
+            item.report("name", f"duplicate-{noun.lower()}", f'the {noun} "{name}" is listed twice.')
+        else:
+            names.add(name)
+            yield name, item
 
 
 def iterate_named_items(items: Iterable[ArmItem]) -> Iterator[tuple[str, ArmItem]]:
@@ -288,18 +295,17 @@ def _is_valid_unicode_string(value: Any) -> bool:
 
 def describe_type(value: Any) -> str:
     """Describe JSON data for messages: type and value of a scalar, only the type of a list or object."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    if isinstance(value, bool | None):
+        return json.dumps(value)
     if isinstance(value, str):
         if not _is_valid_unicode_string(value):
             return "a string with half a character"
         text = value if len(value) <= 40 else f"{value[:40]}..."
         return f'the text "{text}"'
+    if isinstance(value, int) and abs(value) >= 10**40:
+        return "the number a very large one"
     if isinstance(value, int | float):
-        text = repr(value) if not isinstance(value, int) or abs(value) < 10**40 else "a very large one"
-        return f"the number {text}"
+        return f"the number {value!r}"
     return "a list" if isinstance(value, list) else "an object"
 
 

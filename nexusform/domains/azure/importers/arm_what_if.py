@@ -140,7 +140,7 @@ class _WhatIfChangeReader:
             kind = KIND_OF.get(type_name)
             if type_name in UNREAD_TYPES and _ACTIONS.get(change_type) is not AzAction.KEEP:
                 detail = f"resources of type {type_name} are not read: effects of {names[-1]} are not predicted."
-                self._report(path, NOT_PREDICTED, detail, is_warning=True)
+                self._report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
             elif not type_name:
                 self._report_unreadable_id(arm_id, value, path)
             if kind is None:
@@ -149,7 +149,7 @@ class _WhatIfChangeReader:
             title = "/".join(names)
             if is_uncertain and _ACTIONS.get(change_type) is not AzAction.KEEP:
                 detail = f"Azure does not know whether {title} will change (decided during deployment)."
-                self._report(path, NOT_PREDICTED, detail, is_warning=True)
+                self._report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
                 continue
             unchanged = ToolChange(kind, names, AzAction.KEEP, address=title, file=self.file, id=arm_id)
             self._add_change(unchanged, change_type, value, path)
@@ -161,7 +161,7 @@ class _WhatIfChangeReader:
             if any(name in known_text for name in KIND_OF) or "microsoft." not in known_text:
                 reason = get_text(document, "unsupportedReason") or "its id is known only after deployment"
                 detail = f"Azure could not predict {arm_id}: {reason.rstrip('.')}. Its VMs are not placed."
-                self._report(path, NOT_PREDICTED, detail, is_warning=True)
+                self._report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
         elif not document.get("extension") and not _ID.match(arm_id):  # extensions are of other providers
             detail = f'its id "{arm_id}" is not that of a resource.' if arm_id else "its id is missing."
             self._report(path, SHAPE, detail)
@@ -173,7 +173,7 @@ class _WhatIfChangeReader:
         if change_type == _UNSUPPORTED:
             reason = document.get("unsupportedReason") or "no reason given"
             detail = f"Azure could not predict {title}: {reason}. Its VMs are not placed."
-            self._report(path, NOT_PREDICTED, detail, is_warning=True)
+            self._report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
             if unchanged.kind == CLUSTERS:
                 self._unsupported_clusters.add(title)
             return
@@ -203,7 +203,7 @@ class _WhatIfChangeReader:
             cluster_name = change.names[0]  # a pool has the names of its cluster and its own
             if change.kind == POOLS and cluster_name in self._unsupported_clusters:
                 detail = f"{change.title} is not predicted, because Azure could not predict its cluster."
-                self._report("", NOT_PREDICTED, detail, is_warning=True)
+                self._report("", NOT_PREDICTED, detail, severity=Severity.WARNING)
             else:
                 predicted_changes.append(change)
         self._changes = predicted_changes
@@ -215,7 +215,7 @@ class _WhatIfChangeReader:
                 f"({format_first_items([item.title for item in created], _MAX_NAMES)}). The order affects "
                 "placement. Predicted by id, clusters before pools."
             )
-            self._report("", "ambiguous-creation-order", detail, is_warning=True)
+            self._report("", "ambiguous-creation-order", detail, severity=Severity.WARNING)
         address_by_cluster = {item.names[0]: item.address for item in created if item.kind == CLUSTERS}
         for number, change in enumerate(self._changes):
             # A pool depends on its cluster if the cluster is created in the same document.
@@ -231,10 +231,10 @@ class _WhatIfChangeReader:
                 code = get_text(diagnostic, "code")
                 kind = NOT_PREDICTED if code.startswith("NestedDeployment") else "unknown-in-plan"
                 detail = f"Azure says: {code}: {diagnostic['message']}"
-                self._report(get_text(diagnostic, "target"), kind, detail, is_warning=True)
+                self._report(get_text(diagnostic, "target"), kind, detail, severity=Severity.WARNING)
 
-    def _report(self, path: str, kind: str, detail: str, *, is_warning: bool = False) -> None:
-        severity = Severity.WARNING if is_warning else Severity.ERROR
+    def _report(self, path: str, kind: str, detail: str, severity: Severity = Severity.ERROR) -> None:
+        """Add a finding."""
         self.findings.append(Problem((path,) if path else (), kind, detail, severity, file=self.file))
 
 

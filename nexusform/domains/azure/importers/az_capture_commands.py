@@ -110,14 +110,13 @@ def read_export_directory(directory: str, names: Iterable[str], read: Callable[[
     # A Nexus cluster defines the racks and machines of a planned site.
     is_planned = "clusters" in documents and documents.isdisjoint({"racks", "bare_metal_machines"})
     if ANY not in documents and not is_planned and not export.problems:
-        for standard in STANDARD_FILES:
-            if standard.is_required and standard.kind not in documents:
-                detail = (
-                    f'There is no file "{standard.name}" in "{directory}" (a path is relative to where the '
-                    'command runs; in a module write "${path.module}/..."). Capture it with: '
-                    f"{standard.command} > {standard.name}"
-                )
-                export.problems.append(Problem(("directory",), "missing-file", detail))
+        for kind in (kind for kind in BASE_KINDS if kind not in documents):
+            detail = (
+                f'There is no file "{_FILES[kind].name}" in "{directory}" (a path is relative to where the '
+                'command runs; in a module write "${path.module}/..."). Capture it with: '
+                f"{build_capture_command(kind)}"
+            )
+            export.problems.append(Problem(("directory",), "missing-file", detail))
     return export
 
 

@@ -235,7 +235,7 @@ class _ChangedSite:
         is_listed = normalize_id(change.id) in self.bodies[change.kind]
         if change.id and change.kind != POOLS and not is_listed and not is_elsewhere:
             detail = f'the inventory has no "{change.title}", an existing object: its capacity may be in use.'
-            self._report(change, NOT_PREDICTED, detail, is_warning=True)
+            self._report(change, NOT_PREDICTED, detail, severity=Severity.WARNING)
 
     def _is_consistent_with_inventory(self, change: ToolChange, *, exists: bool) -> bool:
         """Return False (reported) if the inventory lacks an object to change or remove; warn if a new one exists."""
@@ -248,7 +248,7 @@ class _ChangedSite:
             return False
         if change.action is AzAction.CREATE and exists:
             detail = f'"{change.title}" is to be created but is in the inventory: treated as a change.'
-            self._report(change, "already-exists", detail, is_warning=True)
+            self._report(change, "already-exists", detail, severity=Severity.WARNING)
         return True
 
     def _has_known_placement_values(self, change: ToolChange, *, exists: bool) -> bool:
@@ -340,7 +340,9 @@ class _ChangedSite:
                     f"{INITIAL_POOLS} applies only when a cluster is created. Declare the pool as a resource "
                     f"of type {TYPE_OF_KIND[POOLS]}."
                 )
-                self._report(change, "read-at-creation-only", detail, ("properties", INITIAL_POOLS), is_warning=True)
+                self._report(
+                    change, "read-at-creation-only", detail, ("properties", INITIAL_POOLS), severity=Severity.WARNING
+                )
         return item.merge_properties(change.file, (change.address,), requested)
 
     def _is_initial_pool(self, change: ToolChange, key: str) -> bool:
@@ -396,8 +398,10 @@ class _ChangedSite:
             properties = {"nodes": [node for node in nodes if normalize_id(get_text(node, "agentPoolId")) != key]}
             self.bodies[CLUSTERS][owner] = cluster.merge_properties(cluster.file, cluster.path, properties)
 
-    def _report(self, change: ToolChange, kind: str, detail: str, path: Path = (), *, is_warning: bool = False) -> None:
-        severity = Severity.WARNING if is_warning else Severity.ERROR
+    def _report(
+        self, change: ToolChange, kind: str, detail: str, path: Path = (), severity: Severity = Severity.ERROR
+    ) -> None:
+        """Add a finding."""
         self.findings.append(Problem((change.address, *path), kind, detail, severity, file=change.file))
 
 

@@ -90,8 +90,8 @@ def read_export_resources(documents: Documents, findings: list[Problem]) -> AzRe
             kinds = sorter.add_resources_by_kind(_read_document_items(name, data, kind, findings), kind)
             new_findings = findings[finding_count:]
             has_errors = any(finding.severity is Severity.ERROR for finding in new_findings)
+            unreadable_kinds |= {kind} if has_errors and not kinds else set()  # nothing of it was read
             if kind != ANY:
-                unreadable_kinds |= {kind} if has_errors and not kinds else set()  # nothing of it was read
                 kinds.add(kind)  # the list of a kind may be empty
             if any(finding.id == INCOMPLETE for finding in new_findings):
                 incomplete_kinds |= kinds

@@ -13,12 +13,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from math import ceil
+from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.azure.importers.arm_resources import extract_name, extract_resource_group
 from nexusform.domains.azure.importers.az_recorded_nodes import (
     NO_NODES,
@@ -212,9 +214,7 @@ class _SiteImport:
 
     def _build_cluster(self, cluster: AzCluster) -> ImportedSiteObject | None:
         """Build a cluster with pools and nodes; with an unknown VM SKU report it as occupied capacity, return None."""
-        nodes_by_pool: dict[str, list[AzNode]] = {}
-        for node in cluster.nodes:
-            nodes_by_pool.setdefault(node.pool, []).append(node)
+        nodes_by_pool = group_by(cluster.nodes, attrgetter("pool"))
         plane = nodes_by_pool.get(CONTROL_PLANE, [])
         plane_sku = cluster.control_plane_sku or next((node.vm_sku_name for node in plane), "")
         pools = self._build_pools(cluster)

@@ -8,12 +8,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
+from nexusform.diagnostics.phrases import (
+    enclose,
+    format_count,
+    format_first_items,
+    group_by,
+    join_texts,
+    select_word_form,
+)
 from nexusform.documents.times import format_time, parse_time
 from nexusform.domains.azure.importers.arm_resources import (
     ArmItem,
@@ -225,9 +233,7 @@ _STRATEGY_FIELDS: Final[Mapping[str, tuple[str, type[str | int]]]] = {
 
 def _attach_nodes_to_clusters(clusters: Iterable[AzCluster], nodes: Iterable[AzNode]) -> tuple[AzCluster, ...]:
     """Return the clusters with their nodes and duplicate node records, sorted by name."""
-    by_cluster: dict[tuple[str, bool], list[AzNode]] = {}  # by name of the cluster, and True for duplicates
-    for node in nodes:
-        by_cluster.setdefault((node.cluster, node.is_duplicate), []).append(node)
+    by_cluster = group_by(nodes, attrgetter("cluster", "is_duplicate"))
     filled = [
         replace(
             cluster,
@@ -375,8 +381,7 @@ def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
         if kind == "agent_pools":  # CLUSTER/POOL
             name = f"{extract_name(extract_parent_id(item.read_text('id', '')))}/{name}"
         text = " ".join(message.split()).rstrip(".")
-        reason = ": ".join(filter(None, (status, text)))
-        yield AzFailure(kind, name, state if has_failed else status, reason)
+        yield AzFailure(kind, name, state if has_failed else status, join_texts((status, text), ": "))
 
 
 def find_missing_nodes(cluster: AzCluster) -> Iterator[AzFailure]:
@@ -394,20 +399,18 @@ def find_missing_nodes(cluster: AzCluster) -> Iterator[AzFailure]:
 
 def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> list[Problem]:
     """Build one warning per kind and state, with names and reasons."""
-    by_state: dict[tuple[str, str], list[AzFailure]] = {}
-    for failure in failures:
-        by_state.setdefault((failure.kind, failure.state), []).append(failure)
-    states = sorted((FAILURE_KINDS.index(kind), kind, state) for kind, state in by_state)  # in order of the kinds
+    by_state = group_by(failures, attrgetter("kind", "state"))
+    states = sorted(by_state, key=lambda kind_and_state: (FAILURE_KINDS.index(kind_and_state[0]), kind_and_state[1]))
     return [
         Problem((), FAILED, _build_failed_objects_message(kind, state, by_state[kind, state], site), Severity.WARNING)
-        for _, kind, state in states
+        for kind, state in states
     ]
 
 
 def _build_failed_objects_message(kind: str, state: str, failures: Sequence[AzFailure], site: str) -> str:
     """Build the message about objects of one kind and state ("": with missing nodes), with the remedy."""
-    labels = [f"{failure.name} ({failure.reason})" if failure.reason else failure.name for failure in failures]
-    location = f" of {site}" if site else ""
+    labels = [failure.name + enclose(" (", failure.reason, ")") for failure in failures]
+    location = enclose(" of ", site)
     subject = format_count(len(failures), _KIND_NAMES[kind])
     names = format_first_items(labels, _MAX_FAILURES)
     if not state:

@@ -13,7 +13,13 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.diagnostics.phrases import format_count
-from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, iterate_named_items, normalize_id
+from nexusform.domains.azure.importers.arm_resources import (
+    ArmItem,
+    extract_name,
+    iterate_named_items,
+    iterate_unique_items,
+    normalize_id,
+)
 from nexusform.domains.azure.importers.az_records import AzMachine, AzRack
 from nexusform.json_data.plain_data import list_mappings
 from nexusform.resource_types.machine_facts import EXPORTED_FACTS, get_default_facts
@@ -83,12 +89,7 @@ _RACK_SKU_HINT: Final = " Rack SKUs may contain it: az networkcloud racksku list
 def read_racks(items: Iterable[ArmItem]) -> dict[str, AzRack]:
     """Read the racks by lower-case id; report and skip a second rack of the same name."""
     racks: dict[str, AzRack] = {}
-    names: set[str] = set()
-    for name, item in iterate_named_items(items):
-        if name in names:
-            item.report("name", "duplicate-rack", f'the rack "{name}" is listed twice.')
-            continue
-        names.add(name)
+    for name, item in iterate_unique_items(items, "rack"):
         rack_id = item.read_text("id", name)
         racks[normalize_id(rack_id)] = _build_rack(item, name, rack_id)
     return racks
@@ -125,22 +126,13 @@ def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict
     item_list = list(items)
     if _report_truncated_machine_list(item_list):
         return {}
-    machines: dict[str, AzMachine] = {}
-    names: set[str] = set()
-    without_roles: list[tuple[ArmItem, AzMachine]] = []
-    for item in item_list:
-        machine = _read_machine(item, options)
-        if machine is None:
-            continue  # reported, or in an unread rack
-        if machine.name in names:
-            item.report("name", "duplicate-machine", f'the machine "{machine.name}" is listed twice.')
-            continue
-        names.add(machine.name)
-        machines[normalize_id(machine.id)] = machine
-        if item.read_value("machineRoles") is None:
-            without_roles.append((item, machine))
-    _report_derived_roles(without_roles)
-    return machines
+    items_and_machines = [
+        (item, machine)
+        for name, item in iterate_unique_items(item_list, "machine")
+        if (machine := _read_machine(item, name, options)) is not None  # reported, or in an unread rack
+    ]
+    _report_derived_roles([pair for pair in items_and_machines if pair[0].read_value("machineRoles") is None])
+    return {normalize_id(machine.id): machine for _, machine in items_and_machines}
 
 
 def _report_truncated_machine_list(items: Sequence[ArmItem]) -> bool:
@@ -158,14 +150,11 @@ def _report_truncated_machine_list(items: Sequence[ArmItem]) -> bool:
     return True
 
 
-def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | None:
-    """Read a machine; report it and return None without id, name, slot or a known rack. Without a state it is not
-    ready.
-    """
-    arm_id, name = item.read_required_text("id"), item.read_required_text("name")  # VMs refer to the id
-    rack_id = item.read_required_text("rackId")
+def _read_machine(item: ArmItem, name: str, options: MachineReadOptions) -> AzMachine | None:
+    """Read a machine; report it and return None without id, slot or a known rack. Without a state it is not ready."""
+    arm_id, rack_id = item.read_required_text("id"), item.read_required_text("rackId")  # VMs refer to the id
     slot = item.read_required_number("rackSlot")
-    if arm_id is None or name is None or rack_id is None or slot is None:
+    if arm_id is None or rack_id is None or slot is None:
         return None  # reported above
     rack = options.racks.get(normalize_id(rack_id))
     if rack is None:

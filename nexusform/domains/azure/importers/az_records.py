@@ -214,7 +214,6 @@ class ExportFileKind(Struct, frozen=True):
     kind: str
     name: str
     command: str
-    is_required: bool = False
     has_several_files: bool = False
 
 
@@ -229,8 +228,8 @@ _GROUP: Final = "--resource-group MANAGED_RESOURCE_GROUP "
 _CLUSTER: Final = "--kubernetes-cluster-name CLUSTER --resource-group RESOURCE_GROUP "
 
 STANDARD_FILES: Final[tuple[ExportFileKind, ...]] = (
-    _make_az_list("racks", "rack", _GROUP, is_required=True),
-    _make_az_list("bare_metal_machines", "baremetalmachine", _GROUP, is_required=True),
+    _make_az_list("racks", "rack", _GROUP),
+    _make_az_list("bare_metal_machines", "baremetalmachine", _GROUP),
     _make_az_list("virtual_machines", "virtualmachine"),
     _make_az_list("kubernetes_clusters", "kubernetescluster"),
     _make_az_list("agent_pools", "kubernetescluster agentpool", _CLUSTER, has_several_files=True),

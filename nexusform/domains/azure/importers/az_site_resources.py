@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Severity
+from nexusform.diagnostics.phrases import enclose
 from nexusform.domains.azure.importers.arm_resources import (
     ArmItem,
     extract_name,
@@ -50,7 +51,10 @@ def read_site_resources(items: AzResources) -> SiteResources:
     """Read networks, storage and versions of a site, with unique network names; None for an incomplete list."""
     listed = {kind: items.list_resources(kind) for kind in items.listed_kinds}
     networks = list(_read_networks(listed.get(NETWORKS, ())))
-    appliances = tuple(_read_appliances(listed.get(APPLIANCES, ())))
+    appliances = tuple(
+        ApplianceUsage(name, item.read_number("capacity"), item.read_number("capacityUsed"))
+        for name, item in iterate_named_items(listed.get(APPLIANCES, ()))
+    )
     sizes = [item.read_number("sizeMiB", 0) for item in listed.get(VOLUMES, ())]
     entries = chain.from_iterable(item.read_objects("values") for item in listed.get(VERSIONS, ()))
     # Values: ends of support and of availability, "" if unknown.
@@ -137,14 +141,10 @@ def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
 
 def _explain_unusable_network(network: ArmItem) -> str:
     """Describe the state of a network without success, "" if it is usable or unknown."""
-    states = map(network.read_text, ("provisioningState", "detailedStatus"))
-    failure = next((state for state in states if state in _UNUSABLE_STATES), None)
-    return "" if failure is None else ": ".join(filter(None, (failure, network.read_text("detailedStatusMessage"))))
-
-
-def _read_appliances(items: Iterable[ArmItem]) -> Iterator[ApplianceUsage]:
-    for name, item in iterate_named_items(items):
-        yield ApplianceUsage(name, item.read_number("capacity"), item.read_number("capacityUsed"))
+    for state in map(network.read_text, ("provisioningState", "detailedStatus")):
+        if state in _UNUSABLE_STATES:
+            return f"{state}{enclose(': ', network.read_text('detailedStatusMessage'))}"
+    return ""
 
 
 def _read_cluster_networks(items: Iterable[ArmItem], names: Mapping[str, str]) -> Iterator[ClusterNetworks]:

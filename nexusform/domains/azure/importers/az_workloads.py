@@ -10,18 +10,20 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from math import ceil
+from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, format_first_items, group_by, select_word_form
 from nexusform.domains.azure.importers.arm_resources import (
     SHAPE,
     ArmItem,
     extract_name,
     iterate_named_items,
+    iterate_unique_items,
     normalize_id,
 )
 from nexusform.domains.azure.importers.az_records import (
@@ -61,8 +63,8 @@ class NodeReading:
         self.item = item
         self.name = name
         self.machine = normalize_id(item.read_text("bareMetalMachineId", ""))
-        pool_id = item.read_text("agentPoolId")
-        self.pool = _normalize_pool_name_case(extract_name(pool_id), (*cluster.pools, *initial)) if pool_id else ""
+        pool_name = extract_name(item.read_text("agentPoolId"))
+        self.pool = _normalize_pool_name_case(pool_name, (*cluster.pools, *initial))
         self.is_pool_derived = False
         if not self.pool:  # of the control plane, or exported before API 2024-07
             self.pool = CONTROL_PLANE if _is_control_plane(item, name) else _parse_pool_name(name, cluster, initial)
@@ -196,9 +198,7 @@ def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[Deri
     """Return all pools of a cluster, and the derived ones of them: known only from their nodes. Pools of an uncaptured
     list get the observed number of nodes, since initial counts may be outdated. One pool has to be of mode System.
     """
-    by_pool: dict[str, list[NodeReading]] = {}
-    for node in reading.nodes:
-        by_pool.setdefault(node.pool, []).append(node)
+    by_pool = group_by(reading.nodes, attrgetter("pool"))
     by_pool.pop(CONTROL_PLANE, None)
     pools = {pool.name: pool for pool in reading.cluster.pools}
     if not reading.cluster.has_pool_list:
@@ -269,7 +269,7 @@ def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[Der
     if derived:
         names = format_first_items([item.title for item in derived], _MAX_NAMES)
         system = [f"{item.title} ({item.system_reason})" for item in derived if item.system_reason]
-        modes = f"System for {format_first_items(system, _MAX_NAMES)}, " if system else ""
+        modes = enclose("System for ", format_first_items(system, _MAX_NAMES), ", ")
         other_modes = "User for the others" if system else "User"
         derived[0].item.report(
             "agentPoolId",
@@ -302,9 +302,7 @@ def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mappi
     skus = [sku for name in uncatalogued if (sku := _infer_vm_sku(name, largest_sizes.get(name))) is not None]
     if skus:
         names = format_first_items([sku.name for sku in skus], 6)
-        note = (
-            f" (nodes of {format_first_items(sorted(differing), 3)} differ: the largest is used)" if differing else ""
-        )
+        note = enclose(" (nodes of ", format_first_items(sorted(differing), 3), " differ: the largest is used)")
         first_uses[skus[0].name].report(
             "name",
             "unknown-vm-sku",
@@ -396,15 +394,13 @@ def _build_pool(item: ArmItem, name: str, pool_id: str, count: int, sku: str) ->
         max_unavailable=upgrade.read_text("maxUnavailable"),
         drain_timeout=upgrade.read_number("drainTimeout"),
         created_at=read_creation_time(item),
-        hugepages=_read_hugepages(item.read_object("agentOptions")),
+        hugepages=_read_hugepages(item.read_object_or_empty("agentOptions")),
     )
 
 
-def _read_hugepages(options: ArmItem | None) -> tuple[int, str]:
-    """Read count and size of hugepages per node from the options of a pool; (0, "") for none or an invalid size."""
-    if options is None:
-        return 0, ""
-    count, size = (options.read_number("hugepagesCount", 0), options.read_text("hugepagesSize", _PAGE_SIZES[0]))
+def _read_hugepages(options: ArmItem) -> tuple[int, str]:
+    """Read count and size of hugepages per node from the options of a pool; (0, "") for an invalid size."""
+    count, size = options.read_number("hugepagesCount", 0), options.read_text("hugepagesSize", _PAGE_SIZES[0])
     if size not in _PAGE_SIZES:
         options.report("hugepagesSize", SHAPE, f'"{size}" is not a page size: use "2M" or "1G".')
         return 0, ""
@@ -451,12 +447,7 @@ def _read_clusters_with_agent_pools(
     items: Iterable[ArmItem], pools: Mapping[str, list[AzPool]], clusters_with_pool_files: AbstractSet[str]
 ) -> Iterator[tuple[ClusterNodes, list[AzPool] | None]]:
     """Read every distinct cluster (report others of its name) with its captured agent pools, None without a list."""
-    names: set[str] = set()
-    for name, item in iterate_named_items(items):
-        if name in names:
-            item.report("name", "duplicate-cluster", f'the cluster "{name}" is listed twice.')
-            continue
-        names.add(name)
+    for name, item in iterate_unique_items(items, "cluster"):
         cluster_id = item.read_text("id", name)
         captured = pools.get(normalize_id(cluster_id))
         if captured is None and name.lower() in clusters_with_pool_files:
@@ -539,16 +530,10 @@ def _compute_node_shape(node: NodeReading, skus: Mapping[str, VmSku]) -> AzVmSiz
 def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
     """Read the virtual machines outside Kubernetes clusters; report and skip invalid ones and second ones of a name."""
     vms = []
-    names: set[str] = set()
-    for item in items:
-        name = item.read_required_text("name")
+    for name, item in iterate_unique_items(items, "VM"):
         cores, memory = item.read_required_number("cpuCores"), item.read_required_number("memorySizeGB")
-        if name is None or cores is None or memory is None:
+        if cores is None or memory is None:
             continue  # reported above
-        if name in names:
-            item.report("name", "duplicate-vm", f'the VM "{name}" is listed twice.')
-            continue
-        names.add(name)
         # Count the GiB on the machine's own disk; a persistent OS disk is on the storage appliance.
         disk = item.read_object_or_empty("storageProfile").read_object_or_empty("osDisk")
         is_persistent = disk.read_text("createOption", "").lower() == "persistent"

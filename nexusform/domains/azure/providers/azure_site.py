@@ -362,7 +362,7 @@ class AzureSiteProvider(ObservedSites):
 
     def _load_index(self) -> _ArmIndex:
         """Return the index of all sites, built by the first call. Raises ProviderProblem."""
-        sites = self._read_sites()
+        sites = self._read_sites().values()
         with self._index_lock:
             if self._index is None:
                 index = _ArmIndex(

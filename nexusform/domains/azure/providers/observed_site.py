@@ -89,7 +89,7 @@ class ObservedSites(FixedIdentity):
         self._verify_absence = verify_absence
         super().__init__(get_mapping(identity))
         self._lock = Lock()
-        self._sites: tuple[AzSite, ...] | None = None
+        self._sites: Mapping[str, AzSite] | None = None  # by name
         self._machines: dict[str, dict[str, AzMachine]] = {}  # by site and name
         self._recorded: tuple[Mapping[str, Any], ...] = ()
         self._separate_pools: set[str] = set()  # pools with a resource of their own; a site lists all in clusters
@@ -156,7 +156,7 @@ class ObservedSites(FixedIdentity):
         recorded_nodes = collect_recorded_nodes(recorded)
         if pools is not None:
             recorded_nodes = add_pool_arguments(recorded_nodes, pools)
-        imported_sites = build_imported_sites(self._read_sites(), recorded_nodes)
+        imported_sites = build_imported_sites(self._read_sites().values(), recorded_nodes)
         site_objects = chain.from_iterable(site.objects for site in imported_sites)
         return {(item.type, item.id): item for item in extract_pools(site_objects, self._list_separate_pools())}
 
@@ -242,9 +242,7 @@ class ObservedSites(FixedIdentity):
 
     def _find_site(self, key: ObjectKey, *types: str) -> AzSite | None:
         """Find the site of an object by its name in the id; None without one, and for a type not in `types`."""
-        sites = self._read_sites() if key.type in types else ()
-        name = key.id.partition("/")[0]
-        return next((site for site in sites if site.name == name), None)
+        return self._read_sites().get(key.id.partition("/")[0]) if key.type in types else None
 
     def _find_cluster(self, key: ObjectKey) -> AzCluster | None:
         """Find the cluster named in the id of a cluster or pool."""
@@ -261,7 +259,7 @@ class ObservedSites(FixedIdentity):
         from nexusform.domains.azure.importers.az_import import find_unmanaged_vms
 
         rows_by_machine: dict[tuple[str, str], dict[str, _UnmanagedRow]] = {}
-        for site in self._read_sites():
+        for site in self._read_sites().values():
             for vm in find_unmanaged_vms(site, self._managed):
                 rows = rows_by_machine.setdefault((site.name, vm.machine), {})
                 shape = vm.shape
@@ -285,15 +283,16 @@ class ObservedSites(FixedIdentity):
         from nexusform.domains.azure.providers.site_warnings import SiteWarningBuilder
 
         warnings = SiteWarningBuilder(self.source, self._sites, self._unobserved, self._managed).build_warnings()
-        return [*warnings, *chain.from_iterable(map(self._build_future_time_warnings, self._sites[:1]))]
+        future_times = map(self._build_future_time_warnings, self._sites.values())
+        return [*warnings, *dict.fromkeys(chain.from_iterable(future_times))]
 
     def list_captures(self) -> list[tuple[str, str]]:
         """List the captured sites and their capture times (RFC 3339, "" if unknown)."""
         if self._sites is None or not self._is_captured:
             return []  # nothing was read, or it is current
         return [
-            (site.name, "" if self._build_future_time_warnings(site) else site.inventory.exported_at or "")
-            for site in self._sites
+            (name, "" if self._build_future_time_warnings(site) else site.inventory.exported_at or "")
+            for name, site in self._sites.items()
         ]
 
     def _build_future_time_warnings(self, site: AzSite) -> list[Problem]:
@@ -302,8 +301,8 @@ class ObservedSites(FixedIdentity):
 
         return build_future_time_warnings(site.inventory.exported_at, read_clock()) if self._is_captured else []
 
-    def _read_sites(self) -> tuple[AzSite, ...]:
-        """Read the sites once, under their recorded names. Raises ProviderProblem."""
+    def _read_sites(self) -> Mapping[str, AzSite]:
+        """Read the sites once, by recorded name. Raises ProviderProblem."""
         from nexusform.domains.azure.importers.az_unlisted_machines import locate_vms_on_unlisted_machines
         from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
 
@@ -316,7 +315,7 @@ class ObservedSites(FixedIdentity):
                 named_sites = apply_recorded_site_names(sites, self._recorded)
                 if self._is_captured:
                     named_sites = locate_vms_on_unlisted_machines(named_sites, self._recorded)
-                self._sites = named_sites
+                self._sites = {site.name: site for site in named_sites}
             return self._sites
 
     def _verify_change_is_visible(self, request: ChangeRequest, participle: str) -> ChangeResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -36,19 +36,19 @@ _KINDS: Final = {
 
 
 class SiteWarningBuilder:
-    """Source (display name) and its sites. `unobserved`: ids by site and type that are in state but not
+    """Source (display name) and its sites by name. `unobserved`: ids by site and type that are in state but not
     observed. `managed`: type and id of all objects in state.
     """
 
     def __init__(
         self,
         source: str,
-        sites: Sequence[AzSite],
+        sites: Mapping[str, AzSite],
         unobserved: Mapping[tuple[str, str], Collection[str]],
         managed: AbstractSet[tuple[str, str]],
     ) -> None:
         self.source = source
-        self.sites = {site.name: site for site in sites}
+        self.sites = sites
         self.unobserved = unobserved
         self.managed = managed
 

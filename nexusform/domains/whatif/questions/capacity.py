@@ -133,6 +133,8 @@ def compute_site_capacity(
         site, machines, skus[0] if len(skus) == 1 else None
     )  # None: of the largest
     open_machines = [machine for machine in machines if not machine.unschedulable_reason]
+    closed = Counter(machine.unschedulable_reason for machine in machines)
+    del closed[""]  # of open machines
     totals = Totals(
         machines=len(open_machines),
         vcpus=sum(machine.cells * machine.cpus_per_cell for machine in open_machines),
@@ -146,7 +148,7 @@ def compute_site_capacity(
         site_id=site.id,
         zones=None if zones is None else tuple(sorted(zones, key=str.encode)),
         totals=totals,
-        closed=Counter(machine.unschedulable_reason for machine in machines if machine.unschedulable_reason),
+        closed=closed,
         planned_racks=tuple(rack.name for rack in planned),
         sku_capacities=tuple(_compute_sku_capacity(sku, site, zones, planned, totals) for sku in counted_skus),
         fragmentation=fragmentation,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct, field
@@ -436,8 +437,8 @@ def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterato
     """Build the result of each placement; rows also present without the edits are unrelated."""
     baseline_rows = (*baseline.rows, *baseline.pods)
     baseline_by_key = {_build_row_key(row): row for row in baseline_rows if row.action is not PlacementAction.KEEP}
-    bindings = group_by(result.rows, _get_address)
-    pods = group_by((row for row in result.pods if row.action is not PlacementAction.KEEP), _get_address)
+    bindings = group_by(result.rows, attrgetter("address"))
+    pods = group_by((row for row in result.pods if row.action is not PlacementAction.KEEP), attrgetter("address"))
     baseline_placements = {placement.address: placement for placement in baseline.placements}
     for placement in result.placements:
         baseline_placement = baseline_placements[placement.address]
@@ -473,10 +474,6 @@ def _split_rows(
         group = unrelated if baseline_by_key.get(_build_row_key(row)) == row else caused
         group.append(row)
     return caused, unrelated
-
-
-def _get_address(row: PlacementChange) -> Address:
-    return row.address
 
 
 def _compute_policy_drift(placement: PlacementPlan, member_list: MemberList) -> tuple[SchedulingDrift, frozenset[str]]:

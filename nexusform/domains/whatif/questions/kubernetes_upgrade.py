@@ -150,11 +150,15 @@ def simulate_kubernetes_upgrade(
     if pods is not None:
         nodes = {vm.name for pool in cluster.pools for vm in pool.vms}
         obstacles = find_drain_obstacles(pods.cluster.budgets, pods.existing, nodes)
-    version = next((pool.owner.version for pool in cluster.pools if pool.owner.version), "")
-    address = cluster.pools[0].address
+    version, address = get_running_version(cluster), cluster.pools[0].address
     return KubernetesUpgrade(
         cluster.id, cluster.name, site.id, version, pools, address=address, disruptions=obstacles, samples=samples
     )
+
+
+def get_running_version(cluster: VmOwnerSnapshot) -> str:
+    """Return the Kubernetes version of a cluster, "" if unknown."""
+    return next((pool.owner.version for pool in cluster.pools if pool.owner.version), "")
 
 
 def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:

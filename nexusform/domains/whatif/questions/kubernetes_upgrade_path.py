@@ -5,14 +5,18 @@ capacity for all.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, build_error
-from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, simulate_kubernetes_upgrade
+from nexusform.domains.whatif.questions.kubernetes_upgrade import (
+    KubernetesUpgrade,
+    get_running_version,
+    simulate_kubernetes_upgrade,
+)
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.domains.whatif.questions.repack_context import create_empty_scheduler
 from nexusform.kubernetes.releases.kubernetes_versions import (
@@ -150,9 +154,9 @@ def _find_version_hops(
     cluster: VmOwnerSnapshot, target: str, site: SiteSnapshot, today: str
 ) -> tuple[KubernetesVersion, ...] | Diagnostic:
     """Find the running version of a cluster and its hops, by the rules of plans; an error if one of them is unknown."""
-    version_text = next((pool.owner.version for pool in cluster.pools if pool.owner.version), "")
+    version_text = get_running_version(cluster)
     version = parse_version(version_text)
-    address = str(cluster.pools[0].address) if cluster.pools else ""
+    address = str(cluster.pools[0].address)
     if version is None:
         reason = f"{cluster.id} has no kubernetes_version"
         if version_text:
@@ -214,32 +218,22 @@ def _upgrade_cluster(
 
 def _apply_upgrade(site: SiteSnapshot, cluster: VmOwnerSnapshot, upgrade: KubernetesUpgrade) -> SiteSnapshot:
     """Return the site after the upgrade of a cluster; a blocked pool keeps the VMs of its blocked batch."""
-    new_placements: dict[tuple[str, str], Placement] = {}  # by pool and VM name
+    handles_by_pool = {pool.name: pool.handles for pool in cluster.pools}
+    new_placements: dict[int, Placement] = {}  # by old handle
     for pool in upgrade.pools:
-        moves = [move for batch in pool.batches if batch.fits for move in batch.moves]
-        new_placements |= {(pool.pool, move.vm.name): move.placement for move in moves if move.placement is not None}
-    placement_by_handle: dict[int, Placement] = {}
-    for pool_before in cluster.pools:
-        for vm_name, handle in pool_before.handles.items():
-            if (pool_before.name, vm_name) in new_placements:
-                placement_by_handle[handle] = new_placements[pool_before.name, vm_name]
+        for move in chain.from_iterable(batch.moves for batch in pool.batches if batch.fits):
+            assert move.placement is not None, "all of its batch fit"
+            new_placements[handles_by_pool[pool.pool][move.vm.name]] = move.placement
     scheduler = create_empty_scheduler(site.scheduler, site.scheduler.machines)
     new_handles: dict[int, int] = {}  # by old handle
     for vm in site.scheduler.list_vms():
-        new_handles[vm.handle] = scheduler.add_existing(vm.vm, vm.sku, placement_by_handle.get(vm.handle, vm.placement))
+        new_handles[vm.handle] = scheduler.add_existing(vm.vm, vm.sku, new_placements.get(vm.handle, vm.placement))
 
-    def update_pool(pool: PoolSnapshot, *, is_upgraded: bool) -> PoolSnapshot:
-        """Return a pool with its new handles and, if upgraded, its new placements."""
-        vms = pool.vms
-        if is_upgraded:
-            vms = tuple(replace(vm, placement=new_placements.get((pool.name, vm.name), vm.placement)) for vm in vms)
-        return replace(pool, vms=vms, handles={name: new_handles[old] for name, old in pool.handles.items()})
+    def update_pool(pool: PoolSnapshot) -> PoolSnapshot:
+        """Return a pool with its new handles and placements."""
+        placements = [new_placements.get(pool.handles[vm.name], vm.placement) for vm in pool.vms]
+        vms = [replace(vm, placement=placement) for vm, placement in zip(pool.vms, placements, strict=True)]
+        return replace(pool, vms=tuple(vms), handles={name: new_handles[old] for name, old in pool.handles.items()})
 
-    clusters = tuple(
-        replace(
-            site_cluster,
-            pools=tuple(update_pool(pool, is_upgraded=site_cluster.id == cluster.id) for pool in site_cluster.pools),
-        )
-        for site_cluster in site.clusters
-    )
+    clusters = tuple(replace(item, pools=tuple(map(update_pool, item.pools))) for item in site.clusters)
     return replace(site, scheduler=scheduler, clusters=clusters)

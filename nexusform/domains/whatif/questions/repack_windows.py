@@ -233,14 +233,11 @@ class _RepackSequenceBuilder:
         """
         if self._strategy is _WindowStrategy.AT_ONCE:
             return self._select_all_allowed(remaining)
-        if self._strategy is _WindowStrategy.LARGEST:
-            sizes = [self._context.kinds[source.vm_class].sku.memory_gib for source in remaining]
-            remaining = [source for source, size in zip(remaining, sizes, strict=True) if size == max(sizes)]
-        if self._strategy is _WindowStrategy.BY_TURNS:
-            turns = list(map(self._compute_turn, remaining))
-            remaining = [source for source, turn in zip(remaining, turns, strict=True) if turn == min(turns)]
-            if min(turns) == _RETURN_TURN:  # VMs returning to emptied machines move at once
-                return self._select_all_allowed(remaining)
+        turns = list(map(self._compute_turn, remaining))
+        turn = min(turns)
+        remaining = [source for source, source_turn in zip(remaining, turns, strict=True) if source_turn == turn]
+        if self._strategy is _WindowStrategy.BY_TURNS and turn == _RETURN_TURN:  # returning VMs move at once
+            return self._select_all_allowed(remaining)
         window = _RepackWindowBuilder(self._scheduler.copy(), dict(self._handles))
         selected: list[MovableVm] = []
         for source in remaining:
@@ -251,8 +248,14 @@ class _RepackSequenceBuilder:
                 selected.append(source)
         return selected or self._select_vm_for_other_machine(remaining) or self._select_all_allowed(remaining)
 
-    def _compute_turn(self, source: MovableVm) -> int:
-        """Compute the turn of a VM: before, with, or after VMs returning to emptied machines."""
+    def _compute_turn(self, source: MovableVm) -> float:
+        """Compute the turn of a VM: for LARGEST, large VMs first; for BY_TURNS before, with, or after VMs returning to
+        emptied machines; otherwise all at once.
+        """
+        if self._strategy is _WindowStrategy.LARGEST:
+            return -self._context.kinds[source.vm_class].sku.memory_gib
+        if self._strategy is not _WindowStrategy.BY_TURNS:
+            return 0
         if self._is_returning_vm(source):
             return _RETURN_TURN
         target = self._choice.targets.get(source.handle, "")  # after: a machine to be emptied first

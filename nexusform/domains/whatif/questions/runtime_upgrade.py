@@ -12,7 +12,7 @@ from itertools import chain, pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import compute_natural_sort_key
+from nexusform.diagnostics.phrases import compute_natural_sort_key as sort_key
 from nexusform.domains.whatif.questions.failure_simulation import exclude_nodes_down
 from nexusform.domains.whatif.questions.pod_outage import (
     NO_PODS,
@@ -210,7 +210,9 @@ def simulate_runtime_upgrade(
         racks=racks,
         waves=tuple(waves),
         verdicts=tuple(_build_verdicts(site, waves)),
-        unexpected_order=next((pair for pair in pairwise(racks) if _is_unexpected_order(*pair)), ()),
+        unexpected_order=next(
+            ((first, second) for first, second in pairwise(racks) if sort_key(first) > sort_key(second)), ()
+        ),
         workloads=tuple(chain.from_iterable(simulation.build_verdicts() for simulation in simulations)),
         runtime=site.runtime,
         stop=_predict_stop(site, options, waves),
@@ -282,8 +284,3 @@ def _build_verdicts(site: SiteSnapshot, waves: Iterable[UpgradeWave]) -> Iterabl
                 waves=tuple(number for number, _ in pool_waves),
                 lost_in_waves=tuple(number for number, affected in pool_waves if affected.is_lost),
             )
-
-
-def _is_unexpected_order(first: str, second: str) -> bool:
-    """Return True if two racks are against their numeric order."""
-    return compute_natural_sort_key(first) > compute_natural_sort_key(second)
