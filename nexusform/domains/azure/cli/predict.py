@@ -31,6 +31,7 @@ from nexusform.domains.azure.workflow.plan_prediction import (
     plan_predicted_changes,
 )
 from nexusform.plans.impact.guard_rails import NOT_PREDICTED, NOTHING_TO_PREDICT, GuardRailLimit, apply_limits
+from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.workflow.runs.run import PlanOptions, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
 
@@ -103,7 +104,7 @@ def predict(arguments: PredictArguments) -> int:
 def _select_external_plan_reader(arguments: PredictArguments) -> tuple[str, ReadChanges]:
     """Return the other tool's file and its reader."""
     files = {_TERRAFORM: arguments.terraform_plan, _WHAT_IF: arguments.arm_what_if, _STACK: arguments.deployment_stack}
-    named_files = {flag: file for flag, file in files.items() if file}
+    named_files = omit_empty(files)
     if len(named_files) > 1:
         raise click.UsageError(f"Only one is allowed: {' or '.join(named_files)}.")
     if not named_files:

@@ -18,6 +18,7 @@ from nexusform.documents.scalars import OMITTED, list_scalars, replace_scalars
 from nexusform.domains.azure.importers.arm_resources import SHAPE, UNREAD_TYPES, describe_type, normalize_id
 from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, AzAction, ToolChange
 from nexusform.domains.azure.importers.az_documents import parse_json
+from nexusform.domains.azure.importers.azure_request_bodies import select_members
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.plans.impact.guard_rails import NOT_PREDICTED
 
@@ -190,7 +191,7 @@ class _WhatIfChangeReader:
             self._report(path, SHAPE, f'{title}: "after" must be an object, not {describe_type(after)}.')
             return
         values = after if isinstance(after, Mapping) else get_mapping(parent, "before")
-        body = {name: values[name] for name in _BODY_FIELDS if name in values}
+        body = select_members(values, _BODY_FIELDS)
         expressions = {location: scalar for location, scalar in list_scalars(body) if _is_expression(scalar)}
         unknown = {location: f"{scalar} is known only after deployment" for location, scalar in expressions.items()}
         known_body = replace_scalars(body, lambda location, scalar: OMITTED if location in unknown else scalar)

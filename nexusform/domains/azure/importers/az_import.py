@@ -40,9 +40,11 @@ from nexusform.domains.azure.importers.az_records import (
     AzVmLocation,
     AzVmSize,
 )
+from nexusform.domains.azure.importers.azure_request_bodies import omit_members
 from nexusform.json_data.plain_data import Path, get_mapping
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.site_capacity.site_resource_capacity import build_site_resources_note
+from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.resource_types.machine_facts import CORDONED_STATUS, CordonOwner, find_observed_reasons
 from nexusform.scheduling.machine_actions import CORDONED_BY_ACTION
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, MachineSku, VmSku
@@ -464,7 +466,7 @@ def remove_pools(cluster: ImportedSiteObject, names: Collection[str]) -> Importe
     attributes = cluster.attributes
     nodes = {key: node for key, node in attributes["nodes"].items() if node["pool"] not in names}
     kept = {
-        "agent_pool": {name: pool for name, pool in attributes["agent_pool"].items() if name not in names},
+        "agent_pool": omit_members(attributes["agent_pool"], names),
         "agent_pool_order": [name for name in attributes["agent_pool_order"] if name not in names],
         "nodes": nodes,
         "node_count": len(nodes),
@@ -533,7 +535,7 @@ def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) ->
 
 def build_site_note(inventory: AzInventory) -> Values:
     """Build the note for state of a site: its supplies and its subscription, if known."""
-    subscription = {SUBSCRIPTION_KEY: inventory.subscription_id} if inventory.subscription_id else {}
+    subscription = omit_empty({SUBSCRIPTION_KEY: inventory.subscription_id})
     return {**build_site_resources_note(inventory.supplies), **subscription}
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.domains.azure.importers.az_records import AzNode, AzVmLocation
+from nexusform.domains.azure.importers.azure_request_bodies import select_members
 from nexusform.json_data.plain_data import get_mapping
 
 # Arguments of an agent pool in Azure besides name and count.
@@ -62,7 +63,7 @@ def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[
     for key in dict.fromkeys([*recorded_nodes, *other_pools]):
         arguments = other_pools.get(key, RecordedPoolNodes()).arguments
         if arguments is not None:
-            arguments = {name: arguments[name] for name in POOL_ARGUMENTS if name in arguments}
+            arguments = select_members(arguments, POOL_ARGUMENTS)
         pools[key] = replace(recorded_nodes.get(key, RecordedPoolNodes()), arguments=arguments)
     return pools
 

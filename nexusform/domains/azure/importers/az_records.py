@@ -195,7 +195,8 @@ class AzInventory(Struct, frozen=True):
     @property
     def vms_on_unlisted_machines(self) -> list[AzNode | AzVirtualMachine]:
         """VMs and nodes on machines that the list of machines lacks."""
-        vms = [*chain.from_iterable(cluster.nodes for cluster in self.clusters), *self.virtual_machines]
+        nodes = chain.from_iterable(cluster.nodes for cluster in self.clusters)
+        vms: list[AzNode | AzVirtualMachine] = [*nodes, *self.virtual_machines]
         return [vm for vm in vms if vm.unlisted_machine]
 
 

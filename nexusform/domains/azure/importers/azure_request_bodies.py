@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
-from nexusform.json_data.plain_data import get_list, get_mapping, get_text
+from nexusform.json_data.plain_data import PathStep, get_list, get_mapping, get_text
 from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
+from nexusform.rendering.notation.json_values import omit_empty
 
 # Page size in bytes and in Azure notation, largest first.
 _PAGE_SIZES: Final = {"hugepages-1Gi": (2**30, "1G"), "hugepages-2Mi": (2**21, "2M")}
@@ -18,7 +19,7 @@ def build_cluster_properties(values: Mapping[str, Any]) -> dict[str, Any]:
     version = values.get("kubernetes_version")
     pools = {name: build_new_pool_properties(pool) for name, pool in list_pools(values)}
     return {
-        **({"kubernetesVersion": version} if version else {}),
+        **omit_empty({"kubernetesVersion": version}),
         "controlPlaneNodeConfiguration": {
             "count": plane["count"],
             "vmSkuName": plane["vm_sku_name"],
@@ -107,8 +108,23 @@ def _build_zones(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_opaque_body(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the opaque body of an azure block, {} if absent or unknown."""
-    body = get_mapping(values, "azure").get("body")
-    return dict(body) if isinstance(body, Mapping) else {}
+    return dict(get_known_mapping(values, "azure", "body"))
+
+
+def get_known_mapping(data: Any, *path: PathStep) -> Mapping[str, Any]:
+    """Return the mapping at a path, {} if it is absent or unknown."""
+    value = get_mapping(data, *path)
+    return value if isinstance(value, Mapping) else {}
+
+
+def select_members(body: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return the members of a body with these names."""
+    return {name: part for name, part in body.items() if name in names}
+
+
+def omit_members(body: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return the members of a body without these names."""
+    return {name: part for name, part in body.items() if name not in names}
 
 
 def merge_bodies(base: Any, overlay: Any) -> Any:
@@ -120,7 +136,7 @@ def merge_bodies(base: Any, overlay: Any) -> Any:
 
 def diff_request_bodies(before: Any, after: Mapping[str, Any]) -> dict[str, Any]:
     """Return the new and changed members of a body, recursively; removed ones are left out."""
-    previous = before if isinstance(before, Mapping) else {}  # may be unknown
+    previous = get_known_mapping(before)
     return {
         name: diff_request_bodies(previous.get(name), part) if isinstance(part, Mapping) else part
         for name, part in after.items()

@@ -22,6 +22,7 @@ from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOL
 from nexusform.domains.azure.importers.az_documents import parse_json
 from nexusform.json_data.plain_data import Path, get_mapping, get_text, get_value_at_path, list_mappings, list_texts
 from nexusform.plans.impact.guard_rails import NOT_PREDICTED
+from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.resources.graph import find_cycles, find_reachable, sort_topologically
 
 _UPDATE_TYPE: Final = "azapi_update_resource"  # its creations and deletions update an existing resource
@@ -220,8 +221,7 @@ class _PlanReader:
         if not isinstance(body, Mapping | None):
             self._report(entry.address, SHAPE, "its body is not an object.")
             return {}, {}
-        location = entry.values.get("location")
-        extra_fields = {"location": location} if location else {}
+        extra_fields = omit_empty({"location": entry.values.get("location")})
         reasons = {path: _explain_unknown(path) for path, scalar in list_scalars(unknown) if scalar is True}
         return {**extra_fields, **(body or {})}, reasons
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -18,12 +18,15 @@ from nexusform.domains.azure.importers.azure_request_bodies import (
     diff_request_bodies,
     list_pools,
     merge_bodies,
+    omit_members,
     read_opaque_body,
+    select_members,
 )
 from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmOperation, ArmTarget
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.kubernetes.quantity import compute_amount_of_total
+from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.values.typed_value import UNKNOWN
 
 CLUSTER: Final = "nexus_kubernetes_cluster"
@@ -111,18 +114,10 @@ def _add_previously_failed_change(
     return [*changes, ArmChange(ArmOperation.UPDATE, pending_target, retry_body, expected, is_retry=has_failed)]
 
 
-def _select_fields(body: Values, names: Collection[str]) -> dict[str, Any]:
-    return {name: part for name, part in body.items() if name in names}
-
-
-def _omit_fields(body: Values, names: Collection[str]) -> dict[str, Any]:
-    return {name: part for name, part in body.items() if name not in names}
-
-
 def _select_updatable_members(target: ArmTarget, body: Values) -> dict[str, Any]:
     """Select the members of a body allowed in a PATCH."""
-    members = _select_fields(body, ("tags",))
-    properties = _select_fields(get_mapping(body, "properties"), PATCH_PROPERTIES[target.kind])
+    members = select_members(body, ("tags",))
+    properties = select_members(get_mapping(body, "properties"), PATCH_PROPERTIES[target.kind])
     if properties:
         members["properties"] = properties
     return members
@@ -131,10 +126,10 @@ def _select_updatable_members(target: ArmTarget, body: Values) -> dict[str, Any]
 def _build_updatable_properties(target: ArmTarget, values: Values) -> dict[str, Any]:
     """Build the properties that Azure can update in place; {} for a VM."""
     if target.kind == "kubernetes_clusters":
-        properties = _omit_fields(build_cluster_properties(values), ("initialAgentPoolConfigurations",))
+        properties = omit_members(build_cluster_properties(values), ("initialAgentPoolConfigurations",))
         plane = properties["controlPlaneNodeConfiguration"]
         return {**properties, "controlPlaneNodeConfiguration": {"count": plane["count"]}}  # the rest is fixed
-    return _select_fields(build_pool_properties(values), _UPDATABLE_FIELDS) if target.kind == "agent_pools" else {}
+    return select_members(build_pool_properties(values), _UPDATABLE_FIELDS) if target.kind == "agent_pools" else {}
 
 
 def _build_capacity_releasing_changes(request: ChangeRequest, context: SiteContext) -> Iterator[ArmChange]:
@@ -188,7 +183,7 @@ def _build_cluster_changes(
     """Build changes of the cluster, then of deleted, changed and created pools: resumed steps need a fixed order."""
     before, after = build_cluster_properties(prior), build_cluster_properties(planned)
     # Azure reads initial pools only when it creates the cluster.
-    own_before, own_after = (_omit_fields(body, ("initialAgentPoolConfigurations",)) for body in (before, after))
+    own_before, own_after = (omit_members(body, ("initialAgentPoolConfigurations",)) for body in (before, after))
     expected = diff_request_bodies(own_before, own_after)
     plane = "controlPlaneNodeConfiguration"
     reduction = {plane: expected[plane]} if after[plane]["count"] < before[plane]["count"] else None  # removes VMs
@@ -198,8 +193,8 @@ def _build_cluster_changes(
     old_pools |= {name: pools[name] for name in sorted(pools.keys() - old_pools.keys())}  # missing there
     new_pools = dict(list_pools(planned))
     body = merge_bodies(context.common_fields, read_opaque_body(planned))
-    location_fields = _select_fields(body, ("location", "extendedLocation"))
-    for name in _omit_fields(old_pools, new_pools):  # pools to delete
+    location_fields = select_members(body, ("location", "extendedLocation"))
+    for name in omit_members(old_pools, new_pools):  # pools to delete
         yield ArmChange(ArmOperation.DELETE, _build_pool_target(target, name))
     for name, pool in new_pools.items():
         pool_target = _build_pool_target(target, name)
@@ -235,7 +230,7 @@ def _build_pool_changes(
             "another name, drain this one and remove it."
         )
     # A pool with the new fixed properties was re-created by an earlier run.
-    yield ArmChange(ArmOperation.DELETE, target, skip_if=_omit_fields(after, _UPDATABLE_FIELDS))
+    yield ArmChange(ArmOperation.DELETE, target, skip_if=omit_members(after, _UPDATABLE_FIELDS))
     yield _build_create_change(target, build_new_pool_properties(planned), planned, common_fields)
 
 
@@ -261,14 +256,14 @@ def _build_update(
         block_changes["tags"] = dict(tags)  # a PATCH replaces all tags
     if expected or block_changes:
         body = merge_bodies(block_changes, {"properties": expected}) if expected else block_changes
-        removed_tags = frozenset(_omit_fields(old_tags, tags))
+        removed_tags = frozenset(omit_members(old_tags, tags))
         yield ArmChange(ArmOperation.UPDATE, target, body, expected, removed_tags=removed_tags, reduction=reduction)
 
 
 def _reject_unpatchable_azure_block_changes(target: ArmTarget, body: Values) -> None:
     """Raise ProviderProblem for changed members of an azure block, if a PATCH cannot change them."""
-    fixed_members = _omit_fields(body, ("properties", "tags"))
-    fixed_properties = _omit_fields(get_mapping(body, "properties"), PATCH_PROPERTIES[target.kind])
+    fixed_members = omit_members(body, ("properties", "tags"))
+    fixed_properties = omit_members(get_mapping(body, "properties"), PATCH_PROPERTIES[target.kind])
     if fixed_properties:
         fixed_members["properties"] = fixed_properties
     fixed = list(map(".".join, _list_scalar_paths(fixed_members)))
@@ -291,7 +286,7 @@ def _list_scalar_paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple
 
 def _build_vm_properties(values: Values, context: SiteContext) -> dict[str, Any]:
     hints = build_placement_hints(values, context.find_arm_id)
-    return {**build_vm_properties(values), **({"placementHints": hints} if hints else {})}
+    return {**build_vm_properties(values), **omit_empty({"placementHints": hints})}
 
 
 def _build_vm_changes(target: ArmTarget, prior: Values, planned: Values, context: SiteContext) -> Iterator[ArmChange]:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.azure.importers.azure_request_bodies import has_requested_values
+from nexusform.domains.azure.importers.azure_request_bodies import has_requested_values, select_members
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
 from nexusform.json_data.plain_data import get_mapping, get_text
 
@@ -467,7 +467,7 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
         return _ChangeStatus.IN_PROGRESS
     # Compare an unsent body as a whole, a sent one by `expected` and tags: Azure returns no values such as keys.
     is_action = change.verb in _ACTION_VERBS
-    tags = {name: part for name, part in get_mapping(change.body).items() if name == "tags"}
+    tags = select_members(get_mapping(change.body), ("tags",))
     expected = {"properties": get_mapping(change.expected), **tags}
     requested = expected if was_sent or is_action else get_mapping(change.body)
     is_visible = change.verb is ArmOperation.CREATE or has_requested_values(observed, requested)

@@ -79,6 +79,7 @@ from nexusform.interfaces.plugins import (
 )
 from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 from nexusform.providers.kubeconfig import TRUSTED, KubeconfigTrust
+from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
 from nexusform.values.typed_value import UNKNOWN
@@ -384,7 +385,7 @@ class AzureSiteProvider(ObservedSites):
                     # All objects of a site are at the location of its machines.
                     located_body = next((body for body in bodies if body.get("extendedLocation")), None)
                     if located_body is not None:
-                        fields = {name: located_body[name] for name in _COMMON_FIELDS if located_body.get(name)}
+                        fields = omit_empty({name: located_body.get(name) for name in _COMMON_FIELDS})
                         index.common_fields[site.name] = fields
                 self._index = index
             return self._index

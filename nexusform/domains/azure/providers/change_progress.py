@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count
 from nexusform.domains.azure.importers.arm_resources import extract_resource_group, normalize_id
-from nexusform.domains.azure.importers.azure_request_bodies import has_requested_values
+from nexusform.domains.azure.importers.azure_request_bodies import has_requested_values, select_members
 from nexusform.domains.azure.providers.azure_changes import POOL, SiteContext, build_azure_changes
 from nexusform.domains.azure.providers.azure_requests import (
     FAILED_STATES,
@@ -25,6 +25,7 @@ from nexusform.domains.azure.providers.azure_requests import (
 from nexusform.domains.azure.providers.azure_subscription import Body
 from nexusform.interfaces.plugins import UNFINISHED_KEY, ChangeRequest, ProviderProblem, ReadRequest
 from nexusform.json_data.plain_data import get_mapping
+from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
 
 
@@ -58,7 +59,7 @@ def determine_progress(
         record = {"id": arm_id, "parts": [], "body": False, "code": "", "times": 1}  # without a known change
         if change is not None:
             record = build_failure_record(arm_id, code="", message="", change=change, step=_rebuild_step(request))
-        extra_fields = {"going": True} if request.is_being_deleted else {}  # a deletion
+        extra_fields = omit_empty({"going": request.is_being_deleted})  # a deletion
         return ChangeProgress(
             is_settled=False,
             note={UNFINISHED_KEY: {**record, "words": message, "brief": status, "in_progress": True, **extra_fields}},
@@ -88,7 +89,7 @@ def _update_record(
         return {UNFINISHED_KEY: None}
     if not was_in_progress:
         return {}  # the recorded failure lasts
-    kept_fields = {name: record[name] for name in ("id", "parts", "body")}
+    kept_fields = select_members(record, ("id", "parts", "body"))
     code, message = failure
     return {UNFINISHED_KEY: {**kept_fields, "code": code, "times": 1, "words": message, "looked_up": True}}
 

@@ -13,7 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_first_items, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_first_items, select_word_form
+from nexusform.domains.azure.importers.azure_request_bodies import omit_members, select_members
 from nexusform.domains.azure.providers.machine_cordons import MACHINE, RACK, find_cordon_differences
 from nexusform.interfaces.plugins import (
     FORGOTTEN_KEY,
@@ -29,6 +30,7 @@ from nexusform.interfaces.plugins import (
 from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_value_at_path
 from nexusform.providers.clock import read_clock
 from nexusform.providers.optional_provider_interfaces import FixedIdentity
+from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.resource_types.machine_facts import CORDONED_STATUS, EXPORTED_FACTS
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 
@@ -191,7 +193,7 @@ class ObservedSites(FixedIdentity):
         if self._is_node_list_missing(key):
             return ReadResult(_restore_recorded_nodes(attributes, request.known_attributes))  # not observed
         attributes = _remove_nodes_deleted_on_site(attributes, request.known_attributes)
-        group_note = {GROUP_KEY: item.resource_group} if item.resource_group else {}
+        group_note = omit_empty({GROUP_KEY: item.resource_group})
         note = {**_build_unmanaged_vms_note(key, attributes, unmanaged_rows), **facts_note, **group_note}
         return ReadResult(attributes, is_observed=True, note=note)
 
@@ -372,7 +374,7 @@ class ObservedSites(FixedIdentity):
 
     def _describe_not_done(self, request: ChangeRequest, participle: str, differing: Sequence[str] = ()) -> str:
         """Describe why a change does not count as done."""
-        differences = f" ({', '.join(differing)} differ)" if differing else ""
+        differences = enclose(" (", ", ".join(differing), " differ)")
         if "machine_count" in differing:
             differences += (
                 ". The machines of that rack have other names: set machine_count = 0 and declare a "
@@ -482,8 +484,8 @@ def _remove_nodes_deleted_on_site(attributes: dict[str, Any], recorded: Mapping[
     """Return a cluster or pool without the nodes missing on the site: deleted since, and replaced by the platform. A
     node recorded without a platform name is kept.
     """
-    nodes, before = attributes.get("nodes"), recorded.get("nodes")
-    if not isinstance(nodes, Mapping) or not isinstance(before, Mapping):
+    before = recorded.get("nodes")
+    if not isinstance(before, Mapping):
         return attributes  # an object without nodes, or a new one
     return _remove_missing_nodes(attributes, kept={name for name, node in before.items() if not node["platform_name"]})
 
@@ -530,7 +532,7 @@ def _merge_observed(attributes: Mapping[str, Any], item: ImportedSiteObject) -> 
     for name in (*_REQUESTED_ATTRIBUTES.get(item.type, ()), *_OBSERVED_ATTRIBUTES.get(item.type, ())):
         recorded, observed = attributes.get(name), item.attributes[name]
         if name in _LABELED_MAPS and isinstance(recorded, Mapping):
-            recorded = {label: part for label, part in recorded.items() if label in observed}  # others were removed
+            recorded = select_members(recorded, observed)  # others were removed
             if name == "agent_pool":
                 observed = _remove_hugepages_of_azure_block(recorded, observed)
         merged[name] = _merge_value(recorded, observed)
@@ -545,7 +547,7 @@ def _remove_hugepages_of_azure_block(recorded: Mapping[str, Any], observed: Mapp
     for label, pool in recorded.items():
         options = get_value_at_path(pool, "azure", "body", "properties", "agentOptions")
         if options and not pool.get("kubelet"):
-            pools[label] = {name: part for name, part in pools[label].items() if name != "kubelet"}
+            pools[label] = omit_members(pools[label], ("kubelet",))
     return pools
 
 

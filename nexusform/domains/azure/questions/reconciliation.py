@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
+from nexusform.diagnostics.phrases import enclose, group_by
 from nexusform.domains.azure.importers.az_capture_commands import WORKLOAD_KINDS
 from nexusform.domains.azure.importers.az_machines import COMPUTE
 from nexusform.domains.azure.importers.az_records import (
@@ -129,9 +131,7 @@ class _SiteReplayer:
 
     def _score_batch(self, vms: Sequence[ObservedVm]) -> None:
         """Check and place the VMs of a batch one by one: next one on a machine preferred by the rule, else a miss."""
-        vms_by_machine: dict[str, list[ObservedVm]] = {}
-        for vm in vms:
-            vms_by_machine.setdefault(vm.placement.machine, []).append(vm)
+        vms_by_machine = group_by(vms, lambda vm: vm.placement.machine)
         while vms_by_machine:
             first_machine = next(iter(vms_by_machine))
             demand = self._build_demand(vms_by_machine[first_machine][0])
@@ -272,8 +272,7 @@ def _find_relocation_cause(machine: str, observed: AzMachine | None) -> str:
     """Find the reason, visible in the export, for a VM to be off its recorded machine; "" if none."""
     if observed is None:
         return f"{machine} is no longer listed"
-    rejection = find_unschedulable_reasons(observed.facts)
-    return f"{machine}: {rejection}" if rejection else ""
+    return enclose(f"{machine}: ", find_unschedulable_reasons(observed.facts))
 
 
 def run_replays(site: AzSite, removed: Collection[str], spreads: Iterable[RackSpread]) -> list[SiteReplay]:
@@ -415,7 +414,7 @@ def summarize_site(site: AzSite) -> CapturedSite:
         compute=len(compute),
         clusters=len(inventory.clusters),
         vms=sum(len(cluster.nodes) for cluster in inventory.clusters) + len(inventory.virtual_machines),
-        closed=tuple((name, reason) for name, reason in rejections if reason),
+        closed=tuple(filter(itemgetter(1), rejections)),
         skus=tuple((sku_id, sku, count) for (sku_id, sku), count in sorted(skus.items())),
         unplaced=tuple(vm.name for vm in _list_vms(inventory) if vm.placement is None),
         exported_at=inventory.exported_at,

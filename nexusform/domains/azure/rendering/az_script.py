@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
+from nexusform.diagnostics.phrases import enclose
 from nexusform.domains.azure.rendering.azure_objects import (
     CLUSTER,
     LOCATION,
@@ -23,6 +24,7 @@ from nexusform.domains.azure.rendering.azure_objects import (
     group_inputs_by_name,
 )
 from nexusform.json_data.plain_data import get_value_at_path
+from nexusform.rendering.notation.json_values import omit_empty
 
 MACHINE: Final = "Microsoft.NetworkCloud/bareMetalMachines"
 EXTENSION: Final = "networkcloud 3.0.0b1"  # has all of these; later versions have more
@@ -175,7 +177,7 @@ class _ScriptWriter:
         """Render the checks of environment variables to set: the script ends with their meaning if one is missing."""
         for inputs in group_inputs_by_name(self.variables).values():
             for variable in inputs:
-                entry_suffix = f" ({variable.entry})" if variable.entry else ""  # in place of the full stop
+                entry_suffix = enclose(" (", variable.entry, ")")  # in place of the full stop
                 meaning = _UNSAFE.sub("", f"{variable.meaning[:-1]}{entry_suffix}")
                 yield f': "${{{self.variables[variable]}:?{meaning}}}"'
 
@@ -261,8 +263,8 @@ class _ScriptWriter:
         flags = {_format_flag(name): part for name, part in arguments.items()}
         unsupported = find_unsupported_arguments(resource.type, verb, flags)
         self.unsupported += [f"{resource.title}: {name}" for name in unsupported]
-        tag_arguments = {_TAGS: tags} if tags else {}
-        return [self._render_flag(name, part) for name, part in (*arguments.items(), *tag_arguments.items())]
+        arguments = {**arguments, **omit_empty({_TAGS: tags})}
+        return [self._render_flag(name, part) for name, part in arguments.items()]
 
     def _render_flag(self, name: str, value: Any) -> str:
         """Render a property as a flag; an object becomes name=value words."""

@@ -22,12 +22,15 @@ from nexusform.domains.azure.importers.azure_request_bodies import (
     build_pool_properties,
     build_vm_properties,
     diff_request_bodies,
+    get_known_mapping,
     list_pools,
     merge_bodies,
+    omit_members,
     read_opaque_body,
 )
 from nexusform.json_data.plain_data import Path, get_mapping, get_part, get_text, replace_part_at_path
 from nexusform.plans.plan import Action, Change, PlacementAction, Plan
+from nexusform.rendering.notation.json_values import omit_empty
 
 API_VERSION: Final = "2026-07-01"
 CLUSTER: Final = "Microsoft.NetworkCloud/kubernetesClusters"
@@ -372,7 +375,7 @@ def _build_cluster_update(
         yield updated
     pool = replace(cluster, type=POOL, unknown_properties=())
     pools_before, pools_after = dict(list_pools(before)), dict(list_pools(after))  # arguments by name
-    removed = {name: arguments for name, arguments in pools_before.items() if name not in pools_after}
+    removed = omit_members(pools_before, pools_after)
     for name, arguments in {**pools_after, **removed}.items():
         action = ResourceAction.UPDATE if name in pools_before else ResourceAction.CREATE
         if name in removed:
@@ -453,7 +456,7 @@ def _find_properties_known_only_to_azure(kind: str, attributes: Mapping[str, Any
     """Find the properties of an object known only to Azure and absent in its azure block."""
     configured = {_TAGS} & read_opaque_body(attributes).keys()
     for name, part in _read_opaque_properties(attributes).items():
-        configured |= {name, *(f"{name}.{inner}" for inner in (part if isinstance(part, Mapping) else ()))}
+        configured |= {name, *(f"{name}.{inner}" for inner in get_known_mapping(part))}
     return tuple(name for name in _EXTRA_PROPERTIES[kind] if name not in configured)
 
 
@@ -476,14 +479,12 @@ def _build_cluster_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_opaque_properties(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the `properties` in the body of an azure block."""
-    properties = read_opaque_body(attributes).get("properties")
-    return properties if isinstance(properties, Mapping) else {}  # may be unknown
+    return get_known_mapping(read_opaque_body(attributes), "properties")
 
 
 def _read_tags(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the tags in an azure block."""
-    tags = read_opaque_body(attributes).get("tags")
-    return tags if isinstance(tags, Mapping) else {}  # may be unknown
+    return get_known_mapping(read_opaque_body(attributes), "tags")
 
 
 def _build_secret_inputs(change: Change) -> dict[Path, UserInput]:
@@ -528,7 +529,7 @@ def _build_vm_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
         "cloudServicesNetworkAttachment": attachment,
         **build_vm_properties(attributes),
         "vmImage": VM_IMAGE,
-        **({"placementHints": hints} if hints else {}),
+        **omit_empty({"placementHints": hints}),
     }
     return {**merge_bodies(merge_bodies(body, _read_opaque_properties(attributes)), build_vm_properties(attributes))}
 

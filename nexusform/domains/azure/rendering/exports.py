@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
-from nexusform.diagnostics.phrases import format_first_items
+from nexusform.diagnostics.phrases import enclose, format_first_items
 from nexusform.domains.azure.rendering.az_script import render_az_script
 from nexusform.domains.azure.rendering.azure_objects import (
     API_VERSION,
@@ -26,6 +26,7 @@ from nexusform.domains.azure.rendering.azure_objects import (
 )
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.plans.plan import Plan
+from nexusform.rendering.notation.json_values import omit_empty
 
 
 def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
@@ -98,8 +99,8 @@ def _check_exported_objects(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagn
     for change in plan.changes:
         scheduler = get_mapping(change.after, "scheduler")
         if change.address.type == "nexus_site" and scheduler:
-            spread = scheduler.get("rack_spread")
-            flags = f"-seed={scheduler.get('tie_break_seed')}" + (f" -rack-spread={spread}" if spread else "")
+            spread = enclose(" -rack-spread=", scheduler.get("rack_spread"))
+            flags = f"-seed={scheduler.get('tie_break_seed')}{spread}"
             detail = (
                 f"The scheduler block of {change.id} is not part of any resource. Pass it to `predict` with {flags}."
             )
@@ -128,8 +129,8 @@ def build_azapi_document(objects: PlannedAzureResources) -> dict[str, Any]:
         "variable": dict(writer.build_variables()),
     }
     blocks = {"azapi_resource": resources, "azapi_update_resource": updates}
-    document["resource"] = {name: block for name, block in blocks.items() if block}
-    return {name: block for name, block in document.items() if block}
+    document["resource"] = omit_empty(blocks)
+    return omit_empty(document)
 
 
 def _choose_free_label(resource: AzureResource, used: Container[str]) -> str:
@@ -162,7 +163,7 @@ class _DocumentWriter:
             "name": _escape_literal(resource.names[-1]),
             "parent_id": self._build_parent(resource),
             "location": self._build_reference(LOCATION),
-            **({"tags": self._convert_value(resource.tags)} if resource.tags else {}),
+            **omit_empty({"tags": self._convert_value(resource.tags)}),
             "body": {"extendedLocation": location, "properties": self._convert_value(resource.properties)},
         }
         return self._add_dependency_on_previous_block(block, f"azapi_resource.{label}")
@@ -174,7 +175,7 @@ class _DocumentWriter:
             "type": f"{resource.type}@{API_VERSION}",
             "name": _escape_literal(resource.names[-1]),
             "parent_id": self._build_parent(resource),
-            "body": {name: self._convert_value(part) for name, part in parts.items() if part},
+            "body": self._convert_value(omit_empty(parts)),
         }
         return self._add_dependency_on_previous_block(block, f"azapi_update_resource.{label}")
 
@@ -210,7 +211,7 @@ class _DocumentWriter:
     def _build_reference(self, variable: UserInput) -> str:
         """Build a reference to a variable and record it."""
         self.inputs.append(variable)
-        entry = f'["{variable.entry}"]' if variable.entry else ""
+        entry = enclose('["', variable.entry, '"]')
         return f"${{var.{variable.snake_case}{entry}}}"
 
     def _convert_value(self, value: Any) -> Any:

@@ -48,6 +48,7 @@ from nexusform.planning.plan_request import ImportedObject
 from nexusform.planning.preparation.prior_state import normalize_imported_attributes
 from nexusform.plans.plan import Action
 from nexusform.rendering.notation.hcl_text import quote_string
+from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.resource_types.registry import build_registries
 from nexusform.resources.address import Address
 from nexusform.schemas.block_schema import BlockSchema
@@ -261,7 +262,7 @@ def _render_configuration(
     types = build_registries().resource_types
     blocks: list[str] = []
     if source.settings is not None:  # else the provider is configured already
-        settings = {**({"alias": source.alias} if source.alias else {}), **source.settings}
+        settings = {**omit_empty({"alias": source.alias}), **source.settings}
         width = max(map(len, settings))
         lines = [f"  {name:{width}} = {quote_string(value)}\n" for name, value in settings.items()]
         kind = source.provider.partition(".")[0]  # KIND or KIND.ALIAS
@@ -344,7 +345,7 @@ def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list
     imports: dict[Address, ImportedObject] = {}
     # Number the objects after those in state: the creation order decides placement.
     for creation, (address, item) in enumerate(site_import.objects.items(), state.last_creation + 1):
-        group = {GROUP_KEY: item.resource_group} if item.resource_group else {}
+        group = omit_empty({GROUP_KEY: item.resource_group})
         private = {**get_mapping(item.note), **group} or None  # the private note in state
         current = ObjectState(computed[address], creation, provider=site_import.provider, private=private)
         imports[address] = ImportedObject(item.id, current, Span("", start, start))

@@ -31,6 +31,7 @@ from nexusform.domains.azure.questions.reconciliation import (
 from nexusform.domains.azure.workflow.site_import import find_site_source
 from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest, ResourceType
 from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placements.prediction_scores import TIE_PREDICTION, PredictionRecord, list_wrong_certain, parse_record
 from nexusform.planning.planner import make_plan
@@ -290,10 +291,8 @@ class _Reconciler:
 
     def _keep_missing_nodes_unplaced(self, address: Address, observed_object: ObjectState) -> ObjectState:
         """Return an object with its missing nodes as nodes without a machine, so that they are not placed again."""
-        nodes = observed_object.attributes.get("nodes")
-        before = self.recorded_objects[address].attributes.get("nodes")
-        if not isinstance(nodes, Mapping) or not isinstance(before, Mapping):
-            return observed_object  # an object without nodes
+        nodes = get_mapping(observed_object.attributes, "nodes")
+        before = get_mapping(self.recorded_objects[address].attributes, "nodes")
         missing_nodes = {name: {**node, **_UNPLACED_NODE} for name, node in before.items() if name not in nodes}
         if not missing_nodes:
             return observed_object  # none is missing

@@ -17,6 +17,7 @@ from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_
 from nexusform.domains.whatif.questions.eviction_search import EvictionProposal
 from nexusform.language.syntax.syntax_nodes import Body
 from nexusform.rendering.notation.hcl_text import quote_string
+from nexusform.rendering.notation.json_values import omit_empty
 
 TAINT_KEY: Final = "nexusform-rebalance"
 OVERRIDE_SUFFIX: Final = "_override.nf.hcl"
@@ -162,4 +163,4 @@ def build_trial_configuration(trial: SimulatedPlacement) -> SourceFile:
 
 
 def _build_selector(group: str, version: str, kind: str, name: str) -> dict[str, str]:
-    return {**({"group": group} if group else {}), "version": version, "kind": kind, "name": name}
+    return {**omit_empty({"group": group}), "version": version, "kind": kind, "name": name}

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import enclose, format_count, format_list, group_by, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, format_list, group_by, join_texts, select_word_form
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, ResourceUsage
 from nexusform.domains.pods.pod_kind import PodLocation
 from nexusform.domains.whatif.questions.fleet_simulation import FleetSimulation, MemberCapacity, PlacementOutcome
@@ -186,10 +186,9 @@ def _build_kept_cluster_sections(simulation: FleetSimulation) -> Iterator[Sectio
             kept_lines.append(f"{placement.after.key} on {row.object}: {reason}")
         # Describe the difference of a newly created placement.
         gained, lost = placement.fresh.gained_clusters, placement.fresh.lost_clusters
-        clauses = [f"hold {format_list(gained, 4)}"] if gained else []
-        clauses += [f"not hold {format_list(lost, 4)}"] if lost else []
-        if clauses:
-            fresh_lines.append(f"{placement.after.key} would {' and '.join(clauses)}")
+        clauses = enclose("hold ", format_list(gained, 4)), enclose("not hold ", format_list(lost, 4))
+        if any(clauses):
+            fresh_lines.append(f"{placement.after.key} would {join_texts(clauses, ' and ')}")
     if kept_lines:
         yield Section("Kept despite a trigger", _truncate_sentences(kept_lines))
     if fresh_lines:

@@ -45,6 +45,7 @@ from nexusform.interfaces.plugins import FileProblem
 from nexusform.json_data.plain_data import get_text
 from nexusform.language.formatter import format_text
 from nexusform.plans.plan import Plan
+from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.opening.system_io import SIZE_CAP, read_file
@@ -148,7 +149,7 @@ class _EvictionTrials:
             _EVICTIONS_FILE: render_evictions(trial, self.members),
             _TAINTS_FILE: render_taints(trial, self.members),
         }
-        extra = tuple(SourceFile(name, text) for name, text in texts.items() if text)
+        extra = tuple(SourceFile(name, text) for name, text in omit_empty(texts).items())
         # The run plans its project: for this trial, one with the evictions and taints.
         self.run.project = self.project
         if extra:
