@@ -33,13 +33,17 @@ def normalize_id(arm_id: str) -> str:
 
 def extract_resource_group(arm_id: str) -> str:
     """Return the resource group in an ARM id, "" if absent."""
-    match = _RESOURCE_GROUP.search(arm_id)
-    return match[1] if match is not None else ""
+    return find_group(_RESOURCE_GROUP, arm_id)
 
 
 def extract_subscription(arm_id: str) -> str:
     """Return the subscription in an ARM id in lower case, "" if absent."""
-    match = _SUBSCRIPTION.match(arm_id.strip().lower())
+    return find_group(_SUBSCRIPTION, arm_id.strip().lower())
+
+
+def find_group(pattern: re.Pattern[str], text: str) -> str:
+    """Return the group of the first match of a pattern in a text, "" without a match."""
+    match = pattern.search(text)
     return match[1] if match is not None else ""
 
 

@@ -15,6 +15,7 @@ from nexusform.domains.azure.importers.arm_resources import (
     ArmItem,
     extract_name,
     extract_resource_group,
+    find_group,
     iterate_named_items,
     normalize_id,
 )
@@ -114,9 +115,9 @@ def _parse_versions(minor: ArmItem) -> Iterator[tuple[str, str, str]]:
     # The end of availability precedes the name of its bundle, the end of support follows it.
     for text, previous in zip(bundles, [first, *bundles], strict=False):
         if bundle := _BUNDLE_NAME.match(text):
-            support = _SUPPORT_END.search(text.partition(_NEXT_BUNDLE)[0])
-            available = _AVAILABILITY_END.search(previous.rpartition(_NEXT_BUNDLE)[2])
-            parsed.append((bundle[1], support[1] if support else "", available[1] if available else ""))
+            support_end = find_group(_SUPPORT_END, text.partition(_NEXT_BUNDLE)[0])
+            availability_end = find_group(_AVAILABILITY_END, previous.rpartition(_NEXT_BUNDLE)[2])
+            parsed.append((bundle[1], support_end, availability_end))
     if parsed or version:
         yield from parsed or [(version, "", "")]
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.documents.times import parse_time
 from nexusform.domains.azure.importers.arm_resources import extract_resource_group
+from nexusform.domains.azure.importers.azure_request_bodies import select_members
 from nexusform.domains.azure.providers.azure_requests import (
     VISIBILITY_TIMEOUT,
     ArmChange,
@@ -189,7 +190,7 @@ def build_cordon_result(request: ChangeRequest) -> ChangeResult:
         before = find_machine_record(request, cordon_request.id)
         change = _predict_machine_facts_after_action(cordon_request.action, before)
         if request.key.type == MACHINE:
-            planned |= {"cordon_status": change["cordon_status"]} if change else {}
+            planned |= select_members(change, ("cordon_status",))
             records |= change  # a machine has one record, a rack one by machine
         else:
             records[cordon_request.name] = {**before, **change}

@@ -58,8 +58,8 @@ class SiteWarningBuilder:
         details = [*self._describe_missing_sites(), *self._describe_uncaptured_managed_kinds()]
         pool_details: list[str] = []
         observed_sites = [site for site in self.sites.values() if site.name in managed_sites]
-        unlisted_clusters = {name for site in self.sites.values() for name in site.inventory.unlisted_clusters}
-        if unlisted_clusters and observed_sites:
+        unlisted_clusters = {name for site in observed_sites for name in site.inventory.unlisted_clusters}
+        if unlisted_clusters:
             details.append(describe_missing_clusters(sorted(unlisted_clusters)))
         failures: list[Problem] = []
         for site in observed_sites:

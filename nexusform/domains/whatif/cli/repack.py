@@ -12,7 +12,7 @@ from nexusform.cli.arguments import declare_flag_group, declare_number, declare_
 from nexusform.cli.commands import define_command
 from nexusform.cli.report_output import Answer
 from nexusform.diagnostics.phrases import format_installation
-from nexusform.domains.whatif.cli.simulate import SimulationFlags, require_lookup, run_question
+from nexusform.domains.whatif.cli.simulate import SimulationFlags, run_question
 from nexusform.domains.whatif.questions.repack_context import NO_TIME_LIMIT, TimeBudget
 from nexusform.domains.whatif.workflow.simulation_input import SimulationInput
 from nexusform.snapshots.snapshot import Snapshot
@@ -67,17 +67,17 @@ def repack(arguments: RepackArguments) -> int:
         from nexusform.domains.whatif.questions.repack_separation import build_separation_rules
         from nexusform.domains.whatif.rendering.repack_report import build_repack_document, build_repack_report
 
-        site = require_lookup(find_only_site(snapshot, arguments.site))
-        [sku, *further_skus] = require_lookup(find_skus(site.skus, (arguments.sku,)))
+        site = find_only_site(snapshot, arguments.site)
+        [sku, *further_skus] = find_skus(site.skus, (arguments.sku,))
         if further_skus:
             raise click.UsageError("Only one SKU is allowed: -sku=SKU.")
         request = RepackRequest(
             sku=sku,
             want=arguments.want,
-            zones=require_lookup(find_zones((site,), arguments.zones)),
+            zones=find_zones((site,), arguments.zones),
             moves=arguments.moves,
             window=arguments.window,
-            excluded=require_lookup(check_excluded_addresses(site, arguments.without)),
+            excluded=check_excluded_addresses(site, arguments.without),
             separation_rules=build_separation_rules(site, inputs.things, inputs.pods),
         )
         result = plan_repack(site, request, inputs.pods, time_budget)

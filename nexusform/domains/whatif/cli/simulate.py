@@ -22,7 +22,7 @@ from nexusform.cli.arguments import (
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
 from nexusform.cli.report_output import Answer, PlanFileAnswerFlags, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
-from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError
+from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.domain_table import LazyTable, collect_object_references
 from nexusform.domains.whatif.questions.failure_simulation import Failure
@@ -68,13 +68,6 @@ COMMANDS: Final[dict[str, CommandEntry]] = {
 simulate: Final = LazyGroup("simulate", COMMANDS, summary="Simulate capacity, failures, upgrades and repacking.")
 
 
-def require_lookup(result: Found | Diagnostic) -> Found:
-    """Return the result of a lookup; raise DiagnosticsError if it failed."""
-    if isinstance(result, Diagnostic):
-        raise DiagnosticsError(result)
-    return result
-
-
 class SimulationFlags(Struct, frozen=True, kw_only=True):
     """Flags of all questions: output of the answer, configuration and state."""
 
@@ -115,7 +108,7 @@ def _select_site_or_all(snapshot: Snapshot, site: str) -> tuple[SiteSnapshot, ..
     """Return the requested site, or all."""
     from nexusform.domains.whatif.questions.name_lookup import find_site
 
-    return (require_lookup(find_site(snapshot, site)),) if site else tuple(snapshot.sites.values())
+    return (find_site(snapshot, site),) if site else tuple(snapshot.sites.values())
 
 
 class CapacityArguments(Struct, frozen=True, kw_only=True):
@@ -147,9 +140,9 @@ def capacity(arguments: CapacityArguments) -> int:
         )
 
         sites = _select_site_or_all(snapshot, arguments.site)
-        zones = require_lookup(find_zones(sites, arguments.zones))
-        skus = require_lookup(find_skus(sites[0].skus, arguments.sku))  # equal for all sites
-        mix = require_lookup(parse_sku_mix(sites[0].skus, arguments.mix)) if arguments.mix else ()
+        zones = find_zones(sites, arguments.zones)
+        skus = find_skus(sites[0].skus, arguments.sku)  # equal for all sites
+        mix = parse_sku_mix(sites[0].skus, arguments.mix) if arguments.mix else ()
         capacities = [compute_site_capacity(site, skus, zones, mix) for site in sites]
         report = build_capacity_report(capacities, inputs.origin)
 
@@ -236,7 +229,7 @@ def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
         from nexusform.domains.whatif.questions.name_lookup import find_kubernetes_cluster
 
         names = dict.fromkeys(arguments.cluster)
-        selected = [require_lookup(find_kubernetes_cluster(snapshot, name)) for name in names]
+        selected = [find_kubernetes_cluster(snapshot, name) for name in names]
         if arguments.to:
             return _build_upgrade_path_answer(selected, arguments.to, inputs)
         return _build_upgrade_answer(*selected[0], inputs)  # without -to there is only one cluster
@@ -350,7 +343,7 @@ def _simulate_drain(arguments: FailureArguments, _: Snapshot, inputs: Simulation
     from nexusform.domains.whatif.questions.pod_outage import find_observed_node, simulate_node_drain
     from nexusform.domains.whatif.rendering.failure_report import build_drain_document, build_drain_report
 
-    drain = simulate_node_drain(*require_lookup(find_observed_node(inputs.pods, arguments.node)))
+    drain = simulate_node_drain(*find_observed_node(inputs.pods, arguments.node))
     return Answer("failure", inputs.origin, build_drain_report(drain, inputs.origin), build_drain_document(drain))
 
 
@@ -365,15 +358,15 @@ def _simulate_failure(snapshot: Snapshot, pods: Mapping[str, ClusterPods], argum
     )
 
     if arguments.site:
-        return simulate_site_loss(require_lookup(name_lookup.find_site(snapshot, arguments.site)), pods)
+        return simulate_site_loss(name_lookup.find_site(snapshot, arguments.site), pods)
     if arguments.cluster:
-        return simulate_cluster_loss(*require_lookup(name_lookup.find_cluster(snapshot, arguments.cluster)), pods)
+        return simulate_cluster_loss(*name_lookup.find_cluster(snapshot, arguments.cluster), pods)
     if arguments.rack:
-        site, rack = require_lookup(name_lookup.find_rack(snapshot, arguments.rack))
+        site, rack = name_lookup.find_rack(snapshot, arguments.rack)
         scope, lost = FailureScope.RACK, f"{site.id}/{rack}"
         names = [machine.name for machine in site.machines_by_rack[rack]]
     elif arguments.machine:
-        site, machine = require_lookup(name_lookup.find_machine(snapshot, arguments.machine))
+        site, machine = name_lookup.find_machine(snapshot, arguments.machine)
         scope, lost, names = FailureScope.MACHINE, f"{site.id}/{machine}", [machine]
     else:
         site = _find_site_with_machines_down(snapshot)
@@ -434,10 +427,10 @@ def fleet(arguments: FleetArguments) -> int:
     screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=question.answer.is_document)
     if snapshot is None:  # nothing to simulate: printed above
         return 1
-    edits, problems = parse_member_edits(flags)
-    simulation = problems or simulate_member_edits(snapshot, edits)
-    if isinstance(simulation, list):  # diagnostics about the edits
-        screen.print_diagnostics(simulation, inputs.sources)
+    try:
+        simulation = simulate_member_edits(snapshot, parse_member_edits(flags))
+    except DiagnosticsError as rejection:
+        screen.print_diagnostics(rejection.diagnostics, inputs.sources)
         return 1
     report = build_fleet_report(simulation, inputs.origin)
 

@@ -189,7 +189,7 @@ def exclude_nodes_down(
 ) -> Mapping[str, ClusterPods]:
     """Return the pods by cluster id without the nodes on machines that are down now: their pods run elsewhere."""
     pods_on_others = dict(pods)
-    for cluster in site.clusters if machines else ():
+    for cluster in site.clusters:
         vms = chain.from_iterable(pool.vms for pool in cluster.pools)
         nodes = {vm.name for vm in vms if vm.placement.machine in machines}
         if nodes and cluster.id in pods:

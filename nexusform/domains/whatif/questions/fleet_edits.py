@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
+from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, build_error, suggest_name
 from nexusform.diagnostics.phrases import enclose, format_list
 from nexusform.domains.fleet.importers.fleet_records import FleetMember
 from nexusform.domains.fleet.planning.fleet_snapshot import build_member
@@ -83,8 +83,8 @@ class SimulatedFleet(Struct, frozen=True):
     clusters: Mapping[str, NodeCluster]
 
 
-def parse_member_edits(flags: Mapping[MemberEditKind, Sequence[str]]) -> tuple[list[MemberEdit], list[Diagnostic]]:
-    """Parse the edits of flags, in the order of `flags`, with diagnostics about invalid ones."""
+def parse_member_edits(flags: Mapping[MemberEditKind, Sequence[str]]) -> list[MemberEdit]:
+    """Parse the edits of flags, in the order of `flags`. Raises DiagnosticsError for invalid ones."""
     edits: list[MemberEdit] = []
     problems: list[Diagnostic] = []
     for verb, texts in flags.items():
@@ -95,7 +95,9 @@ def parse_member_edits(flags: Mapping[MemberEditKind, Sequence[str]]) -> tuple[l
                 problems.append(build_error("invalid-simulation", detail))
             else:
                 edits.append(edit)
-    return edits, problems
+    if problems:
+        raise DiagnosticsError(*problems)
+    return edits
 
 
 _SYNTAX: Final[Mapping[MemberEditKind, str]] = {
@@ -156,49 +158,51 @@ _PARSERS: Final[Mapping[MemberEditKind, Callable[[MemberEditKind, str], MemberEd
 }
 
 
-def apply_member_edits(
-    simulated_fleet: SimulatedFleet, edits: Iterable[MemberEdit]
-) -> tuple[Mapping[str, SimulatedMember], list[Diagnostic]]:
-    """Apply the edits; return the members by name, joined ones last, and the errors of invalid edits."""
+def apply_member_edits(simulated_fleet: SimulatedFleet, edits: Iterable[MemberEdit]) -> Mapping[str, SimulatedMember]:
+    """Apply the edits; return the members by name, joined ones last. Raises DiagnosticsError for invalid edits."""
     members = dict(simulated_fleet.members)
     problems: list[Diagnostic] = []
     departed: set[str] = set()
     # Joins are applied before other edits of the same member.
     for edit in sorted(edits, key=lambda edit: edit.kind is not MemberEditKind.JOIN):
-        member = _apply_edit(simulated_fleet, members, edit, departed)
-        if isinstance(member, Diagnostic):
-            if member not in problems:  # several edits of one member may have the same error
-                problems.append(member)
-        elif member is None:
+        try:
+            member = _apply_edit(simulated_fleet, members, edit, departed)
+        except DiagnosticsError as error:
+            # Several edits of one member may have the same error.
+            problems += [problem for problem in error.diagnostics if problem not in problems]
+            continue
+        if member is None:
             departed.add(edit.member)
             del members[edit.member]
         else:
             members[edit.member] = member
-    return members, problems
+    if problems:
+        raise DiagnosticsError(*problems)
+    return members
 
 
 def _apply_edit(
     simulated_fleet: SimulatedFleet, members: Mapping[str, SimulatedMember], edit: MemberEdit, departed: Collection[str]
-) -> SimulatedMember | Diagnostic | None:
+) -> SimulatedMember | None:
     """Return the member after an edit, None if it leaves, or an error. `departed`: members removed by earlier edits."""
     if edit.kind is MemberEditKind.JOIN:
         member = _join_member(simulated_fleet, edit)
     elif edit.member in departed:
         detail = f"-{edit.kind}: {edit.member} already leaves the fleet. Remove the other changes of it."
-        return build_error("invalid-simulation", detail)
+        raise DiagnosticsError(build_error("invalid-simulation", detail))
     elif edit.member not in members:
-        return _build_unknown_object_error("member", edit.member, members)
+        raise _build_unknown_object_error("member", edit.member, members)
     elif edit.kind is MemberEditKind.LEAVE:
         return None
     else:
         member = _change_member(members[edit.member], edit)
-    if isinstance(member, Diagnostic):
-        return member
     problems = check_member(build_member(member.record, member.cluster, requests=(0, 0)))  # requests: not checked
-    return build_error("invalid-simulation", f"{edit.text}: {problems[0].detail}.") if problems else member
+    if problems:
+        raise DiagnosticsError(build_error("invalid-simulation", f"{edit.text}: {problems[0].detail}."))
+    return member
 
 
-def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> SimulatedMember | Diagnostic:
+def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> SimulatedMember:
     """Return an unhealthy member made healthy, or a new one: like the member named by `edit.value`, with the nodes of
     the cluster named by it, or without nodes; an error if none is possible.
     """
@@ -208,7 +212,7 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
         if edit.value or is_healthy:  # only an unhealthy member without a template joins again
             reason = "already joins" if is_healthy else "is already a member"
             detail = f"{edit.member} {reason}. Choose another name for the new member."
-            return build_error("invalid-simulation", detail)
+            raise DiagnosticsError(build_error("invalid-simulation", detail))
         return replace(existing, record=replace(existing.record, health=Health.HEALTHY))
     if edit.value is None:
         return SimulatedMember(FleetMember(edit.member, {MEMBER_LABEL: edit.member}))
@@ -227,12 +231,12 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
     clusters = [cluster for cluster in all_clusters if edit.value in (cluster.id, cluster.name)]
     if len(clusters) != 1:  # no such cluster, or an ambiguous name
         names = [*simulated_fleet.members, *(cluster.id for cluster in all_clusters)]
-        return _build_unknown_object_error("member or cluster", edit.value, names)
+        raise _build_unknown_object_error("member or cluster", edit.value, names)
     [cluster] = clusters
     return SimulatedMember(FleetMember(edit.member, {MEMBER_LABEL: edit.member}, cluster_id=cluster.id), cluster)
 
 
-def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember | Diagnostic:
+def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember:
     """Return the member after an edit other than join or leave. Return an error for removing a missing taint, label or
     property, and for a resource property computed from nodes, unknown, or with an invalid amount.
     """
@@ -252,64 +256,64 @@ def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember
         amount_kind, _, resource = edit.key.removeprefix(RESOURCE_PREFIX).partition("-")
         if member.cluster is not None:
             detail = f"{edit.text}: the value is computed from the nodes of {member.cluster.name} and their pods."
-            return build_error("invalid-simulation", detail)
+            raise DiagnosticsError(build_error("invalid-simulation", detail))
         if amount_kind not in ("total", "allocatable", "available") or not resource:
             detail = (
                 f"{edit.text}: unknown property. Resource properties are {RESOURCE_PREFIX}available-cpu and "
                 "so on, with total, allocatable or available."
             )
-            return build_error("invalid-simulation", detail)
+            raise DiagnosticsError(build_error("invalid-simulation", detail))
         existing = getattr(record.resources, amount_kind)
         amounts = {name: amount for name, amount in existing.items() if name != resource}
         if edit.value is not None:
             amount = parse_quantity(edit.value)
             if isinstance(amount, InvalidQuantity):
                 detail = f'{edit.text}: "{edit.value}" is not a valid quantity: {amount.message}.'
-                return build_error("invalid-simulation", detail)
+                raise DiagnosticsError(build_error("invalid-simulation", detail))
             amounts[resource] = amount
         return replace(member, record=replace(record, resources=replace(record.resources, **{amount_kind: amounts})))
     return _set_label_or_property(member, edit, "properties", record.properties)
 
 
-def _set_taint(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember | Diagnostic:
+def _set_taint(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember:
     """Return the member with a taint set (effect NoSchedule) or removed (without a value); an error if missing."""
     existing = member.record.taints
     taints = [taint for taint in existing if taint.key != edit.key]
     if edit.value is not None:
         taints.append(Taint(edit.key, edit.value, NO_SCHEDULE))
     elif len(taints) == len(existing):
-        return _build_missing_key_error(edit, [taint.key for taint in existing])
+        raise _build_missing_key_error(edit, [taint.key for taint in existing])
     return replace(member, record=replace(member.record, taints=tuple(taints)))
 
 
 def _set_label_or_property(
     member: SimulatedMember, edit: MemberEdit, field_name: str, existing: Mapping[str, str]
-) -> SimulatedMember | Diagnostic:
+) -> SimulatedMember:
     """Return the member with a label or property set or removed; `existing` are the entries of `field_name`."""
     if edit.value is None and edit.key not in existing:  # nothing to remove
         if edit.kind is MemberEditKind.PROPERTY and member.cluster is not None:
             properties = build_member(member.record, member.cluster, requests=(0, 0)).properties  # requests: not used
             if edit.key in properties:  # computed from nodes, such as their number
                 detail = f"{edit.text}: the value comes from the nodes of {member.cluster.name}; set another value."
-                return build_error("invalid-simulation", detail)
-        return _build_missing_key_error(edit, existing)
+                raise DiagnosticsError(build_error("invalid-simulation", detail))
+        raise _build_missing_key_error(edit, existing)
     entries = {key: value for key, value in existing.items() if key != edit.key}
     if edit.value is not None:
         entries[edit.key] = edit.value
     return replace(member, record=replace(member.record, **{field_name: entries}))
 
 
-def _build_missing_key_error(edit: MemberEdit, keys: Iterable[str]) -> Diagnostic:
+def _build_missing_key_error(edit: MemberEdit, keys: Iterable[str]) -> DiagnosticsError:
     """Build the error for removing a missing key; `keys` are the existing ones."""
     names = sorted(set(keys), key=str.encode)
     choice = f"It has: {format_list(names, _MAX_NAMES)}." if names else f"It has no {edit.kind}."
     detail = f'{edit.member} has no {edit.kind} "{edit.key}".{suggest_name(edit.key, names)} {choice}'
-    return build_error("invalid-simulation", detail)
+    return DiagnosticsError(build_error("invalid-simulation", detail))
 
 
-def _build_unknown_object_error(noun: str, name: str, candidates: Iterable[str]) -> Diagnostic:
+def _build_unknown_object_error(noun: str, name: str, candidates: Iterable[str]) -> DiagnosticsError:
     """Build the error for an unknown member or cluster, with the most similar name and the known ones."""
     names = sorted(set(candidates), key=str.encode)
     choice = f"Known: {format_list(names, _MAX_NAMES)}." if names else "None exists."
     detail = f'There is no {noun} "{name}".{suggest_name(name, names)} {choice}'
-    return build_error("invalid-simulation", detail)
+    return DiagnosticsError(build_error("invalid-simulation", detail))

@@ -290,11 +290,9 @@ def _compute_amount_reduction(name: str, managed_usage: ResourceUsage, last_usag
     return managed_usage.available[name].nano - available_last.nano if available_last is not None else 0
 
 
-def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) -> FleetSimulation | list[Diagnostic]:
-    """Simulate the edits, compared with scheduling without them; return only diagnostics if edits are invalid."""
-    members, problems = apply_member_edits(snapshot.members, edits)
-    if problems:
-        return problems
+def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) -> FleetSimulation:
+    """Simulate the edits, compared with scheduling without them. Raises DiagnosticsError for invalid edits."""
+    members = apply_member_edits(snapshot.members, edits)
     drained = list(dict.fromkeys(edit.member for edit in edits if edit.kind is MemberEditKind.DRAIN))
     baseline = _run_scheduling(snapshot, snapshot.members.members, drained=())
     result = _run_scheduling(snapshot, members, drained)

@@ -129,11 +129,10 @@ def find_upgrade_path(
     ways: dict[str, tuple[KubernetesVersion, ...]] = {}  # by cluster id: the running version, and the next ones
     problems: list[Diagnostic] = []
     for cluster in clusters:
-        way = _find_version_hops(cluster, target_text, site, today)
-        if isinstance(way, Diagnostic):
-            problems.append(way)
-        else:
-            ways[cluster.id] = way
+        try:
+            ways[cluster.id] = _find_version_hops(cluster, target_text, site, today)
+        except DiagnosticsError as error:
+            problems += error.diagnostics
     if problems:
         raise DiagnosticsError(*problems)
     search = _OrderSearch(ways, pods)
@@ -152,8 +151,10 @@ def find_upgrade_path(
 
 def _find_version_hops(
     cluster: VmOwnerSnapshot, target: str, site: SiteSnapshot, today: str
-) -> tuple[KubernetesVersion, ...] | Diagnostic:
-    """Find the running version of a cluster and its hops, by the rules of plans; an error if one of them is unknown."""
+) -> tuple[KubernetesVersion, ...]:
+    """Find the running version of a cluster and its hops, by the rules of plans. Raises DiagnosticsError if one of
+    them is unknown.
+    """
     version_text = get_running_version(cluster)
     version = parse_version(version_text)
     address = str(cluster.pools[0].address)
@@ -162,11 +163,11 @@ def _find_version_hops(
         if version_text:
             reason = f'The kubernetes_version of {cluster.id} cannot be read ("{version_text}")'
         detail = f"{reason}. The hops to {target} are unknown. Set it in {address} and apply."
-        return build_error("invalid-kubernetes-version", detail, address=address)
+        raise DiagnosticsError(build_error("invalid-kubernetes-version", detail, address=address))
     offers = OfferedVersions(site.versions, site.upgrades.get(cluster.name, ()), site.available_until)
     hops = find_upgrade_hops(cluster.id, version_text, target, offers, today)
     if isinstance(hops, VersionRejection):
-        return build_error(hops.id, hops.detail, address=address)
+        raise DiagnosticsError(build_error(hops.id, hops.detail, address=address))
     return (version, *hops)
 
 

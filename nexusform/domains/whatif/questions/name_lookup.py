@@ -1,4 +1,4 @@
-"""Lookup of user input: sites, racks, machines, clusters, SKUs and mixes."""
+"""Lookup of user input: sites, racks, machines, clusters, SKUs and mixes. Raises DiagnosticsError for invalid input."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
+from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error, suggest_name
 from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.whatif.questions.capacity import SkuCount
 from nexusform.scheduling.racks.vms import VmSku
@@ -23,13 +23,14 @@ _MAX_NAMES = 20
 _MAX_TEXT_LENGTH = 60  # characters of user input
 
 
-def find_site(snapshot: Snapshot, text: str) -> SiteSnapshot | Diagnostic:
+def find_site(snapshot: Snapshot, text: str) -> SiteSnapshot:
     """Find a site by id."""
-    site = snapshot.sites.get(text)
-    return site if site is not None else _build_unknown_name_error("site", text, snapshot.sites)
+    if text not in snapshot.sites:
+        raise _build_unknown_name_error("site", text, snapshot.sites)
+    return snapshot.sites[text]
 
 
-def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot | Diagnostic:
+def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot:
     """Find a site by the id in `text`, or the only site for ""; an error for none or several."""
     if text:
         return find_site(snapshot, text)
@@ -38,10 +39,10 @@ def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot | Diagnostic:
     detail = (
         f"There are {len(snapshot.sites)} sites. Select one with -site=ID: {format_list(snapshot.sites, _MAX_NAMES)}."
     )
-    return build_error("ambiguous-name", detail, headline="Ambiguous site")
+    raise DiagnosticsError(build_error("ambiguous-name", detail, headline="Ambiguous site"))
 
 
-def check_excluded_addresses(site: SiteSnapshot, texts: Iterable[str]) -> frozenset[str] | Diagnostic:
+def check_excluded_addresses(site: SiteSnapshot, texts: Iterable[str]) -> frozenset[str]:
     """Return `texts` if all are addresses of resources with VMs, or of one VM (`ADDRESS:OBJECT`); else an error."""
     candidates: dict[str, None] = {}
     for pool in site.pools:
@@ -54,17 +55,17 @@ def check_excluded_addresses(site: SiteSnapshot, texts: Iterable[str]) -> frozen
             suggestion = suggest_name(text, candidates)
             message = f'No resource with VMs on {site.id} has the address "{_truncate_name(text)}".'
             detail = f"{message}{suggestion} Known: {format_list(addresses, _MAX_NAMES)}."
-            return build_error("unknown-resource", detail)
+            raise DiagnosticsError(build_error("unknown-resource", detail))
     return frozenset(texts)
 
 
-def find_rack(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, str] | Diagnostic:
+def find_rack(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, str]:
     """Find an active rack by id (`<site>/<rack>`) or unique name; return its site and name."""
     by_id = {f"{site.id}/{rack}": (site, rack) for site in snapshot.sites.values() for rack in site.active_racks}
     return _find_by_id_or_name("rack", text, by_id, lambda site_and_rack: site_and_rack[1])
 
 
-def find_machine(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, str] | Diagnostic:
+def find_machine(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, str]:
     """Find a machine by id (`<site>/<rack>/<machine>` or `<site>/<machine>`) or unique name."""
     by_id: dict[str, tuple[SiteSnapshot, str]] = {}
     for site in snapshot.sites.values():
@@ -75,7 +76,7 @@ def find_machine(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, str] | Di
     return _find_by_id_or_name("machine", text, by_id, lambda site_and_machine: site_and_machine[1])
 
 
-def find_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSnapshot] | Diagnostic:
+def find_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSnapshot]:
     """Find a cluster, a VNF or a VM outside of both by id, address or unique name; an error for none or several."""
     by_id: dict[str, tuple[SiteSnapshot, VmOwnerSnapshot]] = {}
     for site in snapshot.sites.values():
@@ -86,18 +87,16 @@ def find_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSn
     return _find_by_id_or_name("cluster", text, by_id, lambda site_and_cluster: site_and_cluster[1].name)
 
 
-def find_kubernetes_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSnapshot] | Diagnostic:
+def find_kubernetes_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSnapshot]:
     """Find an NKS cluster by id, address or unique name; an error for none, several or another kind."""
-    answer = find_cluster(snapshot, text)
-    if isinstance(answer, Diagnostic):
-        return answer
-    _, cluster = answer
-    if cluster.kind is VmOwnerKind.NKS:
-        return answer
-    return build_error("not-a-kubernetes-cluster", f"{cluster.id} is not an NKS cluster and has no Kubernetes upgrade.")
+    site, cluster = find_cluster(snapshot, text)
+    if cluster.kind is not VmOwnerKind.NKS:
+        detail = f"{cluster.id} is not an NKS cluster and has no Kubernetes upgrade."
+        raise DiagnosticsError(build_error("not-a-kubernetes-cluster", detail))
+    return site, cluster
 
 
-def find_zones(sites: Iterable[SiteSnapshot], text: str) -> frozenset[str] | Diagnostic | None:
+def find_zones(sites: Iterable[SiteSnapshot], text: str) -> frozenset[str] | None:
     """Parse zones from `1,2`; None for "". Each must exist on one of the sites, planned racks included."""
     zones = _split_at_commas(text)
     if not zones:
@@ -108,16 +107,16 @@ def find_zones(sites: Iterable[SiteSnapshot], text: str) -> frozenset[str] | Dia
         candidates |= {rack.availability_zone: None for rack in site.racks}
     for zone in zones:
         if zone not in candidates:
-            return _build_unknown_name_error("availability zone", zone, candidates)
+            raise _build_unknown_name_error("availability zone", zone, candidates)
     return frozenset(zones)
 
 
-def find_skus(skus: Mapping[str, VmSku], names: Sequence[str]) -> tuple[VmSku, ...] | Diagnostic:
+def find_skus(skus: Mapping[str, VmSku], names: Sequence[str]) -> tuple[VmSku, ...]:
     """Find distinct SKUs by name; names may be joined by commas."""
     selected: dict[str, VmSku] = {}
     for name in _split_at_commas(",".join(names)):
         if name not in skus:
-            return _build_unknown_name_error("VM SKU", name, skus)
+            raise _build_unknown_name_error("VM SKU", name, skus)
         selected[name] = skus[name]
     return tuple(selected.values())
 
@@ -128,23 +127,24 @@ def _split_at_commas(text: str) -> list[str]:
     return list(filter(None, parts))
 
 
-def parse_sku_mix(skus: Mapping[str, VmSku], text: str) -> tuple[SkuCount, ...] | Diagnostic:
+def parse_sku_mix(skus: Mapping[str, VmSku], text: str) -> tuple[SkuCount, ...]:
     """Parse a mix such as `3xNC_P46_224_v1,NC_G6_28_v1`; counts of a repeated SKU are added."""
     counts: Counter[str] = Counter()
     for part_text in map(str.strip, text.split(",")):
         count, name = _parse_mix_part(part_text, skus)
         swapped = _REVERSED_PART.fullmatch(part_text)
         if name not in skus and swapped is not None and swapped[1] in skus:  # such as NC_G6_28_v1x6
-            return build_error("invalid-mix", f"Write the number before the SKU: {swapped[2]}x{swapped[1]}.")
+            detail = f"Write the number before the SKU: {swapped[2]}x{swapped[1]}."
+            raise DiagnosticsError(build_error("invalid-mix", detail))
         if not name:
             detail = f'"{_truncate_name(part_text)}" is not a valid part of a mix. Write NxSKU, for example {_EXAMPLE}.'
-            return build_error("invalid-mix", detail)
+            raise DiagnosticsError(build_error("invalid-mix", detail))
         if name not in skus:
-            return _build_unknown_name_error("VM SKU", name, skus)
+            raise _build_unknown_name_error("VM SKU", name, skus)
         counts[name] += count
     if not all(0 < count <= _MAX_PART_COUNT for count in counts.values()):
         detail = f"The count of a part must be 1 to {_MAX_PART_COUNT:,} VMs, for example {_EXAMPLE}."
-        return build_error("invalid-mix", detail)
+        raise DiagnosticsError(build_error("invalid-mix", detail))
     return tuple(SkuCount(count, skus[name]) for name, count in counts.items())
 
 
@@ -163,9 +163,7 @@ def _parse_mix_part(text: str, skus: Collection[str]) -> tuple[int, str]:
 _EXAMPLE = "-mix=3xNC_P46_224_v1,6xNC_G6_28_v1"
 
 
-def _find_by_id_or_name(
-    kind: str, text: str, by_id: Mapping[str, Named], get_name: Callable[[Named], str]
-) -> Named | Diagnostic:
+def _find_by_id_or_name(kind: str, text: str, by_id: Mapping[str, Named], get_name: Callable[[Named], str]) -> Named:
     """Find the entry with this id, else the only one with this name; `kind` is its display name."""
     if text in by_id:
         return by_id[text]
@@ -173,12 +171,9 @@ def _find_by_id_or_name(
     if len(ids) == 1:
         return by_id[ids[0]]
     if ids:
-        return build_error(
-            "ambiguous-name",
-            f'Several have the name "{text}"; use an id: {format_list(ids, _MAX_NAMES)}.',
-            headline=f"Ambiguous {kind}",
-        )
-    return _build_unknown_name_error(kind, text, by_id)
+        detail = f'Several have the name "{text}"; use an id: {format_list(ids, _MAX_NAMES)}.'
+        raise DiagnosticsError(build_error("ambiguous-name", detail, headline=f"Ambiguous {kind}"))
+    raise _build_unknown_name_error(kind, text, by_id)
 
 
 _UNKNOWN: Final = {
@@ -191,12 +186,13 @@ _UNKNOWN: Final = {
 }
 
 
-def _build_unknown_name_error(kind: str, text: str, candidates: Iterable[str]) -> Diagnostic:
+def _build_unknown_name_error(kind: str, text: str, candidates: Iterable[str]) -> DiagnosticsError:
     """Build the error for an unknown name, with the candidates."""
     names = sorted(candidates, key=str.encode)
     suggestion = suggest_name(text, names)
     choice = f"Known: {format_list(names, _MAX_NAMES)}." if names else "None exists."
-    return build_error(_UNKNOWN[kind], f'There is no {kind} "{_truncate_name(text)}".{suggestion} {choice}')
+    detail = f'There is no {kind} "{_truncate_name(text)}".{suggestion} {choice}'
+    return DiagnosticsError(build_error(_UNKNOWN[kind], detail))
 
 
 def _truncate_name(text: str) -> str:

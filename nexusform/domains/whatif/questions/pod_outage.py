@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
+from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error, suggest_name
 from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodDisruptionBudget, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PREEMPTED, PodOutcome
@@ -293,8 +293,8 @@ class NodeDrainEffects(Struct, frozen=True):
         return tuple(dict.fromkeys(chain.from_iterable(impact.blocking_budgets for impact in self.workloads)))
 
 
-def find_observed_node(clusters: Mapping[str, ClusterPods], text: str) -> tuple[ClusterPods, str] | Diagnostic:
-    """Find the only node with this name or `CLUSTER/NAME`, with its cluster; return an error for none or several."""
+def find_observed_node(clusters: Mapping[str, ClusterPods], text: str) -> tuple[ClusterPods, str]:
+    """Find the only node with this name or `CLUSTER/NAME`, with its cluster. Raises DiagnosticsError."""
     nodes_by_id = {
         f"{cluster_id}/{node.name}": (pods, node.name)
         for cluster_id, pods in clusters.items()
@@ -305,13 +305,13 @@ def find_observed_node(clusters: Mapping[str, ClusterPods], text: str) -> tuple[
         return next(iter(matches.values()))
     if matches:
         detail = f'Several clusters have a node "{text}"; use an id: {format_list(matches, _MAX_NAMES)}.'
-        return build_error("ambiguous-name", detail, headline="Ambiguous node")
+        raise DiagnosticsError(build_error("ambiguous-name", detail, headline="Ambiguous node"))
     if not nodes_by_id:
         detail = "No data kubernetes_nodes lists a cluster. Add one with the output of kubectl."
-        return build_error("nothing-to-simulate", detail)
+        raise DiagnosticsError(build_error("nothing-to-simulate", detail))
     suggestion = suggest_name(text, [name for _, name in nodes_by_id.values()])
     detail = f'There is no node "{text}".{suggestion} Known: {format_list(sorted(nodes_by_id), _MAX_NAMES)}.'
-    return build_error("unknown-node", detail)
+    raise DiagnosticsError(build_error("unknown-node", detail))
 
 
 def simulate_node_drain(pods: ClusterPods, node: str) -> NodeDrainEffects:

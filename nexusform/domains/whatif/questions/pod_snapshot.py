@@ -5,11 +5,13 @@ observed nodes and pods from kubectl.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.fleet.planning.placement_records import list_cluster_objects
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
@@ -118,13 +120,10 @@ def build_observed_pods(
 def _build_other_workloads(pods: ClusterPods) -> Iterable[Workload]:
     """Build a workload for each controller without a manifest, from its pods."""
     manifest_keys = {workload.key for workload in pods.workloads}
-    pods_by_key: dict[str, list[ExistingPod]] = {}
-    for pod in pods.existing:
-        if pod.workload not in manifest_keys:
-            pods_by_key.setdefault(pod.workload, []).append(pod)
-    for key, own_pods in pods_by_key.items():
+    for key, own_pods in group_by(pods.existing, attrgetter("workload")).items():
         namespace, kind, name = key.split("/", 2)
-        if kind not in ("Terminating", "DaemonSet"):  # pods in deletion or of a DaemonSet are not placed again
+        # Pods in deletion or of a DaemonSet are not placed again.
+        if key not in manifest_keys and kind not in ("Terminating", "DaemonSet"):
             yield Workload(kind, namespace, name, len(own_pods), own_pods[0].spec)  # its pods have one spec
 
 

@@ -231,13 +231,17 @@ def _build_scheduler(site: SiteSnapshot, lifted: frozenset[Constraint]) -> RackS
         names = {machine.name for machine in machines}
         planned = (machine for rack in site.racks if rack.is_planned for machine in rack.machines)
         machines += [machine for machine in planned if machine.name not in names]
-    return rebuild_scheduler(site.scheduler, machines)
+    return rebuild_scheduler(site.scheduler, machines, site.scheduler.list_vms())
 
 
-def rebuild_scheduler(scheduler: RackScheduler, machines: Iterable[Machine]) -> RackScheduler:
-    """Return a scheduler with the same VMs on other machines. No VM was released before, so handles stay the same."""
+def rebuild_scheduler(
+    scheduler: RackScheduler, machines: Iterable[Machine], vms: Iterable[ScheduledVm]
+) -> RackScheduler:
+    """Return a scheduler with the same rule for these machines and VMs. With all VMs, none of them released before,
+    their handles stay the same.
+    """
     new = create_empty_scheduler(scheduler, machines)
-    for vm in scheduler.list_vms():
+    for vm in vms:
         new.add_existing(vm.vm, vm.sku, vm.placement)
     return new
 

@@ -23,7 +23,7 @@ from nexusform.domains.whatif.questions.repack_context import (
     RepackRequest,
     TimeBudget,
     build_repack_context,
-    create_empty_scheduler,
+    rebuild_scheduler,
 )
 from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, RepackProgram
 from nexusform.domains.whatif.questions.repack_search import RepackSearch
@@ -264,7 +264,5 @@ def _has_solution(context: RepackContext, request: RepackRequest, time_budget: T
 
 def fix_unknown_cells(site: SiteSnapshot) -> SiteSnapshot:
     """Return the site with unknown cells fixed as in the reported sample."""
-    scheduler = create_empty_scheduler(site.scheduler, site.scheduler.machines)
-    for vm in site.scheduler.list_sampled_vms():
-        scheduler.add_existing(vm.vm, vm.sku, vm.placement)
-    return replace(site, scheduler=scheduler)
+    scheduler = site.scheduler
+    return replace(site, scheduler=rebuild_scheduler(scheduler, scheduler.machines, scheduler.list_sampled_vms()))

@@ -25,9 +25,9 @@ from nexusform.domains.whatif.questions.repack_context import (
     RepackRequest,
     TimeBudget,
     build_pool_demand,
-    create_empty_scheduler,
     find_pods_without_resources,
     is_drain_blocked,
+    rebuild_scheduler,
 )
 from nexusform.kubernetes.quantity import compute_amount_of_total
 from nexusform.plans.maintenance import compute_quorum
@@ -513,11 +513,9 @@ def verify_sequence(
             replace(machine, unschedulable_reason=CORDONED) if machine.name in window.cordons else machine
             for machine in context.scheduler.machines
         ]
-        base = create_empty_scheduler(context.scheduler, machines)  # filled with all VMs except those of the window
         leaving = {step.source.handle for step in window.steps}
-        for handle, vm in existing.items():
-            if handle not in leaving:
-                base.add_existing(vm.vm, vm.sku, vm.placement)
+        staying = [vm for handle, vm in existing.items() if handle not in leaving]
+        base = rebuild_scheduler(context.scheduler, machines, staying)
         window_budget = time_budget.split(1 / (len(sequence.windows) - number))  # an equal share for each window left
         verified.append(replace(window, steps=tuple(_count_target_hits(context, base, window, window_budget))))
         for step in window.steps:

@@ -3,7 +3,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.domains.whatif.questions.capacity import CapacityAnswer, SkuCount, compute_site_capacity
 from nexusform.domains.whatif.questions.name_lookup import parse_sku_mix
 from nexusform.resource_types import nks_pools
@@ -246,8 +246,11 @@ def test_mix_respects_pool_constraints_like_single_skus(monkeypatch: pytest.Monk
 
 
 def parse_mix(text: str) -> list[tuple[int, str]] | str:
-    found = parse_sku_mix({**SKUS, "2xlarge": replace(G6, name="2xlarge")}, text)
-    return found.summary if isinstance(found, Diagnostic) else [(p.count, p.sku.name) for p in found]
+    try:
+        mix = parse_sku_mix({**SKUS, "2xlarge": replace(G6, name="2xlarge")}, text)
+    except DiagnosticsError as rejection:
+        return rejection.diagnostics[0].summary
+    return [(p.count, p.sku.name) for p in mix]
 
 
 @pytest.mark.parametrize(
@@ -271,14 +274,13 @@ def test_mix_is_parsed(text: str, parts: object) -> None:
 
 
 def test_reversed_or_long_mix_has_short_error() -> None:
-    turned = parse_sku_mix(SKUS, "NC_P46_224_v1x3")
-    assert isinstance(turned, Diagnostic)
-    assert turned.detail == "Write the number before the SKU: 3xNC_P46_224_v1."
+    with pytest.raises(DiagnosticsError, match=r"^Write the number before the SKU: 3xNC_P46_224_v1\.$"):
+        parse_sku_mix(SKUS, "NC_P46_224_v1x3")
     for text in ("2xNC_" + "9" * 6000, "9" * 6000, "1000001xNC_P46_224_v1"):
-        refused = parse_sku_mix(SKUS, text)
-        assert isinstance(refused, Diagnostic)
-        assert len(refused.detail) < 500
-    assert "1 to 1,000,000 VMs" in refused.detail
+        with pytest.raises(DiagnosticsError) as rejection:
+            parse_sku_mix(SKUS, text)
+        assert len(str(rejection.value)) < 500
+    assert "1 to 1,000,000 VMs" in str(rejection.value)
 
 
 def test_answer_is_reproducible() -> None:

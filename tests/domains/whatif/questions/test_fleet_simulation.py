@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.domains.fleet.scheduling.bindings import BindingState
 from nexusform.domains.whatif.questions.fleet_edits import MemberEditKind, parse_member_edits
 from nexusform.domains.whatif.questions.fleet_simulation import (
@@ -34,23 +35,15 @@ def simulate_edits(state: State, **flags: str | Sequence[str]) -> FleetSimulatio
         for verb in MemberEditKind
         if (value := flags.get(verb.value))
     }
-    edits, problems = parse_member_edits(texts)
-    assert not problems
-    simulation = simulate_member_edits(
-        build_fleet_snapshot(list_state_objects(state), build_all_types(), state.catalogue), edits
-    )
-    assert not isinstance(simulation, list), simulation
-    return simulation
+    snapshot = build_fleet_snapshot(list_state_objects(state), build_all_types(), state.catalogue)
+    return simulate_member_edits(snapshot, parse_member_edits(texts))
 
 
 def list_errors(state: State, flags: Mapping[MemberEditKind, Sequence[str]]) -> list[str]:
-    edits, problems = parse_member_edits(flags)
-    if not problems:
-        answer = simulate_member_edits(
-            build_fleet_snapshot(list_state_objects(state), build_all_types(), state.catalogue), edits
-        )
-        assert isinstance(answer, list)
-        problems = answer
+    snapshot = build_fleet_snapshot(list_state_objects(state), build_all_types(), state.catalogue)
+    with pytest.raises(DiagnosticsError) as rejection:
+        simulate_member_edits(snapshot, parse_member_edits(flags))
+    problems = rejection.value.diagnostics
     assert {problem.id for problem in problems} == {"invalid-simulation"}
     return [problem.detail for problem in problems]
 

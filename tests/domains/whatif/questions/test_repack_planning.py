@@ -595,7 +595,7 @@ def test_excluded_vms_stay_and_are_named() -> None:
 
 def test_rebuilt_schedulers_keep_their_handles() -> None:
     site = build_site_with_history(3, 2, 3)
-    again = rebuild_scheduler(site.scheduler, site.scheduler.machines)
+    again = rebuild_scheduler(site.scheduler, site.scheduler.machines, site.scheduler.list_vms())
     assert list(again.list_vms()) == list(site.scheduler.list_vms())
 
 

@@ -68,12 +68,10 @@ def two_of_four() -> State:
 
 
 def render_page(state: State, **flags: str) -> str:
-    edits, problems = parse_member_edits({verb: [flags[verb.value]] for verb in MemberEditKind if verb.value in flags})
-    assert not problems
+    edits = parse_member_edits({verb: [flags[verb.value]] for verb in MemberEditKind if verb.value in flags})
     simulation = simulate_member_edits(
         build_fleet_snapshot(list_state_objects(state), build_all_types(), state.catalogue), edits
     )
-    assert not isinstance(simulation, list)
     return render_fleet_page(simulation, build_fleet_report(simulation, "state serial 1"))
 
 
@@ -129,12 +127,10 @@ def test_only_changed_placements_are_listed() -> None:
     members = "".join(build_member(name, {"ring": name[-1]}, build_node_count(name[-1])) for name in MEMBERS)
     many = "".join(build_placement(build_pick_n(1), name=f"p{number}") for number in range(30))
     state = build_state_after(plan(build_hub() + members + many))
-    edits, problems = parse_member_edits({MemberEditKind.LEAVE: ["c4"]})
-    assert not problems
+    edits = parse_member_edits({MemberEditKind.LEAVE: ["c4"]})
     simulation = simulate_member_edits(
         build_fleet_snapshot(list_state_objects(state), build_all_types(), state.catalogue), edits
     )
-    assert not isinstance(simulation, list)
     changed = [each for each in simulation.placements if each.gained or each.lost]
     assert len(simulation.placements) == 30
     (section,) = [each for each in build_fleet_report(simulation, "").sections if each.title == "Placements"]
