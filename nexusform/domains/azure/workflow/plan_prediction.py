@@ -17,7 +17,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.backends.memory import MemoryBackend
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, SourceFile, build_error, convert_problem, has_errors
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    DiagnosticsError,
+    Problem,
+    SourceFile,
+    build_error,
+    convert_problem,
+    has_errors,
+)
 from nexusform.domains.azure.importers.arm_resources import normalize_id
 from nexusform.domains.azure.importers.az_changes import ResourcesAfterChanges, ToolChange
 from nexusform.domains.azure.importers.az_documents import Documents
@@ -104,13 +112,11 @@ def open_plan_prediction(
     location: CommandContext, inventory: str, path: str, read_changes: ReadChanges, scheduler: SchedulerSettings
 ) -> Iterator[PlanPredictionInput]:
     """Yield the prediction of another tool's plan on an inventory, valid inside the block; after errors none."""
-    changes, problems = _read_external_plan_changes(path, read_changes, location.confinement)
-    site = None
-    if not has_errors(problems):
-        site, site_problems = _read_inventory(location, inventory)
-        problems += site_problems
-    if site is None:
-        yield PlanPredictionInput(None, diagnostics=tuple(problems))
+    try:
+        changes, problems = _read_external_plan_changes(path, read_changes, location.confinement)
+        site = _read_inventory(location, inventory)
+    except DiagnosticsError as rejection:
+        yield PlanPredictionInput(None, diagnostics=tuple(rejection.diagnostics))
         return
     with tempfile.TemporaryDirectory(prefix="nexusform-") as directory:
         yield _build_predicted_project(replace(location, directory=directory), site, changes, problems, scheduler)
@@ -124,23 +130,22 @@ class _SiteInventory(Struct, frozen=True):
     machine_sku_by_id: Mapping[str, str] = {}
 
 
-def _read_inventory(location: CommandContext, inventory: str) -> tuple[_SiteInventory | None, list[Diagnostic]]:
-    """Read an exported directory, or for `azure` the subscription of its provider block or of the environment; None
-    with errors.
+def _read_inventory(location: CommandContext, inventory: str) -> _SiteInventory:
+    """Read an exported directory, or for `azure` the subscription of its provider block or of the environment. Raises
+    DiagnosticsError.
     """
     if not is_azure_source(inventory):
         export = read_files(inventory, location.confinement.get_operator_confinement(inventory))
-        problems = list(map(convert_problem, export.problems))
-        return (None, problems) if problems else (_SiteInventory(inventory, export.documents), [])
+        if export.problems:
+            raise DiagnosticsError(*map(convert_problem, export.problems))
+        return _SiteInventory(inventory, export.documents)
     configuration, _ = load_project_configuration(location)
-    settings, diagnostics = find_azure_settings(location, configuration.root.providers)
-    if diagnostics:
-        return None, diagnostics
+    settings = find_azure_settings(location, configuration.root.providers)
     try:
         documents = azure.read_documents(settings)
     except ProviderProblem as problem:
-        return None, [build_error("refresh-failed", str(problem))]
-    return _SiteInventory(inventory, documents, get_mapping(settings, "machine_sku_by_id")), []
+        raise DiagnosticsError(build_error("refresh-failed", str(problem))) from None
+    return _SiteInventory(inventory, documents, get_mapping(settings, "machine_sku_by_id"))
 
 
 def _read_stdin() -> bytes:
@@ -156,15 +161,18 @@ def _read_stdin() -> bytes:
 def _read_external_plan_changes(
     path: str, read_changes: ReadChanges, confinement: Confinement
 ) -> tuple[tuple[ToolChange, ...], list[Diagnostic]]:
-    """Read the changes of another tool's plan at a path ("-": stdin), with diagnostics."""
+    """Read the changes of another tool's plan at a path ("-": stdin), with warnings. Raises DiagnosticsError."""
     try:
         content = (
             _read_stdin() if path == "-" else read_file(path, _MAX_BYTES, confinement.get_operator_confinement(path))
         )
     except FileProblem as problem:
-        return (), [build_error("unreadable-file", str(problem))]
+        raise DiagnosticsError(build_error("unreadable-file", str(problem))) from None
     changes, findings = read_changes(path, content)
-    return changes, list(map(convert_problem, findings))
+    diagnostics = list(map(convert_problem, findings))
+    if has_errors(diagnostics):
+        raise DiagnosticsError(*diagnostics)
+    return changes, diagnostics
 
 
 def _build_predicted_project(

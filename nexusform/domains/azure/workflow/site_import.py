@@ -19,6 +19,7 @@ from nexusform.configuration.declarations.configuration import ProviderBlock
 from nexusform.configuration.static_arguments import EMPTY_SCOPE
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
+    DiagnosticsError,
     Position,
     Problem,
     Span,
@@ -297,9 +298,10 @@ def import_site(
         problems = [*problems, *read_problems]
     if has_errors(problems):
         return ImportResult(diagnostics=tuple(problems), sources=sources)
-    source, new_problems = find_site_source(location, source_name)
-    problems += new_problems
-    site_import = plan_site_import(source, state) if source is not None else SiteImportPlan()
+    try:
+        site_import = plan_site_import(find_site_source(location, source_name), state)
+    except DiagnosticsError as failure:
+        return ImportResult(diagnostics=(*problems, *failure.diagnostics), sources=sources)
     problems += site_import.diagnostics
     lines = tuple(map(_format_site_counts, site_import.sites))
     if has_errors(problems) or not site_import.objects:
@@ -376,14 +378,12 @@ def _check_target_file(path: str, root: str) -> Diagnostic | None:
     return build_error("generated-configuration-exists", detail)
 
 
-def find_site_source(location: CommandContext, source_name: str) -> tuple[Source | None, list[Diagnostic]]:
-    """Find the source named by `-from`: an exported directory, or `azure` (None with errors)."""
+def find_site_source(location: CommandContext, source_name: str) -> Source:
+    """Find the source named by `-from`: an exported directory, or `azure`. Raises DiagnosticsError."""
     configuration, _ = load_project_configuration(location)
     blocks = configuration.root.providers
     if is_azure_source(source_name):
-        settings, problems = find_azure_settings(location, blocks)
-        if problems:
-            return None, problems
+        settings = find_azure_settings(location, blocks)
         subscription = azure.resolve_subscription(settings)
         new_settings = {"subscription_id": subscription} if azure.KIND not in blocks else None  # of a block to add
         return Source(
@@ -392,8 +392,8 @@ def find_site_source(location: CommandContext, source_name: str) -> tuple[Source
             provider=azure.KIND,
             settings=new_settings,
             verify_absence=partial(azure.verify_absence_in_azure, settings),
-        ), []
-    return _build_directory_source(location, source_name, blocks), []
+        )
+    return _build_directory_source(location, source_name, blocks)
 
 
 def _build_directory_source(location: CommandContext, directory: str, blocks: Mapping[str, ProviderBlock]) -> Source:
@@ -419,21 +419,21 @@ def _build_directory_source(location: CommandContext, directory: str, blocks: Ma
     return Source(name=directory, read=read_sites, provider=f"{PROVIDER}.{alias}", settings=block, alias=alias)
 
 
-def find_azure_settings(
-    location: CommandContext, blocks: Mapping[str, ProviderBlock]
-) -> tuple[Mapping[str, Any], list[Diagnostic]]:
-    """Return the settings of the provider block azure ({} without one), and errors: addresses not allowed, or no unique
-    subscription.
+def find_azure_settings(location: CommandContext, blocks: Mapping[str, ProviderBlock]) -> Mapping[str, Any]:
+    """Return the settings of the provider block azure, {} without one. Raises DiagnosticsError for addresses that are
+    not allowed, or without a unique subscription.
     """
     block = blocks.get(azure.KIND)
     settings = _read_provider_settings(block, azure.SETTINGS) if block is not None else {}
     try:
-        address_errors = check_provider_addresses(block, settings, location) if block is not None else []
-        if not address_errors:
+        errors = check_provider_addresses(block, settings, location) if block is not None else []
+        if not errors:
             azure.resolve_subscription(settings)
     except ProviderProblem as problem:
-        return {}, [build_error("ambiguous-subscription", f"{problem}", block.span if block else None)]
-    return settings, address_errors
+        errors = [build_error("ambiguous-subscription", f"{problem}", block.span if block else None)]
+    if errors:
+        raise DiagnosticsError(*errors)
+    return settings
 
 
 def is_azure_source(source_name: str) -> bool:

@@ -12,7 +12,7 @@ import nexusform
 from nexusform.applying.answer_comparison import compare_answer
 from nexusform.applying.prediction_checks import PredictionResults, build_journal_records, verify_object_predictions
 from nexusform.applying.provider_calls import get_failed_change
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, convert_problem
+from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, Severity, build_error, convert_problem
 from nexusform.domains.azure.importers.az_records import AzSite
 from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
 from nexusform.domains.azure.providers.azure import KIND
@@ -69,9 +69,10 @@ def reconcile_site(
     """Compare state with a site, check the separation rules on observed VMs, and write the observations to state.
     After an error the result has only diagnostics.
     """
-    observed, read_errors = _read_sites_and_build_provider(location, directory)
-    if observed is None:
-        return ReconcileResult(diagnostics=tuple(read_errors))
+    try:
+        observed = _read_sites_and_build_provider(location, directory)
+    except DiagnosticsError as rejection:
+        return ReconcileResult(diagnostics=tuple(rejection.diagnostics))
     opened = open_project(location)
     if opened.project is None:
         return ReconcileResult(diagnostics=opened.diagnostics, sources=opened.sources)
@@ -85,28 +86,26 @@ def reconcile_site(
 
 def run_site_replays(run: Run, directory: str) -> ReconcileResult:
     """Run the replays of the sites in state against the observed VMs. Writes nothing."""
-    observed, read_errors = _read_sites_and_build_provider(run.project.context, directory)
-    if observed is None:
-        return ReconcileResult(diagnostics=tuple(read_errors))
     try:
-        return _Reconciler(run, *observed).run_replays()
+        return _Reconciler(run, *_read_sites_and_build_provider(run.project.context, directory)).run_replays()
+    except DiagnosticsError as rejection:
+        return ReconcileResult(diagnostics=tuple(rejection.diagnostics))
     except ProviderProblem as problem:
         return ReconcileResult(diagnostics=(build_error("refresh-failed", str(problem)),))
 
 
-def _read_sites_and_build_provider(
-    location: CommandContext, directory: str
-) -> tuple[tuple[Sequence[AzSite], ObservedSites] | None, list[Diagnostic]]:
-    """Read the sites and build their provider; None with diagnostics after errors."""
-    source, source_problems = find_site_source(location, directory)
-    if source is None:
-        return None, source_problems
+def _read_sites_and_build_provider(location: CommandContext, directory: str) -> tuple[Sequence[AzSite], ObservedSites]:
+    """Read the sites and build their provider. Raises DiagnosticsError."""
+    source = find_site_source(location, directory)
     try:
         sites, findings = source.read()
     except ProviderProblem as problem:
-        return None, [build_error("refresh-failed", str(problem))]
+        raise DiagnosticsError(build_error("refresh-failed", str(problem))) from None
+    errors = [convert_problem(problem) for problem in findings if problem.severity is Severity.ERROR]
+    if errors:
+        raise DiagnosticsError(*errors)
     is_captured = source.provider != KIND  # an export; KIND ("azure") reads the live sites
-    provider = ObservedSites(
+    return sites, ObservedSites(
         name=NAME,
         source=f"the export in {directory}" if is_captured else source.name,
         advice="capture the export again" if is_captured else "look again",
@@ -114,8 +113,6 @@ def _read_sites_and_build_provider(
         is_captured=is_captured,
         verify_absence=source.verify_absence,
     )
-    problems = [convert_problem(problem) for problem in findings if problem.severity is Severity.ERROR]
-    return (None, problems) if problems else ((sites, provider), [])
 
 
 def _build_read_request(address: Address, current: ObjectState) -> ReadRequest:
