@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from msgspec import Struct
@@ -29,9 +29,12 @@ from nexusform.domains.whatif.questions.failure_simulation import Failure
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.domains.whatif.workflow.simulation_input import (
     SimulationInput,
+    UnreadableInput,
+    build_fleet,
     locate_diagnostics,
     open_observed_clusters,
     open_snapshot,
+    read_input,
 )
 from nexusform.providers.clock import read_clock
 from nexusform.snapshots.snapshot import SiteSnapshot, Snapshot, VmOwnerSnapshot
@@ -39,8 +42,6 @@ from nexusform.workflow.opening.command_context import CommandContext
 
 if TYPE_CHECKING:  # only pages have maps
     from nexusform.rendering.page.page_data import Playback
-
-Found = TypeVar("Found")
 
 COMMANDS: Final[dict[str, CommandEntry]] = {
     "capacity": CommandEntry("nexusform.domains.whatif.cli.simulate:capacity", "Count spare capacity"),
@@ -81,20 +82,19 @@ class SimulationFlags(Struct, frozen=True, kw_only=True):
         return create_context(self.state, self.variables)
 
 
-def run_question(flags: SimulationFlags, build_answer: Callable[[Snapshot, SimulationInput], Answer]) -> int:
-    """Read the input, answer the question and print the answer or diagnostics."""
-    inputs = open_snapshot(flags.create_context(), flags.answer.plan)
-    return build_and_write_answer(flags, inputs, build_answer)
-
-
-def build_and_write_answer(
-    flags: SimulationFlags, inputs: SimulationInput, build_answer: Callable[[Snapshot, SimulationInput], Answer]
+def run_question(
+    flags: SimulationFlags,
+    build_answer: Callable[[Snapshot, SimulationInput], Answer],
+    open_input: Callable[[CommandContext, str], SimulationInput] = open_snapshot,
 ) -> int:
-    """Build the answer to a question and print it, or diagnostics; return the exit code."""
+    """Read the input, answer the question and print the answer, or diagnostics; return the exit code."""
     screen = flags.view.create_screen()
-    screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=flags.answer.is_document)
-    if inputs.snapshot is None:  # unreadable: printed above
+    try:
+        inputs = open_input(flags.create_context(), flags.answer.plan)
+    except UnreadableInput as problem:
+        screen.print_diagnostics(problem.diagnostics, problem.sources, is_aside=flags.answer.is_document)
         return 1
+    screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=flags.answer.is_document)
     try:
         answer = build_answer(inputs.snapshot, inputs)
     except DiagnosticsError as rejection:
@@ -319,8 +319,7 @@ def failure(arguments: FailureArguments) -> int:
         raise click.UsageError("-engine, -workers and -allow-source need -site=*.")
 
     if arguments.node:
-        inputs = open_observed_clusters(arguments.question.create_context(), arguments.question.answer.plan)
-        return build_and_write_answer(arguments.question, inputs, partial(_simulate_drain, arguments))
+        return run_question(arguments.question, partial(_simulate_drain, arguments), open_observed_clusters)
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
         from nexusform.domains.whatif.rendering.failure_report import FAILURE, build_failure_report
@@ -413,31 +412,24 @@ def fleet(arguments: FleetArguments) -> int:
     scheduling stops. Also if a drained member keeps a placement.
     """
     from nexusform.domains.whatif.questions.fleet_edits import MemberEditKind, parse_member_edits
-    from nexusform.domains.whatif.questions.fleet_simulation import simulate_member_edits
-    from nexusform.domains.whatif.rendering.fleet_simulation_report import FLEET, build_fleet_report
-    from nexusform.domains.whatif.workflow.simulation_input import open_fleet
 
     flags = {verb: getattr(arguments, verb.value) for verb in MemberEditKind}
     if not any(flags.values()):
         flag_list = ", ".join(f"-{verb}" for verb in MemberEditKind)
         raise click.UsageError(f"No change given. Specify one or more of {flag_list}.")
-    question = arguments.question
-    screen = question.view.create_screen()
-    snapshot, inputs = open_fleet(question.create_context(), question.answer.plan)
-    screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=question.answer.is_document)
-    if snapshot is None:  # nothing to simulate: printed above
-        return 1
-    try:
-        simulation = simulate_member_edits(snapshot, parse_member_edits(flags))
-    except DiagnosticsError as rejection:
-        screen.print_diagnostics(rejection.diagnostics, inputs.sources)
-        return 1
-    report = build_fleet_report(simulation, inputs.origin)
 
-    def render_page() -> str:
-        from nexusform.domains.whatif.rendering.fleet_simulation_page import render_fleet_page
+    def build_answer(_: Snapshot, inputs: SimulationInput) -> Answer:
+        from nexusform.domains.whatif.questions.fleet_simulation import simulate_member_edits
+        from nexusform.domains.whatif.rendering.fleet_simulation_report import FLEET, build_fleet_report
 
-        return render_fleet_page(simulation, report)
+        simulation = simulate_member_edits(build_fleet(inputs), parse_member_edits(flags))
+        report = build_fleet_report(simulation, inputs.origin)
 
-    answer = Answer("fleet", inputs.origin, report, FLEET(simulation), page=render_page)
-    return write_answer(answer, question.answer, screen)
+        def render_page() -> str:
+            from nexusform.domains.whatif.rendering.fleet_simulation_page import render_fleet_page
+
+            return render_fleet_page(simulation, report)
+
+        return Answer("fleet", inputs.origin, report, FLEET(simulation), page=render_page)
+
+    return run_question(arguments.question, build_answer, read_input)

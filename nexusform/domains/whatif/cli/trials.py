@@ -12,6 +12,7 @@ from nexusform.cli.commands import define_command
 from nexusform.cli.report_output import Answer, AnswerFormatFlags, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.domains.whatif.workflow.simulation_input import UnreadableInput
 
 
 class RebalanceArguments(Struct, frozen=True, kw_only=True):
@@ -45,9 +46,10 @@ def simulate_rebalance(arguments: RebalanceArguments) -> int:
         return 1
     context = create_context(arguments.state, arguments.variables)
     request = RebalanceRequest(arguments.source_cluster, arguments.placement)
-    rebalancing = plan_rebalancing(request, context)
-    if rebalancing.result is None:
-        screen.print_diagnostics(rebalancing.diagnostics, rebalancing.sources)
+    try:
+        rebalancing = plan_rebalancing(request, context)
+    except UnreadableInput as problem:
+        screen.print_diagnostics(problem.diagnostics, problem.sources)
         return 1
     if path and rebalancing.evictions:
         problems = write_rebalancing(path, rebalancing, context)
@@ -96,15 +98,13 @@ def simulate_placement(arguments: PlacementArguments) -> int:
     screen = arguments.view.create_screen()
     context = create_context(arguments.state, arguments.variables)
     clusters = tuple(filter(None, (name.strip() for name in arguments.clusters.split(","))))
-    trial, problems = read_trial_manifests(path, arguments.pick, clusters, context)
-    if trial is None:
-        screen.print_diagnostics(problems, sources={})
+    try:
+        trial = read_trial_manifests(path, arguments.pick, clusters, context)
+        plan = plan_trial_placement(trial, context)
+    except UnreadableInput as problem:
+        screen.print_diagnostics(problem.diagnostics, problem.sources)
         return 1
-    planned = plan_trial_placement(trial, context)
-    if planned.plan is None:
-        screen.print_diagnostics(planned.diagnostics, planned.sources)
-        return 1
-    answer = select_placement(planned.plan, trial)
+    answer = select_placement(plan, trial)
     report = build_placement_report(answer, path)
     origin = "the configuration of this directory"
     return write_answer(Answer("placement", origin, report, build_placement_document(answer)), arguments.answer, screen)

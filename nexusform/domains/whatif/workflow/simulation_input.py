@@ -6,19 +6,26 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.loader import read_root_variables
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, build_warning, has_errors
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    DiagnosticsError,
+    Severity,
+    SourceFile,
+    build_error,
+    build_warning,
+    has_errors,
+)
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, parse_snapshot
 from nexusform.domains.pods.planning.external_clusters import list_read_blocks
 from nexusform.domains.pods.planning.node_clusters import build_existing_clusters
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.domains.whatif.questions.pod_snapshot import (
-    NO_OBSERVATIONS,
     ClusterObservations,
     build_observations_after,
     build_observed_pods,
@@ -61,60 +68,61 @@ _INSTANCE_KEY: Final = re.compile(r'\[(?:\d+|"(?:[^"\\]|\\.)*")\]')
 
 
 class SimulationInput(Struct, frozen=True):
-    """Input of a what-if question: the snapshot, or None with diagnostics. `origin`: its source for messages.
-    `pods`: known pods by cluster id. `things`: all objects, with the SKU `catalogue`. `observations`:
-    clusters observed by data blocks.
+    """Input of a what-if question. `origin`: its source for messages. `pods`: known pods by cluster id. `things`: all
+    objects, with the SKU `catalogue`. `observations`: clusters observed by data blocks. `diagnostics`: warnings.
     """
 
-    snapshot: Snapshot | None = None
-    origin: str = ""
-    diagnostics: tuple[Diagnostic, ...] = ()
-    sources: Mapping[str, SourceFile] = field(default_factory=dict)
-    pods: Mapping[str, ClusterPods] = field(default_factory=dict)
-    things: tuple[SiteObject, ...] = ()
-    catalogue: str = ""
-    observations: ClusterObservations = NO_OBSERVATIONS
+    snapshot: Snapshot
+    origin: str
+    diagnostics: tuple[Diagnostic, ...]
+    sources: Mapping[str, SourceFile]
+    pods: Mapping[str, ClusterPods]
+    things: tuple[SiteObject, ...]
+    catalogue: str
+    observations: ClusterObservations
 
 
-def open_fleet(location: CommandContext, plan_path: str = "") -> tuple[FleetSnapshot | None, SimulationInput]:
-    """Read the fleet from the state or after a saved plan (None if there is none), and its input with diagnostics."""
+class UnreadableInput(DiagnosticsError):
+    """Error of an input that cannot be read, with the source files of its diagnostics."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile] | None = None) -> None:
+        super().__init__(*diagnostics)
+        self.sources = sources or {}
+
+
+def build_fleet(source: SimulationInput) -> FleetSnapshot:
+    """Build the fleet of an input. Raises DiagnosticsError if there is none."""
     from nexusform.domains.whatif.questions.fleet_simulation import build_fleet_snapshot
 
-    source = _read_input(location, plan_path)
-    if source.snapshot is None:  # unreadable, as its diagnostics state
-        return None, source
     fleet = build_fleet_snapshot(source.things, build_registries(), source.catalogue, source.observations)
     if not fleet.members.members:
         detail = (
             f"There is no fleet_member_cluster in {source.origin}. Apply a configuration with one, or "
             "use a saved plan: `nexusform plan -out=FILE`, then this command with -plan=FILE."
         )
-        problem = build_error("nothing-to-simulate", detail)
-        return None, replace(source, diagnostics=(*source.diagnostics, problem))
-    return fleet, source
+        raise DiagnosticsError(build_error("nothing-to-simulate", detail))
+    return fleet
 
 
-def open_observed_clusters(location: CommandContext, plan_path: str = "") -> SimulationInput:
-    """Read the clusters listed by kubectl and their pods, in the state or after a saved plan."""
-    source = _read_input(location, plan_path)
-    if source.snapshot is None:
-        return source
+def open_observed_clusters(location: CommandContext, plan_path: str) -> SimulationInput:
+    """Read the clusters listed by kubectl and their pods, in the state or after a plan. Raises UnreadableInput."""
+    source = read_input(location, plan_path)
     pods = build_observed_pods(source.things, source.snapshot, build_registries(), source.observations)
     return replace(source, pods=pods)
 
 
-def open_snapshot(location: CommandContext, plan_path: str = "") -> SimulationInput:
-    """Read sites and pods from the state or after a plan; warn about nodes without a VM. No snapshot without a site."""
-    source = _read_input(location, plan_path)
-    if source.snapshot is None:
-        return source
+def open_snapshot(location: CommandContext, plan_path: str) -> SimulationInput:
+    """Read sites and pods from the state or after a plan; warn about nodes without a VM. Raises UnreadableInput, also
+    without a site.
+    """
+    source = read_input(location, plan_path)
     if not source.snapshot.sites:
         problem = build_error(
             "nothing-to-simulate",
             f"There is no site in {source.origin}. Apply a configuration with one, or use a saved plan: "
             "`nexusform plan -out=FILE`, then this command with -plan=FILE.",
         )
-        return replace(source, snapshot=None, diagnostics=(*source.diagnostics, problem))
+        raise UnreadableInput((*source.diagnostics, problem), source.sources)
     return replace(source, diagnostics=(*source.diagnostics, *_build_unknown_node_warnings(source)))
 
 
@@ -150,29 +158,27 @@ def _build_unknown_node_warnings(source: SimulationInput) -> Iterator[Diagnostic
             yield build_warning("node-without-vm", detail)
 
 
-def _read_input(location: CommandContext, plan_path: str) -> SimulationInput:
-    """Read the input after the saved plan at this path, or from the state if the path is ""."""
+def read_input(location: CommandContext, plan_path: str) -> SimulationInput:
+    """Read the input after the saved plan at this path, or from the state if the path is "". Raises UnreadableInput."""
     return _read_plan_input(plan_path, location) if plan_path else _read_state_input(location)
 
 
 def _read_state_input(location: CommandContext) -> SimulationInput:
-    """Read the input from the state, with observed pods; only diagnostics if it cannot be read."""
+    """Read the input from the state, with observed pods. Raises UnreadableInput."""
     backend, problems, sources = find_backend(location)
     if backend is None:
-        return SimulationInput(diagnostics=tuple(problems), sources=sources)
+        raise UnreadableInput(problems, sources)
     stored, read_problems = read_stored_state(backend)
     problems += read_problems
     if stored is None or has_errors(problems):
-        return SimulationInput(diagnostics=tuple(problems), sources=sources)
+        raise UnreadableInput(problems, sources)
     problems += _build_unfinished_apply_warnings(stored)
     state = stored.state
     origin = f"state serial {state.serial}" if state.lineage else "the state, which is empty"
     clusters, node_problems = _read_observed_clusters(location, state)
     problems += node_problems
-    base_input = SimulationInput(
-        origin=origin, diagnostics=tuple(problems), sources=sources, observations=ClusterObservations(clusters)
-    )
-    return _build_input(list_state_objects(state), state.catalogue, base_input)
+    things, observations = list_state_objects(state), ClusterObservations(clusters)
+    return _build_input(things, state.catalogue, observations, origin, problems, sources)
 
 
 def _build_unfinished_apply_warnings(stored: StoredState) -> list[Diagnostic]:
@@ -189,14 +195,14 @@ def _build_unfinished_apply_warnings(stored: StoredState) -> list[Diagnostic]:
 
 
 def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
-    """Read the input after a saved plan; only diagnostics if it cannot be read."""
+    """Read the input after a saved plan. Raises UnreadableInput."""
     saved, problems = read_plan(path, location)
     if saved is None:
-        return SimulationInput(diagnostics=tuple(problems))
+        raise UnreadableInput(problems)
     try:
         location = build_plan_context(location, saved.plan)
     except ValueError as problem:
-        return SimulationInput(diagnostics=(*problems, build_error("unreadable-plan", str(problem))))
+        raise UnreadableInput((*problems, build_error("unreadable-plan", str(problem)))) from None
     prior, prior_problems = read_prior_state(saved, path)
     problems += prior_problems
     problems += check_failed_plan(saved, path)
@@ -204,24 +210,28 @@ def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
         configuration, _ = load_project_configuration(location)
         problems += check_variables_unchanged(location, configuration, saved.plan)
     if prior is None or has_errors(problems):
-        return SimulationInput(diagnostics=tuple(problems))
+        raise UnreadableInput(problems)
     things = list_planned_objects(saved.plan, prior)
     clusters, node_problems = _read_planned_clusters(location, saved, things)
     problems += node_problems
     sources = get_configuration_sources(saved)
     observations = build_observations_after(saved.plan, clusters)
-    base_input = SimulationInput(
-        origin=f"after plan {path}", diagnostics=tuple(problems), sources=sources, observations=observations
-    )
-    return _build_input(things, saved.plan.catalogue, base_input)
+    return _build_input(things, saved.plan.catalogue, observations, f"after plan {path}", problems, sources)
 
 
-def _build_input(things: tuple[SiteObject, ...], catalogue: str, base_input: SimulationInput) -> SimulationInput:
-    """Add the snapshot and pods of these objects to an input."""
+def _build_input(
+    things: tuple[SiteObject, ...],
+    catalogue: str,
+    observations: ClusterObservations,
+    origin: str,
+    problems: Iterable[Diagnostic],
+    sources: Mapping[str, SourceFile],
+) -> SimulationInput:
+    """Build the input with the snapshot and pods of these objects."""
     registries = build_registries()
     snapshot = build_snapshot(things, registries, catalogue)
-    pods = build_pods(things, snapshot, registries, base_input.observations)
-    return replace(base_input, snapshot=snapshot, pods=pods, things=things, catalogue=catalogue)
+    pods = build_pods(things, snapshot, registries, observations)
+    return SimulationInput(snapshot, origin, tuple(problems), sources, pods, things, catalogue, observations)
 
 
 _NodeReading: TypeAlias = tuple[Mapping[str, KubectlSnapshot], list[Diagnostic]]  # clusters by id, and problems

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
@@ -41,6 +42,7 @@ from nexusform.domains.whatif.questions.trial_configuration import (
     render_evictions,
     render_taints,
 )
+from nexusform.domains.whatif.workflow.simulation_input import UnreadableInput
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.json_data.plain_data import get_text
 from nexusform.language.formatter import format_text
@@ -59,25 +61,19 @@ _TAINTS_FILE: Final = f"simulated-rebalance{OVERRIDE_SUFFIX}"
 
 
 class RebalanceAnswer(Struct, frozen=True):
-    """Answer with the generated texts; `result` is None after errors."""
+    """Answer with the generated texts."""
 
-    result: RebalanceResult | None
-    diagnostics: tuple[Diagnostic, ...] = ()
-    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+    result: RebalanceResult
     evictions: str = ""
     taints: str = ""
 
 
 def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> RebalanceAnswer:
-    """Find the fewest evictions by plans of the configuration; only errors if it has any without evictions."""
-    opened = open_project(context)
-    if opened.project is None:
-        return RebalanceAnswer(result=None, diagnostics=opened.diagnostics, sources=opened.sources)
-    members = find_member_blocks(opened.project.configuration)
-    locking = LockOptions(enabled=False, is_exclusive=True)
-    with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
-        if not run.is_ready:  # its diagnostics are the reasons
-            return RebalanceAnswer(None, (*opened.diagnostics, *run.diagnostics), opened.sources)
+    """Find the fewest evictions by plans of the configuration. Raises UnreadableInput, also if it has errors without
+    evictions.
+    """
+    with _begin_trial_run(context) as (run, sources):
+        members = find_member_blocks(run.project.configuration)
         candidates = tuple(_list_candidate_bindings(run))
         problems = [*_build_unknown_name_errors(request, candidates)]
         trials = _EvictionTrials(run, members)
@@ -85,7 +81,7 @@ def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> Reba
             trials.evaluate(EvictionProposal())  # the plan without evictions has to work
             problems = trials.problems
         if problems:
-            return RebalanceAnswer(result=None, diagnostics=tuple(problems), sources=opened.sources)
+            raise UnreadableInput(problems, sources)
         result = find_minimum_evictions(request, candidates, members, trials.evaluate)
     if result.trial is None:
         return RebalanceAnswer(result)
@@ -201,40 +197,49 @@ def _build_unknown_name_errors(
             yield build_error("invalid-simulation", detail)
 
 
-class PlacementPlanningResult(Struct, frozen=True):
-    """The plan with the placement, None after errors."""
-
-    plan: Plan | None
-    diagnostics: tuple[Diagnostic, ...] = ()
-    sources: Mapping[str, SourceFile] = {}
-
-
 def read_trial_manifests(
     path: str, count: int | None, clusters: tuple[str, ...], context: CommandContext
-) -> tuple[SimulatedPlacement | None, list[Diagnostic]]:
-    """Read the manifests of a placement on `count` clusters, on these `clusters`, or else on all; None on errors."""
+) -> SimulatedPlacement:
+    """Read the manifests of a placement on `count` clusters, on these `clusters`, or else on all. Raises
+    UnreadableInput.
+    """
     try:
         text = read_file(path, SIZE_CAP, context.confinement.get_operator_confinement(path)).decode()
     except (FileProblem, UnicodeDecodeError) as problem:
-        return None, [build_error("unreadable-manifest", f"-f: {problem}")]
+        raise UnreadableInput([build_error("unreadable-manifest", f"-f: {problem}")]) from None
     reading = parse_manifests(path, text)
     messages = [finding.detail for finding in reading.findings] + list_unusable_manifests(reading.manifests)
     if not reading.manifests and not messages:
         messages = [f'"{path}" has no manifest.']
     if messages:
-        return None, [build_error("unreadable-manifest", message) for message in messages]
-    return SimulatedPlacement(text, reading.manifests, count, clusters), []
+        raise UnreadableInput(build_error("unreadable-manifest", message) for message in messages)
+    return SimulatedPlacement(text, reading.manifests, count, clusters)
 
 
-def plan_trial_placement(trial: SimulatedPlacement, context: CommandContext) -> PlacementPlanningResult:
-    """Plan the configuration of the directory together with the placement, without reading providers."""
-    opened = open_project(context, (build_trial_configuration(trial),))
+def plan_trial_placement(trial: SimulatedPlacement, context: CommandContext) -> Plan:
+    """Plan the configuration of the directory together with the placement, without reading providers. Raises
+    UnreadableInput.
+    """
+    with _begin_trial_run(context, build_trial_configuration(trial)) as (run, sources):
+        plan = run.plan(PlanOptions(refresh=False, samples=0, includes_losses=True)).plan
+    errors = tuple(_select_errors(plan.diagnostics))
+    if errors:
+        raise UnreadableInput(errors, sources)
+    return plan
+
+
+@contextmanager
+def _begin_trial_run(
+    context: CommandContext, *added_files: SourceFile
+) -> Iterator[tuple[Run, Mapping[str, SourceFile]]]:
+    """Begin a run of the configuration with additional files, without a lock; yield it with the source files. Raises
+    UnreadableInput.
+    """
+    opened = open_project(context, added_files)
     if opened.project is None:
-        return PlacementPlanningResult(plan=None, diagnostics=opened.diagnostics, sources=opened.sources)
+        raise UnreadableInput(opened.diagnostics, opened.sources)
     locking = LockOptions(enabled=False, is_exclusive=True)
     with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
         if not run.is_ready:  # its diagnostics are the reasons
-            return PlacementPlanningResult(None, (*opened.diagnostics, *run.diagnostics), opened.sources)
-        plan = run.plan(PlanOptions(refresh=False, samples=0, includes_losses=True)).plan
-    errors = tuple(_select_errors(plan.diagnostics))
-    return PlacementPlanningResult(None if errors else plan, errors, opened.sources)
+            raise UnreadableInput((*opened.diagnostics, *run.diagnostics), opened.sources)
+        yield run, opened.sources
