@@ -18,7 +18,7 @@ from nexusform.diagnostics.phrases import format_count, format_first_items, sele
 from nexusform.documents.times import parse_time
 from nexusform.domains.azure.importers.arm_resources import extract_resource_group
 from nexusform.domains.azure.importers.az_documents import ANY, AzResources
-from nexusform.domains.azure.importers.az_records import STANDARD_FILES, AzCluster, AzInventory
+from nexusform.domains.azure.importers.az_records import STANDARD_FILES, AzCluster, AzInventory, format_names
 from nexusform.domains.azure.importers.site_separation import BASE_KINDS
 from nexusform.language.evaluation_run import FileProblem
 
@@ -219,7 +219,7 @@ def find_uncaptured_kind_warnings(
         yield _build_warning(describe_missing_clusters(items.unlisted_clusters), VMS_NOT_CAPTURED)
     without_pools = [cluster for cluster in clusters if not cluster.has_pool_list]
     if without_pools:
-        names = format_first_items([cluster.name for cluster in without_pools], _MAX_NAMES)
+        names = format_names(without_pools, _MAX_NAMES)
         clause = select_word_form(len(without_pools), "it was", "they were")
         yield _build_warning(
             f"The agent pools of {format_count(len(without_pools), 'cluster')} were not captured ({names}). "
@@ -237,7 +237,7 @@ def find_uncaptured_kind_warnings(
     without_times = [cluster for cluster in clusters if numbers_nodes and _has_nodes_without_creation_time(cluster)]
     if without_times:
         total = len(clusters)
-        names = format_first_items([cluster.name for cluster in without_times], _MAX_NAMES)
+        names = format_names(without_times, _MAX_NAMES)
         missing_times = (
             f"Creation times of nodes are unknown for {len(without_times):,} of {format_count(total, 'cluster')} "
             f"({names}): numbers follow their names, and the creation order is unknown. For reachable "
@@ -279,7 +279,7 @@ def _list_capture_warnings(kind: str, plural: str, consequence: str, items: AzRe
 
 def format_missing_nodes(clusters: Sequence[AzCluster]) -> str:
     """Return the start of a message about clusters without captured nodes."""
-    names = format_first_items([cluster.name for cluster in clusters], _MAX_NAMES)
+    names = format_names(clusters, _MAX_NAMES)
     return f"The nodes of {format_count(len(clusters), 'cluster')} were not captured ({names}):"
 
 

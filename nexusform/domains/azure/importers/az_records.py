@@ -4,12 +4,13 @@ are ARM ids as captured, `created_at` is "" if unknown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.azure.importers.arm_resources import extract_subscription
 from nexusform.plans.site_capacity.site_resource_capacity import SiteResources
 from nexusform.scheduling.racks.vms import MachineSku, VmSku
@@ -198,6 +199,11 @@ class AzInventory(Struct, frozen=True):
         nodes = chain.from_iterable(cluster.nodes for cluster in self.clusters)
         vms: list[AzNode | AzVirtualMachine] = [*nodes, *self.virtual_machines]
         return [vm for vm in vms if vm.unlisted_machine]
+
+
+def format_names(items: Iterable[Any], max_items: int) -> str:
+    """Format the first names of clusters, sites or SKUs, and the number of further ones."""
+    return format_first_items([item.name for item in items], max_items)
 
 
 class AzSite(Struct, frozen=True):

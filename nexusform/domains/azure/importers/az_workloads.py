@@ -34,6 +34,7 @@ from nexusform.domains.azure.importers.az_records import (
     AzTaint,
     AzVirtualMachine,
     AzVmSize,
+    format_names,
 )
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
 
@@ -301,7 +302,7 @@ def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mappi
     uncatalogued = sorted(name for name in first_uses if name not in catalogue)
     skus = [sku for name in uncatalogued if (sku := _infer_vm_sku(name, largest_sizes.get(name))) is not None]
     if skus:
-        names = format_first_items([sku.name for sku in skus], 6)
+        names = format_names(skus, 6)
         note = enclose(" (nodes of ", format_first_items(sorted(differing), 3), " differ: the largest is used)")
         first_uses[skus[0].name].report(
             "name",

@@ -21,7 +21,7 @@ from nexusform.domains.azure.importers.az_capture_commands import (
 )
 from nexusform.domains.azure.importers.az_import import CLUSTER, POOL, VIRTUAL_MACHINE, find_unmanaged_vms
 from nexusform.domains.azure.importers.az_inventory import build_failure_findings
-from nexusform.domains.azure.importers.az_records import AzCluster, AzSite
+from nexusform.domains.azure.importers.az_records import AzCluster, AzSite, format_names
 
 _UNMANAGED: Final = "unmanaged-vms"
 _MAX_NAMES: Final = 4
@@ -117,7 +117,7 @@ class SiteWarningBuilder:
         """Describe clusters in state without a list of their pools in the source."""
         clusters = [c for c in site.inventory.clusters if not c.has_pool_list and self._is_managed(c, site)]
         if clusters:
-            names = format_first_items([cluster.name for cluster in clusters], _MAX_NAMES)
+            names = format_names(clusters, _MAX_NAMES)
             yield (
                 f"The agent pools of {format_count(len(clusters), 'cluster')} of {site.name} were not "
                 f"captured ({names}): count, mode, zones, labels and taints are planned as recorded in "

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterator, Mapping
+from operator import attrgetter
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
-from nexusform.diagnostics.phrases import enclose, format_first_items
+from nexusform.diagnostics.phrases import enclose, format_first_items, group_by
 from nexusform.domains.azure.rendering.az_script import render_az_script
 from nexusform.domains.azure.rendering.azure_objects import (
     API_VERSION,
@@ -74,12 +75,9 @@ def _check_properties_of_recreations(objects: PlannedAzureResources) -> Iterator
     incomplete = [item for item in objects.applied if item.action is ResourceAction.REPLACE and item.unknown_properties]
     if not incomplete:
         return  # nothing is lost
-    titles_by_properties: dict[tuple[str, ...], list[str]] = {}
-    for item in incomplete:
-        titles_by_properties.setdefault(item.unknown_properties, []).append(item.title)
     gaps = [
-        f"of {format_first_items(titles, 5)} does not set {', '.join(properties)}"
-        for properties, titles in titles_by_properties.items()
+        f"of {format_first_items([item.title for item in items], 5)} does not set {', '.join(properties)}"
+        for properties, items in group_by(incomplete, attrgetter("unknown_properties")).items()
     ]
     detail = (
         f"{format_first_items([item.title for item in incomplete], 5)}: would be re-created without properties that "

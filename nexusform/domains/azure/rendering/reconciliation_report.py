@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
+from nexusform.domains.azure.importers.az_records import format_names
 from nexusform.domains.azure.questions.reconciliation import (
     CapturedSite,
     ClusterLocationCheck,
@@ -234,7 +235,7 @@ def build_inventory_report(origin: str, sites: Sequence[CapturedSite], findings:
         lines = tuple(f"- {finding.summary}: {finding.detail}" for finding in findings)
         sections.append(Section("Findings", lines, is_finding=True))
     has_findings = bool(findings) or any(site.closed or site.unplaced for site in sites)
-    names = f"{format_count(len(sites), 'site')}: {format_first_items([site.name for site in sites], _MAX_NAMES)}."
+    names = f"{format_count(len(sites), 'site')}: {format_names(sites, _MAX_NAMES)}."
     return Report(f"Inventory {origin}", names, has_findings, sections=tuple(sections))
 
 

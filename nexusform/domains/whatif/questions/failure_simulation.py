@@ -154,7 +154,7 @@ def simulate_machine_loss(
         recreations=tuple(_recreate_pools(site, scheduler, lost_machines)),
         deletions=tuple(_build_node_deletions(pools, machines)),
         stay_down=tuple(pool for pool in pools if pool.kind is not VmOwnerKind.NKS),  # only NKS nodes are re-created
-        unmanaged_vms=tuple(name for machine, name in site.unmanaged_vms if machine in lost_machines),
+        unmanaged_vms=list_unmanaged_vms(site, lost_machines),
         workloads=tuple(_find_affected_workloads(pools, exclude_nodes_down(site, pods, down_now))),
         samples=samples,
         machines_down=tuple(name for name in site.machines if name in down_now),
@@ -182,6 +182,11 @@ def simulate_site_loss(site: SiteSnapshot, pods: Mapping[str, ClusterPods] = NO_
         unmanaged_vms=tuple(name for _, name in site.unmanaged_vms),
         workloads=tuple(_find_affected_workloads(pools, pods)),
     )
+
+
+def list_unmanaged_vms(site: SiteSnapshot, machines: Collection[str]) -> tuple[str, ...]:
+    """List the VMs on these machines that nexusform does not manage."""
+    return tuple(name for machine, name in site.unmanaged_vms if machine in machines)
 
 
 def exclude_nodes_down(

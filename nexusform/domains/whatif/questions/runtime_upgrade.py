@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import compute_natural_sort_key as sort_key
-from nexusform.domains.whatif.questions.failure_simulation import exclude_nodes_down
+from nexusform.domains.whatif.questions.failure_simulation import exclude_nodes_down, list_unmanaged_vms
 from nexusform.domains.whatif.questions.pod_outage import (
     NO_PODS,
     ClusterPods,
@@ -258,7 +258,7 @@ def _build_waves(site: SiteSnapshot, rack: str, batch_size: int | None, first: i
             batches=len(batches),
             machines=tuple(batch),
             pools=list_affected_pools(site, machines_down),
-            unmanaged_vms=tuple(name for machine, name in site.unmanaged_vms if machine in machines_down),
+            unmanaged_vms=list_unmanaged_vms(site, machines_down),
         )
 
 
