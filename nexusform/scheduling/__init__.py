@@ -14,7 +14,7 @@ PUBLIC = {
         "InventoryRack merge_site_machines SiteSettings MachineUpgradeStrategy"
     ),
     "machine_actions": (
-        "FAILED is_action_pending MACHINE_ACTION_TYPE ACTION_KINDS MachineActionKind record_result ACTION_PENDING "
-        "SUCCEEDED CORDONED_BY_ACTION compute_facts_after"
+        "FAILED is_action_pending MACHINE_ACTION_TYPE ACTION_KINDS POWER_OFF MachineActionKind record_result "
+        "ACTION_PENDING SUCCEEDED CORDONED_BY_ACTION compute_facts_after"
     ),
 }

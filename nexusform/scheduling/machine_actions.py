@@ -11,6 +11,7 @@ MACHINE_ACTION_TYPE: Final = "nexus_bare_metal_machine_action"
 SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"
 CORDON: Final = "Cordon"
+POWER_OFF: Final = "PowerOff"
 CORDONED_BY_ACTION: Final = "cordoned_by_action"  # key of the observed facts: the cordon is of an action
 ACTION_PENDING: Final = "with a pending action"  # reason against new VMs
 
@@ -31,7 +32,7 @@ ACTION_KINDS: Final[Mapping[str, MachineActionKind]] = {
     kind.name: kind
     for kind in (
         MachineActionKind(CORDON, 10, is_disruptive=False),
-        MachineActionKind("PowerOff", 40, leaves_off=True),
+        MachineActionKind(POWER_OFF, 40, leaves_off=True),
         MachineActionKind("Restart", 40),
         MachineActionKind("Reimage", 3 * 60),
         MachineActionKind("Replace", 4 * 60),

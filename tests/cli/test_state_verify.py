@@ -32,12 +32,12 @@ def applied_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     capsys.readouterr()
 
 
-def write_cell(cell: int) -> None:
+def write_cells(cells: list[int]) -> None:
     document = json.loads(STATE.read_text())
     for resource in document["resources"]:
         for instance in resource["instances"]:
             if "cells" in instance["attributes"]:
-                instance["attributes"]["cells"] = [cell]
+                instance["attributes"]["cells"] = cells
     STATE.write_text(json.dumps(document))
 
 
@@ -46,11 +46,19 @@ def test_consistent_state_exits_with_0(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out == "The state is consistent.\n"
 
 
-def test_missing_cell_is_reported_and_blocks_plan_and_apply(capsys: pytest.CaptureFixture[str]) -> None:
-    write_cell(7)
+def test_missing_cell_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    write_cells([7])
+    assert run_command_line(["state", "verify"]) == 2
+    assert "has no cell 7" in capsys.readouterr().out
+    assert run_command_line(["plan"]) == 0
+    assert "has no cell 7" in capsys.readouterr().out
+
+
+def test_contradiction_is_reported_and_blocks_plan_and_apply(capsys: pytest.CaptureFixture[str]) -> None:
+    write_cells([0, 0])
     before = STATE.read_bytes()
     assert run_command_line(["state", "verify"]) == 2
-    assert "has no cell 7" in capsys.readouterr().err
+    assert "is recorded twice in one cell" in " ".join(capsys.readouterr().err.split())
     for command in (["plan"], ["apply", "-auto-approve"], ["destroy", "-auto-approve"]):
         assert run_command_line(command) == 1
         assert "Inconsistent state" in capsys.readouterr().err

@@ -40,11 +40,14 @@ from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import PlanningOrder
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.preparation.target_selection import PARTIAL
+from nexusform.planning.verdicts.machine_action_order import MachineActionOrder, order_machine_actions
 from nexusform.planning.verdicts.placement_fit import (
     PoolShortage,
     SiteCertainty,
+    check_changed_sku_cells,
     check_overcommitted_machines,
     check_placement_groups,
+    check_removed_cells,
     check_unlocated_vms,
     check_vf_capacity,
     collect_fit_failures,
@@ -75,7 +78,6 @@ from nexusform.scheduling.racks.vms import RackSpread
 from nexusform.state.objects import get_current_object
 
 if TYPE_CHECKING:
-    from nexusform.planning.verdicts.machine_action_order import MachineActionOrder
     from nexusform.planning.verdicts.separation_rules import UnsatisfiedRule
     from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 
@@ -135,9 +137,9 @@ def build_plan(
     changes, change_problems = _build_changes_of_instances(blocks, outcome, has_errors=has_errors(diagnostics))
     has_separation_rules = request.mode is Mode.NORMAL and _has_planning_kind(blocks, PlanningKind.SEPARATION_RULE)
     samples, certainty = _measure_certainty(outcome, request, prior, has_separation_rules=has_separation_rules)
-    action_order = _order_machine_actions(blocks, outcome)
-    order_problems = action_order.diagnostics if action_order else ()
-    all_diagnostics = [*diagnostics, *change_problems, *lost_vm_warnings, *order_problems]
+    find_disruptions = [part.find_disruptions for part in parts]
+    action_order = order_machine_actions(blocks.instances, outcome.vms, outcome.sites, find_disruptions)
+    all_diagnostics = [*diagnostics, *change_problems, *lost_vm_warnings, *action_order.diagnostics]
     validation = _validate_plan(blocks, outcome, all_diagnostics, certainty if has_separation_rules else None)
     numa_sampling, numa_warnings = _sample_numa_cells(outcome, certainty, request.split_choice, samples)
     other_rows = mark_waiting_pods(list(chain.from_iterable(part.rows for part in parts)), changes, types)
@@ -176,7 +178,7 @@ def build_plan(
         rollouts=tuple(chain.from_iterable(part.rollouts for part in parts)),
         rejected_clusters=tuple(chain.from_iterable(part.rejected_clusters for part in parts)),
         feasibility=tuple(chain.from_iterable(part.feasibility for part in parts)),
-        machine_actions=action_order.actions if action_order else (),
+        machine_actions=action_order.actions,
         observed_attributes=observed_attributes,
     )
     plan = _add_inputs_and_diagnostics_to_plan(plan, request, combined)
@@ -199,16 +201,6 @@ def _has_planning_kind(blocks: BlockPlanner, kind: PlanningKind) -> bool:
     return any(instance.type.kind is kind for instance in blocks.instances.values())
 
 
-def _order_machine_actions(blocks: BlockPlanner, outcome: PlacementPhasesResult) -> MachineActionOrder | None:
-    """Order the machine actions (restart, replace and so on); None without any, to load no module for them."""
-    if not _has_planning_kind(blocks, PlanningKind.MACHINE_ACTION):
-        return None
-    from nexusform.planning.verdicts.machine_action_order import order_machine_actions
-
-    find_disruptions = [part.find_disruptions for part in outcome.contributions]
-    return order_machine_actions(blocks.instances, outcome.vms, outcome.sites, find_disruptions)
-
-
 def _build_changes_of_instances(
     blocks: BlockPlanner, outcome: PlacementPhasesResult, *, has_errors: bool
 ) -> tuple[list[Change], list[Diagnostic]]:
@@ -222,11 +214,11 @@ def _build_steps(
     outcome: PlacementPhasesResult,
     prior: PriorState,
     types: Mapping[str, ResourceType],
-    action_order: MachineActionOrder | None,
+    action_order: MachineActionOrder,
 ) -> list[Step]:
     """Build the steps of a plan, in the order of all domains and machine actions."""
     domain_order = dict(chain.from_iterable(part.step_order.items() for part in outcome.contributions))
-    step_order = {**domain_order, **(action_order.step_order if action_order else {})}
+    step_order = {**domain_order, **action_order.step_order}
     return build_plan_steps(changes, outcome.vms, outcome.sites, prior, outcome.prior_context, types, step_order)
 
 
@@ -411,14 +403,18 @@ def _validate_plan(
     """
     vms = outcome.vms.values()
     instances = blocks.instances
+    types = blocks.request.registries.resource_types
     all_diagnostics = [
         *diagnostics,
-        *check_overcommitted_machines(instances, outcome.sites, vms),
+        *(
+            list(check_removed_cells(instances, types, outcome.sites, vms))
+            or check_overcommitted_machines(instances, outcome.sites, vms)
+        ),
+        *check_changed_sku_cells(instances.values(), vms),
         *check_vf_capacity(vms),
         *check_unlocated_vms(vms),
         *check_placement_groups(vms),
     ]
-    types = blocks.request.registries.resource_types
     if any(owner.request.actions.losses for owner in vms) or any(s.observed_unmanaged for s in outcome.sites.values()):
         from nexusform.planning.verdicts.stranded_vms import check_duplicate_names, check_stranded_vms
 

@@ -5,6 +5,7 @@ for management servers hold.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, group_by, select_word_form
 from nexusform.interfaces.plugins import PlanningKind
-from nexusform.json_data.plain_data import get_part
+from nexusform.json_data.plain_data import get_part, get_text
 from nexusform.placements.vm_demands import index_pools
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand
@@ -24,7 +25,7 @@ from nexusform.planning.vm_planning.vm_placement_steps import build_group_hints
 from nexusform.plans.maintenance import DrainObstacles, EvacuatedVm, PlannedMachineAction, compute_quorum
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address, parse_address
-from nexusform.scheduling.machine_actions import ACTION_KINDS, MachineActionKind
+from nexusform.scheduling.machine_actions import ACTION_KINDS, POWER_OFF, MachineActionKind
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, Machine
 
@@ -75,15 +76,14 @@ def order_machine_actions(
     disruptions: Sequence[FindDisruptions],
 ) -> MachineActionOrder:
     """Order the actions of each site; `disruptions` return the obstacles to draining nodes of a cluster. Errors are for
-    unknown machines, VMs still on a machine, and actions without a safe order.
+    unknown machines, VMs still on a machine, and actions without a safe order. Machines switched off by their argument
+    power_state come last.
     """
     pending = [
         instance
         for instance in instances.values()
         if instance.type.kind is PlanningKind.MACHINE_ACTION and instance.action in _RUNS and not instance.is_invalid
     ]
-    if not pending:
-        return MachineActionOrder()
     requests, diagnostics = _build_requests(pending, objects, sites)
     diagnostics += [problem for request in requests for problem in _check_vms_on_machine_of_action(request)]
     actions: list[PlannedMachineAction] = []
@@ -102,7 +102,34 @@ def order_machine_actions(
             earlier = [address for address in planned if action_block not in instances[address].dependencies]
             step_order[request.instance.address] = tuple(dict.fromkeys([*previous, *earlier]))
             previous = [request.instance.address]
+    windows = Counter(action.site_id for action in actions)
+    for request in _build_power_off_requests(instances.values(), objects.values(), sites):
+        windows[request.site.id] += 1
+        actions.append(_build_action(request, windows[request.site.id]))
     return MachineActionOrder(tuple(actions), step_order, tuple(diagnostics))
+
+
+def _build_power_off_requests(
+    instances: Iterable[Instance], objects: Iterable[VmObject], sites: Mapping[str, SitePlan]
+) -> Iterator[MachineActionRequest]:
+    """Yield a request for each machine with VMs that the plan switches off: its argument power_state becomes Off."""
+    for instance in instances:
+        before, after = get_part(instance.before, ("power_state",)), get_part(instance.planned, ("power_state",))
+        if instance.type.kind is PlanningKind.MACHINE and after == "Off" != before:
+            location = _find_machine(get_text(instance.planned, "id"), sites)
+            if location is not None:
+                request = _build_request(instance, ACTION_KINDS[POWER_OFF], *location, objects)
+                if request.stopped_vms:
+                    yield request
+
+
+def _find_machine(machine_id: str, sites: Mapping[str, SitePlan]) -> tuple[SitePlan, Machine] | None:
+    """Return a machine and its site by the id SITE/RACK/MACHINE; None if it is unknown."""
+    site_id, _, path = machine_id.partition("/")
+    rack, _, name = path.partition("/")
+    site = sites.get(site_id)
+    machine = site.machines.get(name) if site is not None else None
+    return (site, machine) if site is not None and machine is not None and machine.rack == rack else None
 
 
 def _build_requests(
@@ -114,17 +141,15 @@ def _build_requests(
     for instance in pending:
         values = instance.planned
         assert values is not None, "the action runs"
-        site_id, _, path = str(values["machine_id"]).partition("/")
-        rack, _, name = path.partition("/")
-        site = sites.get(site_id)
-        machine = site.machines.get(name) if site is not None else None
-        if site is None or machine is None or machine.rack != rack:
+        location = _find_machine(str(values["machine_id"]), sites)
+        if location is None:
             detail = f'There is no machine "{values["machine_id"]}". Write the id as "SITE/RACK/MACHINE".'
             problems.append(instance.build_error("unknown-machine", detail, ("machine_id",)))
             continue
         kind = ACTION_KINDS[str(values["action"])]
-        request = _build_request(instance, kind, site, machine, objects.values())
-        targets = _find_target_machines(request, objects.values(), schedulers[site_id]) if request.stopped_vms else ()
+        request = _build_request(instance, kind, *location, objects.values())
+        scheduler = schedulers[request.site.id]
+        targets = _find_target_machines(request, objects.values(), scheduler) if request.stopped_vms else ()
         requests.append(replace(request, targets=targets))
     return requests, problems
 

@@ -14,6 +14,8 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error
 from nexusform.diagnostics.levels import VMS_WITHOUT_MACHINE
 from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_first_items, select_word_form
+from nexusform.interfaces.plugins import PlanningKind, ResourceType
+from nexusform.json_data.plain_data import get_part
 from nexusform.placements.prediction_scores import (
     COUNT_PREDICTION,
     MACHINE_PREDICTION,
@@ -21,10 +23,10 @@ from nexusform.placements.prediction_scores import (
     PredictionRecord,
     lower_share_to_accuracy,
 )
-from nexusform.placements.vm_demands import PlacedVm, PlacementGroupRule, PoolDemand
+from nexusform.placements.vm_demands import OBSERVED, PlacedVm, PlacementGroupRule, PoolDemand
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan_request import PlanningStage, Progress
-from nexusform.planning.vm_planning.site_plans import SitePlan
+from nexusform.planning.vm_planning.site_plans import SitePlan, build_inventory, build_sites
 from nexusform.planning.vm_planning.vm_object import ROLLING, HardHint, VmObject
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
@@ -287,6 +289,71 @@ def _build_overcommit_warning(instance: Instance, machines: list[str]) -> Diagno
             Severity.WARNING,
         )
     )
+
+
+def check_removed_cells(
+    instances: Mapping[Address, Instance],
+    types: Mapping[str, ResourceType],
+    sites: Mapping[str, SitePlan],
+    objects: Iterable[VmObject],
+) -> Iterator[Diagnostic]:
+    """Yield an error per rack or machine losing NUMA cells in use: state would record VMs in missing cells."""
+    changed = {str(address): instance for address, instance in instances.items() if instance.action is not Action.NO_OP}
+    vms_by_machine: dict[tuple[str, str], list[str]] = {}  # names of staying VMs in missing cells, by site and machine
+    for vms in objects:
+        site = vms.request.site
+        if site is None:
+            continue
+        for key in vms.request.actions.unchanged:
+            vm = vms.placements.vms[key]
+            name = vm.placement.machine
+            is_missing = name in site.machines and max(vm.placement.cells, default=0) >= site.machines[name].cells
+            if is_missing and vm.provenance != OBSERVED and site.offering_addresses[name] in changed:
+                vms_by_machine.setdefault((site.id, name), []).append(vm.name)
+    if not vms_by_machine:
+        return
+    prior = [(address, instance.before) for address, instance in instances.items() if instance.before is not None]
+    prior_sites, _ = build_sites(build_inventory(prior, types))
+    for (site_id, name), vm_names in vms_by_machine.items():
+        prior_site = prior_sites.get(site_id)
+        cells = sites[site_id].machines[name].cells
+        if prior_site is None or name not in prior_site.machines or prior_site.machines[name].cells <= cells:
+            continue  # the cells were missing before
+        yield changed[sites[site_id].offering_addresses[name]].build_error(
+            "machine-smaller-than-vms",
+            f"{name} has {prior_site.machines[name].cells} NUMA cells, and {cells} after this plan. "
+            f"{format_count(len(vm_names), 'VM')} {select_word_form(len(vm_names), 'uses', 'use')} the removed cells: "
+            f"{format_first_items(vm_names, MAXIMUM_NAMED)}. Set evacuate = true for {name} to move its VMs, or keep "
+            "the number of cells.",
+        )
+
+
+def check_changed_sku_cells(instances: Iterable[Instance], objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
+    """Yield an error per VM SKU with another number of NUMA cells than its existing VMs use."""
+    changed = {
+        str(instance.planned["name"]): instance
+        for instance in instances
+        if instance.type.kind is PlanningKind.VM_SKU
+        and instance.planned is not None
+        and get_part(instance.before, ("numa_cells",)) != instance.planned.get("numa_cells")
+    }
+    vms_by_sku: dict[str, list[str]] = {}  # names of staying VMs in another number of cells
+    for vms in objects if changed else ():
+        cells_by_pool = {pool.pool: pool.sku.numa_cells for pool in vms.pools}
+        for key in vms.request.actions.unchanged:
+            vm = vms.placements.vms[key]
+            has_other_number = vm.placement.cells and len(vm.placement.cells) != cells_by_pool.get(vm.pool)
+            if vm.sku_name in changed and has_other_number and vm.provenance != OBSERVED:
+                vms_by_sku.setdefault(vm.sku_name, []).append(vm.name)
+    for sku_name, vm_names in vms_by_sku.items():
+        verb = select_word_form(len(vm_names), "uses", "use")
+        yield changed[sku_name].build_error(
+            "vm-sku-cells-changed",
+            f"{format_count(len(vm_names), 'VM')} of {sku_name} {verb} another number of NUMA cells: "
+            f"{format_first_items(vm_names, MAXIMUM_NAMED)}. A change of a SKU re-creates no VM. Add a nexus_vm_sku "
+            "with another name, and set it in the pools: their VMs are then re-created.",
+            ("numa_cells",),
+        )
 
 
 def check_unlocated_vms(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:

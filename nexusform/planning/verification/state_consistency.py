@@ -15,7 +15,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warn
 from nexusform.diagnostics.phrases import format_first_items, group_by
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import get_text
-from nexusform.placements.vm_demands import PlacedVm, VmDemand, index_pools
+from nexusform.placements.vm_demands import OBSERVED, PlacedVm, VmDemand, index_pools
 from nexusform.planning.preparation.planning_order import index_owners
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.vm_planning.site_plans import build_inventory, build_prior_context, build_sites, find_sku
@@ -27,7 +27,6 @@ from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.state.objects import ObjectState, State
 
 MAXIMUM_NAMED: Final = 20
-OBSERVED: Final = "observed"
 _MachineKey: TypeAlias = tuple[str, str]  # site and name
 
 
@@ -46,20 +45,21 @@ def check_consistency(state: State, types: Mapping[str, ResourceType], providers
     """Return errors for contradictions, warnings for impossible or overcommitted cells. `providers` are known kinds."""
     machines = index_state_machines(state, types)
     vms = list(_iterate_vms(state, types))
-    invalid_cells = list(_check_cells(vms, machines))
+    declared_skus = {sku.name for sku in build_state_inventory(state, types).skus.values()}
+    invalid_cells = list(_check_cells(vms, machines, declared_skus))
     contradictions = [  # sentences
         *_check_creation_numbers(state),
         *_check_unknown_provider_kinds(state, providers),
         *_check_dependency_cycles(state),
         *_check_duplicates(state, types, vms),
-        *[reason for state_vm, reason in invalid_cells if state_vm.vm.provenance != OBSERVED],  # others: a warning
+        *[reason for reason, is_contradiction in invalid_cells if is_contradiction],  # others: a warning
     ]
     problems = [_build_contradiction_error(text) for text in contradictions[:MAXIMUM_NAMED]]
     if len(contradictions) > MAXIMUM_NAMED:
         problems.append(
             _build_contradiction_error(f"{len(contradictions) - MAXIMUM_NAMED} more parts of it are invalid.")
         )
-    impossible = [reason for state_vm, reason in invalid_cells if state_vm.vm.provenance == OBSERVED]
+    impossible = [reason for reason, is_contradiction in invalid_cells if not is_contradiction]
     if impossible:
         problems.append(_build_impossible_cells_warning(impossible))
     overcommitted = {**_find_overcommitted(vms, machines), **dict.fromkeys(_find_impossible_layouts(vms, machines))}
@@ -220,9 +220,14 @@ def _iterate_vms(state: State, types: Mapping[str, ResourceType]) -> Iterator[_S
             yield _StateVm(address, demand, vm, sku)
 
 
-def _check_cells(vms: Iterable[_StateVm], machines: Mapping[Any, Machine]) -> Iterator[tuple[_StateVm, str]]:
-    """Yield the VMs with impossible cells (missing on the machine, one twice, too many or few), and the reason."""
+def _check_cells(
+    vms: Iterable[_StateVm], machines: Mapping[Any, Machine], declared_skus: Collection[str]
+) -> Iterator[tuple[str, bool]]:
+    """Yield the reason of each VM with impossible cells (missing on the machine, one twice, too many or few), and
+    whether it is a contradiction. It is none if the hardware or a declared SKU may have changed under the VM.
+    """
     for state_vm in vms:
+        is_planned = state_vm.vm.provenance != OBSERVED
         placement, cells = state_vm.vm.placement, state_vm.vm.placement.cells
         if not cells:  # unknown cells
             continue
@@ -230,12 +235,14 @@ def _check_cells(vms: Iterable[_StateVm], machines: Mapping[Any, Machine]) -> It
         missing_cells = [cell for cell in cells if machine is not None and cell >= machine.cells]
         if missing_cells:
             cell, name = missing_cells[0], state_vm.display_name
-            yield state_vm, f"{placement.machine} has no cell {cell}, which the state records for {name}."
+            yield f"{placement.machine} has no cell {cell}, which the state records for {name}.", False
         elif len(set(cells)) != len(cells):
-            yield state_vm, f"{state_vm.display_name} is recorded twice in one cell."
+            yield f"{state_vm.display_name} is recorded twice in one cell.", is_planned
         elif state_vm.sku is not None and len(cells) != state_vm.sku.numa_cells:
             size = state_vm.sku.numa_cells
-            yield state_vm, f"{state_vm.display_name} is recorded in {len(cells)} cells, but its size needs {size}."
+            has_fixed_size = state_vm.sku.name not in declared_skus
+            reason = f"{state_vm.display_name} is recorded in {len(cells)} cells, but its size needs {size}."
+            yield reason, is_planned and has_fixed_size
 
 
 def _find_overcommitted(vms: Iterable[_StateVm], machines: Mapping[_MachineKey, Machine]) -> dict[_MachineKey, None]:
@@ -278,5 +285,6 @@ def _build_impossible_cells_warning(reasons: list[str]) -> Diagnostic:
     more = f" {len(reasons) - 1} more are impossible." if len(reasons) > 1 else ""
     return build_warning(
         "impossible-numa-cells",
-        (f"{reasons[0]}{more} This was observed. These cells count as unknown, and the capacity stays reserved."),
+        f"{reasons[0]}{more} The platform reported it, or the hardware or SKU changed. These cells count as unknown, "
+        "and the capacity stays reserved. To re-place the VMs, evacuate the machine.",
     )

@@ -267,7 +267,7 @@ def _place_unmanaged_vm(site: SitePlan, entry: OccupiedCapacity) -> UnmanagedVm:
         record=entry.record,
     )
     placement = Placement(machine.name, machine.rack, machine.availability_zone, entry.cell_numbers)
-    site.scheduler.add_existing(VmName(f"outside/{machine.name}/{name}", name, name, 0), sku, placement)
+    site.place_existing_vm(VmName(f"outside/{machine.name}/{name}", name, name, 0), sku, placement)
     return UnmanagedVm(name, sku, placement)
 
 

@@ -81,7 +81,7 @@ class Project:
         """Plan, and return the machine actions of the plan file."""
         assert self.run("plan", "-out=p.plan") == 0, self.text
         run_command_line(["show", "-json", "p.plan"])
-        return list(json.loads(self.capsys.readouterr().out)["machine_actions"])
+        return list(json.loads(self.capsys.readouterr().out).get("machine_actions", []))
 
 
 @pytest.fixture
@@ -116,6 +116,23 @@ def test_machine_with_vms_needs_permission(project: Project) -> None:
     Path("main.nf.hcl").write_text(text.replace('"r1" ? [MACHINES]', f'"{rack}" ? ["{name}"]'))
     (action,) = project.plan()
     assert action["vms_leaving"] == [{"name": predicted[1], "to": predicted[2]}]
+
+
+def test_argument_that_switches_a_machine_off_stops_its_vms(project: Project) -> None:
+    _, rack, name = project.find_machines("p")[0].split("/")
+    slot = name[-1]
+    off = SERVER.replace("NAME", name).replace("RACK", rack).replace("SLOT", slot).replace("ROLE", "compute-plane")
+    Path("machine.nf.hcl").write_text(off.replace("POWER", "On"))
+    assert project.plan() == []
+    assert project.run("apply", "-auto-approve") == 0, project.text
+    Path("machine.nf.hcl").write_text(off.replace("POWER", "Off"))
+    assert project.run("plan", "-fail-on=moved:0") == 1
+    assert "Impact: 1 VM to stop for machine actions, at most 1 at a time" in project.text
+    assert "1 VM stops; -fail-on=moved:0 allows at most 0" in project.text
+    (action,) = project.plan()
+    assert (action["action"], action["machine"], len(action["vms_stopped"])) == ("PowerOff", name, 1)
+    assert project.run("apply", "-auto-approve") == 0, project.text
+    assert project.plan() == []
 
 
 def test_vm_without_a_resource_is_named(project: Project) -> None:

@@ -55,6 +55,10 @@ def use_missing_cell(nodes: dict[str, Any]) -> None:
     nodes["a-p-1"]["numa_cells"] = [2]
 
 
+def use_cell_twice(nodes: dict[str, Any]) -> None:
+    nodes["a-p-1"]["numa_cells"] = [1, 1]
+
+
 def use_too_many_cells(nodes: dict[str, Any]) -> None:
     nodes["a-p-1"]["numa_cells"] = [0, 1]
 
@@ -83,7 +87,7 @@ def test_seven_vms_in_one_cell_warn() -> None:
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        (edit_nodes(use_missing_cell), 'has no cell 2, which the state records for the VM "a-p-1"'),
+        (edit_nodes(use_cell_twice), 'the VM "a-p-1" of nexus_kubernetes_cluster.a is recorded twice in one cell'),
         (edit_nodes(use_too_many_cells), "in 2 cells, but its size needs 1"),
         (edit_nodes(duplicate_node_number), "have the same number in one pool, 0"),
         (use_name_of_another_cluster(build_applied_state()), "have the same id"),
@@ -98,9 +102,15 @@ def test_contradiction_is_an_error(state: State, words: str) -> None:
     assert "state rollback" in errors[0]
 
 
+def test_missing_cell_is_a_warning_because_hardware_may_change() -> None:
+    errors, (warning,) = list_findings(edit_nodes(use_missing_cell))
+    assert errors == []
+    assert 'has no cell 2, which the state records for the VM "a-p-1"' in warning
+
+
 def test_observed_placements_are_never_errors() -> None:
     def mark_as_observed(nodes: dict[str, Any]) -> None:
-        use_missing_cell(nodes)
+        use_cell_twice(nodes)
         nodes["a-p-1"]["provenance"] = "observed"
 
     assert list_findings(edit_nodes(mark_as_observed))[0] == []

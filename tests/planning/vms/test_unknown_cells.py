@@ -25,6 +25,7 @@ from tests.planning.harness import (
     cluster,
     is_empty,
     list_errors,
+    list_places,
     list_rows,
     list_warnings,
     plan,
@@ -137,11 +138,69 @@ def mark_as_observed(state: State) -> State:
 def test_impossible_observed_cells_are_a_finding() -> None:
     state = set_cells(build_state(build_racks(1) + cluster("a")), [7])
     types, providers = build_all_types().resource_types, ["simulated"]
-    [contradiction] = check_consistency(state, types, providers)
-    assert contradiction.id == "inconsistent-state"
-    [finding] = check_consistency(mark_as_observed(state), types, providers)
-    assert finding.id == "impossible-numa-cells"
-    assert "r1-bm01 has no cell 7" in finding.detail
+    for recorded in (state, mark_as_observed(state)):
+        [finding] = check_consistency(recorded, types, providers)
+        assert finding.id == "impossible-numa-cells"
+        assert "r1-bm01 has no cell 7" in finding.detail
+
+
+def build_hardware(cells: int, more: str = "") -> str:
+    """Return the arguments of a rack with machines of that many cells."""
+    return f"""machine {{
+    numa_cells          = {cells}
+    cpus_per_cell       = 48
+    memory_gib_per_cell = 224
+    ephemeral_disk_gib  = 3500
+  }}
+  {more}"""
+
+
+EVACUATE = 'machine_override "r1-bm01" {\n    evacuate = true\n  }'
+SPARE = """
+resource "nexus_bare_metal_machine" "spare" {
+  rack_id     = nexus_rack.r1.id
+  slot        = 9
+  machine_sku = "bom-1.7.3"
+}
+"""
+
+
+def test_removed_cells_are_an_error_unless_their_vms_move() -> None:
+    vms_in_both_cells = cluster("a", plane="NC_P22_112_v1", count=3)
+    state = build_state(build_racks(1, more=build_hardware(2)) + vms_in_both_cells)
+    one_cell = build_racks(1, more=build_hardware(1)) + vms_in_both_cells
+    [error] = list_errors(plan(one_cell, state))
+    assert error.id == "machine-smaller-than-vms"
+    words = "r1-bm01 has 2 NUMA cells, and 1 after this plan. 1 VM uses the removed cells: a-control-plane-2"
+    assert words in error.detail
+    evacuated = build_racks(1, more=build_hardware(1, EVACUATE)) + SPARE + vms_in_both_cells
+    moved = build_state(evacuated, state)
+    assert {vm["machine"] for vm in vms(moved).values()} == {"spare"}
+
+
+def test_state_with_removed_cells_is_recoverable() -> None:
+    files = build_racks(1) + cluster("a")
+    damaged = set_cells(build_state(files), [7])
+    assert is_empty(plan(files, damaged))
+    recovered = build_state(build_racks(1, more=EVACUATE) + SPARE + cluster("a"), damaged)
+    assert list_places(recovered) == {"a-control-plane-0": ("spare", (0,))}
+
+
+def test_other_number_of_cells_of_a_declared_sku_is_an_error() -> None:
+    def build_sku(cells: int) -> str:
+        return f'resource "nexus_vm_sku" "x" {{\n  vcpus = 8\n  memory_gib = 32\n  numa_cells = {cells}\n}}\n'
+
+    files = build_racks(1) + cluster("a", pools=pool("p", 2, "x"))
+    state = build_state(files + build_sku(1))
+    [error] = list_errors(plan(files + build_sku(2), state))
+    assert error.id == "vm-sku-cells-changed"
+    assert "2 VMs of x use another number of NUMA cells: a-p-0, a-p-1" in error.detail
+    assert error.subject is not None
+    assert error.subject.start.line > files.count("\n")
+    unchanged = files + build_sku(1)
+    [finding] = check_consistency(set_cells(state, [0, 1]), build_all_types().resource_types, ["simulated"])[:1]
+    assert "is recorded in 2 cells" in finding.detail
+    assert is_empty(plan(unchanged, state))
 
 
 FOUR_SMALL_CELLS = """machine {
