@@ -109,6 +109,28 @@ def test_refresh_only_plan_does_not_pass_a_limit_of_capacity(nf: Callable[..., t
     assert "a refresh-only plan does not compute the spare capacity passed moved:0" in " ".join(text.split())
 
 
+def test_capacity_without_a_vm_sku_in_use_is_unknown(nf: Callable[..., tuple[int, str, str]]) -> None:
+    racks, _, _ = SITE.partition('resource "nexus_kubernetes_cluster"')
+    Path("main.nf.hcl").write_text(racks)
+    code, text, _ = nf("plan", "-fail-on=capacity:1000000")
+    assert code == 1
+    reason = "the spare capacity of lab is unknown: no pool there uses a VM SKU"
+    assert f"BLOCKED, unknown: capacity:1000000: {reason}" in " ".join(text.split())
+    Path("main.nf.hcl").write_text('output "x" {\n  value = 1\n}\n')
+    code, text, _ = nf("plan", "-fail-on=capacity:1")
+    assert (code, "no site exists after this plan" in " ".join(text.split())) == (1, True)
+
+
+@pytest.mark.parametrize("samples", ["0", "1", "9"])
+def test_few_samples_prove_no_certainty(nf: Callable[..., tuple[int, str, str]], samples: str) -> None:
+    Path("main.nf.hcl").write_text(SITE)
+    code, text, _ = nf("plan", f"-samples={samples}", "-fail-on=certainty:0.5")
+    assert code == 1
+    reason = f"certainty was not computed: it needs 10 samples, and the plan has {samples}"
+    assert reason in " ".join(text.split())
+    assert nf("plan", "-samples=10", "-fail-on=certainty:0")[0] == 0
+
+
 def test_capacity_beside_a_vm_without_known_machine_is_unknown(nf: Callable[..., tuple[int, str, str]]) -> None:
     Path("main.nf.hcl").write_text('provider "simulated" {\n  reality = "reality.json"\n}\n' + SITE)
     assert nf("apply", "-auto-approve")[0] == 0

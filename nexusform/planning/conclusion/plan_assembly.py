@@ -40,7 +40,6 @@ from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import PlanningOrder
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.preparation.target_selection import PARTIAL
-from nexusform.planning.verdicts.machine_action_order import MachineActionOrder, order_machine_actions
 from nexusform.planning.verdicts.placement_fit import (
     PoolShortage,
     SiteCertainty,
@@ -78,6 +77,7 @@ from nexusform.scheduling.racks.vms import RackSpread
 from nexusform.state.objects import get_current_object
 
 if TYPE_CHECKING:
+    from nexusform.planning.verdicts.machine_action_order import MachineActionOrder
     from nexusform.planning.verdicts.separation_rules import UnsatisfiedRule
     from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 
@@ -137,9 +137,9 @@ def build_plan(
     changes, change_problems = _build_changes_of_instances(blocks, outcome, has_errors=has_errors(diagnostics))
     has_separation_rules = request.mode is Mode.NORMAL and _has_planning_kind(blocks, PlanningKind.SEPARATION_RULE)
     samples, certainty = _measure_certainty(outcome, request, prior, has_separation_rules=has_separation_rules)
-    find_disruptions = [part.find_disruptions for part in parts]
-    action_order = order_machine_actions(blocks.instances, outcome.vms, outcome.sites, find_disruptions)
-    all_diagnostics = [*diagnostics, *change_problems, *lost_vm_warnings, *action_order.diagnostics]
+    action_order = _order_machine_actions(blocks, outcome)
+    order_problems = action_order.diagnostics if action_order else ()
+    all_diagnostics = [*diagnostics, *change_problems, *lost_vm_warnings, *order_problems]
     validation = _validate_plan(blocks, outcome, all_diagnostics, certainty if has_separation_rules else None)
     numa_sampling, numa_warnings = _sample_numa_cells(outcome, certainty, request.split_choice, samples)
     other_rows = mark_waiting_pods(list(chain.from_iterable(part.rows for part in parts)), changes, types)
@@ -178,7 +178,7 @@ def build_plan(
         rollouts=tuple(chain.from_iterable(part.rollouts for part in parts)),
         rejected_clusters=tuple(chain.from_iterable(part.rejected_clusters for part in parts)),
         feasibility=tuple(chain.from_iterable(part.feasibility for part in parts)),
-        machine_actions=action_order.actions,
+        machine_actions=action_order.actions if action_order else (),
         observed_attributes=observed_attributes,
     )
     plan = _add_inputs_and_diagnostics_to_plan(plan, request, combined)
@@ -197,8 +197,18 @@ def _sample_numa_cells(
     return sampling, check_uncertain_fit(outcome.sites, outcome.vms.values(), sampling)
 
 
-def _has_planning_kind(blocks: BlockPlanner, kind: PlanningKind) -> bool:
-    return any(instance.type.kind is kind for instance in blocks.instances.values())
+def _has_planning_kind(blocks: BlockPlanner, *kinds: PlanningKind) -> bool:
+    return any(instance.type.kind in kinds for instance in blocks.instances.values())
+
+
+def _order_machine_actions(blocks: BlockPlanner, outcome: PlacementPhasesResult) -> MachineActionOrder | None:
+    """Order the machine actions; None without any and without machines to switch off, to load no module for them."""
+    if not _has_planning_kind(blocks, PlanningKind.MACHINE_ACTION, PlanningKind.MACHINE):
+        return None
+    from nexusform.planning.verdicts.machine_action_order import order_machine_actions
+
+    find_disruptions = [part.find_disruptions for part in outcome.contributions]
+    return order_machine_actions(blocks.instances, outcome.vms, outcome.sites, find_disruptions)
 
 
 def _build_changes_of_instances(
@@ -214,11 +224,11 @@ def _build_steps(
     outcome: PlacementPhasesResult,
     prior: PriorState,
     types: Mapping[str, ResourceType],
-    action_order: MachineActionOrder,
+    action_order: MachineActionOrder | None,
 ) -> list[Step]:
     """Build the steps of a plan, in the order of all domains and machine actions."""
     domain_order = dict(chain.from_iterable(part.step_order.items() for part in outcome.contributions))
-    step_order = {**domain_order, **action_order.step_order}
+    step_order = {**domain_order, **(action_order.step_order if action_order else {})}
     return build_plan_steps(changes, outcome.vms, outcome.sites, prior, outcome.prior_context, types, step_order)
 
 

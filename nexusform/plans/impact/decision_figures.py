@@ -23,7 +23,7 @@ from nexusform.plans.impact.object_effects import (
 from nexusform.plans.maintenance import select_stopped_vms
 from nexusform.plans.plan import PlacementChange, Plan
 from nexusform.plans.plan_checks import GuardRailResult
-from nexusform.plans.site_capacity.occupancy import SiteSkuCapacity
+from nexusform.plans.site_capacity.occupancy import select_largest_sku_rows
 from nexusform.scheduling.racks.vms import Interval
 
 SUFFICIENT: Final = "sufficient"
@@ -117,10 +117,6 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
                 surge_results[row.site, cluster] = UNKNOWN
         for cluster in row.after.no_surge_clusters:  # the extra VMs do not fit
             surge_results[row.site, cluster] = INSUFFICIENT
-    # The spare capacity of every site is that for its largest VM SKU.
-    largest_sku_rows: dict[str, SiteSkuCapacity] = {}
-    for row in plan.capacity:
-        largest_sku_rows.setdefault(row.site_id, row)  # the largest SKU of a site is first
     return PlanDecisionSummary(
         impact=_build_impact_figures(plan),
         capacity=tuple(
@@ -128,13 +124,12 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
                 site=row.site,
                 vm_sku_name=row.sku,
                 before=row.before.free_interval if row.before else None,
-                after=row.after.free_interval,
+                after=after.free_interval,
                 rack_down_before=row.before.free_interval_after_rack_loss if row.before else None,
-                rack_down_after=row.after.free_interval_after_rack_loss,
+                rack_down_after=after.free_interval_after_rack_loss,
                 lacks_data=lacks_data,
             )
-            for row in largest_sku_rows.values()
-            if row.after is not None  # removed sites have none
+            for row, after in select_largest_sku_rows(plan.capacity)
         ),
         upgrades=tuple(SurgeVerdict(site, cluster, result) for (site, cluster), result in surge_results.items()),
         confidence=_build_confidence_figures(plan),

@@ -24,6 +24,8 @@ from nexusform.plans.impact.object_effects import (
 from nexusform.plans.maintenance import describe_stopped_vms, select_stopped_vms
 from nexusform.plans.plan import FeasibilityResult, Mode, Plan, is_fully_decided
 from nexusform.plans.plan_checks import GuardRailResult
+from nexusform.plans.site_capacity.occupancy import select_largest_sku_rows
+from nexusform.scheduling.racks.uncertainty.certainty import MIN_RUNS
 
 GUARD_RAIL: Final = "guard-rail"
 STRANDED: Final = "deleted-machine-with-vms"  # the only error with which limits are still checked
@@ -208,17 +210,21 @@ def _measure_removed_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 
 def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Measure the spare capacity of each site for its largest VM SKU in use; unknown with missing data."""
-    sites_counted: set[str] = set()
-    for row in plan.capacity:  # the largest SKU of a site is first
-        if row.site_id in sites_counted or row.after is None:  # the plan removes the site
-            continue
-        sites_counted.add(row.site_id)
-        free = row.after.free
-        text = f"{row.site} has capacity for {free:,} more {row.sku} after this plan"
-        yield GuardRailMeasurement(free, text)
+    """Measure the spare capacity of each site for its largest VM SKU in use; unknown without one or its data."""
     if plan.mode is Mode.REFRESH_ONLY:
         yield GuardRailMeasurement(None, "a refresh-only plan does not compute the spare capacity")
+        return
+    rows = select_largest_sku_rows(plan.capacity)
+    for row, after in rows:
+        text = f"{row.site} has capacity for {after.free:,} more {row.sku} after this plan"
+        yield GuardRailMeasurement(after.free, text)
+    counted_sites = {row.site_id for row, _ in rows}
+    uncounted = [site.name for site in plan.sites if not site.is_removed and site.id not in counted_sites]
+    if uncounted:
+        reason = _PLAN_FAILED if plan.errored else "no pool there uses a VM SKU"
+        yield GuardRailMeasurement(None, f"the spare capacity of {format_list(uncounted)} is unknown: {reason}")
+    elif not rows:
+        yield GuardRailMeasurement(None, "spare capacity is unknown: no site exists after this plan")
     if has_unknown_capacity(plan):
         yield GuardRailMeasurement(None, "spare capacity is unknown because data is missing (see the warnings)")
 
@@ -233,8 +239,9 @@ def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
     placed_count = plan.placed_vms
     if not placed_count or is_fully_decided(plan.placement_tables):
         return  # no placement is predicted
-    if not plan.samples:
-        yield GuardRailMeasurement(value=None, text="certainty was not computed: there are no samples")
+    if plan.samples < MIN_RUNS:
+        text = f"certainty was not computed: it needs {MIN_RUNS} samples, and the plan has {plan.samples}"
+        yield GuardRailMeasurement(value=None, text=text)
         return
     certain = sum(table.racks_certain for table in plan.placement_tables)
     text = f"rack counts are exact for {certain:,} of {format_count(placed_count, 'VM')}"

@@ -84,6 +84,11 @@ class SiteVms(Struct, frozen=True):
     unmanaged_vms: tuple[UnmanagedVm, ...] = ()
 
     @property
+    def is_removed(self) -> bool:
+        """Whether the plan removes all machines of the site."""
+        return bool(self.machines) and not any(machine.exists_after for machine in self.machines)
+
+    @property
     def lost_unmanaged_count(self) -> int:
         """Number of unmanaged VMs that lose their machine."""
         return sum(vm.is_lost for vm in self.unmanaged_vms)
@@ -136,6 +141,15 @@ class SiteSkuCapacity(Struct, frozen=True):
             return frozenset()
         before = self.before.no_surge_clusters if self.before is not None else ()
         return frozenset(self.after.no_surge_clusters).difference(before)
+
+
+def select_largest_sku_rows(rows: Iterable[SiteSkuCapacity]) -> list[tuple[SiteSkuCapacity, SpareCapacity]]:
+    """Return the row of the largest VM SKU of each remaining site (its first row), with the capacity after the plan."""
+    largest_rows: dict[str, tuple[SiteSkuCapacity, SpareCapacity]] = {}
+    for row in rows:
+        if row.after is not None:
+            largest_rows.setdefault(row.site_id, (row, row.after))
+    return list(largest_rows.values())
 
 
 class MachineVmCount(Struct, frozen=True):
