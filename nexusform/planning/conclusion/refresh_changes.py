@@ -1,4 +1,4 @@
-"""Rows and changes of a refresh-only plan: VMs stay, except those on missing machines."""
+"""Rows and changes of a refresh-only plan: VMs stay, except those on missing machines or observed elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from nexusform.json_data.plain_data import get_mapping
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.conclusion.vm_placement_rows import OBSERVED_ELSEWHERE, REASONS
 from nexusform.planning.preparation.prior_state import PriorState
-from nexusform.planning.vm_planning.site_plans import SitePlan, build_inventory, build_sites, list_machines
+from nexusform.planning.vm_planning.site_plans import (
+    SitePlan,
+    build_inventory,
+    build_recorded_context,
+    build_sites,
+    list_machines,
+)
 from nexusform.planning.vm_planning.vm_object import MACHINE_FORGOTTEN, MACHINE_REMOVED
 from nexusform.planning.vm_planning.vm_placement_steps import find_moved_vms
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange
@@ -76,39 +82,37 @@ def list_observed_rows(
     prior: PriorState, types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan]
 ) -> Iterator[PlacementChange]:
     """Yield a row for every VM on a missing machine (removed outside nexusform, or missing in state before), and for
-    every VM observed on another machine than in state.
+    every VM observed on another machine than recorded in state.
     """
     in_state = ((address, current.attributes) for address, current in prior.state.list_current_objects())
     recorded_machines = list_machines(build_inventory(in_state, types))  # by racks and machines in state
+    context = build_recorded_context(prior, types)
     for address, current in _sort_objects(prior.instances):
         resource_type = types.get(address.type)
         if resource_type is None or resource_type.vms is None:
             continue
-        object_id = str(current.attributes.get("id", ""))
-        site_id = object_id.partition("/")[0]
-        site = sites.get(site_id)
+        demand, _ = resource_type.vms.build_demand(current.attributes, context, address)
+        site_id = str(current.attributes.get("id", "")).partition("/")[0]
         existing = {(vm.pool, vm.number): vm for vm in resource_type.vms.list_existing_vms(current.attributes)}
-        recorded = prior.get_recorded_object(address)
-        recorded_vms = resource_type.vms.list_existing_vms(recorded.attributes) if recorded is not None else ()
-        moved_from = find_moved_vms(existing, recorded_vms)
+        recorded = prior.get_recorded_object(address) or current
+        moved = find_moved_vms(existing, resource_type.vms.list_existing_vms(recorded.attributes))
         for key, vm in existing.items():
-            is_lost = site is None or vm.placement.machine not in site.machines
-            if is_lost:
+            action, trigger = PlacementAction.KEEP, OBSERVED_ELSEWHERE
+            if site_id not in sites or vm.placement.machine not in sites[site_id].machines:
                 is_recorded = (site_id, vm.placement.machine) in recorded_machines
+                action = PlacementAction.LOSE
                 trigger = MACHINE_REMOVED if is_recorded else MACHINE_FORGOTTEN  # missing in state before
-            elif key in moved_from:
-                trigger = OBSERVED_ELSEWHERE
-            else:
+            elif key not in moved:
                 continue
             yield PlacementChange(
                 address=address,
                 kind=VM,
                 object=vm.name,
-                action=PlacementAction.LOSE if is_lost else PlacementAction.KEEP,
-                source=vm.placement if is_lost else moved_from[key],
-                target=None if is_lost else vm.placement,
+                action=action,
+                source=vm.placement if action is PlacementAction.LOSE else moved[key],
+                target=None if action is PlacementAction.LOSE else vm.placement,
                 trigger=trigger,
-                cluster=object_id.rpartition("/")[2],
+                cluster=demand.cluster if demand is not None else "",
                 pool=vm.pool,
                 number=vm.number,
                 sku=vm.sku_name,

@@ -18,12 +18,11 @@ from nexusform.json_data.plain_data import get_text
 from nexusform.placements.vm_demands import OBSERVED, PlacedVm, VmDemand, index_pools
 from nexusform.planning.preparation.planning_order import index_owners
 from nexusform.planning.preparation.prior_state import PriorState
-from nexusform.planning.vm_planning.site_plans import build_inventory, build_prior_context, build_sites, find_sku
+from nexusform.planning.vm_planning.site_plans import build_inventory, build_recorded_context, build_sites, find_sku
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import MIB_PER_GIB, Machine, VmName, VmSku
 from nexusform.scheduling.site_inventory import PlanInventory
-from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.state.objects import ObjectState, State
 
 MAXIMUM_NAMED: Final = 20
@@ -202,9 +201,8 @@ def index_state_machines(state: State, types: Mapping[str, ResourceType]) -> dic
 
 def _iterate_vms(state: State, types: Mapping[str, ResourceType]) -> Iterator[_StateVm]:
     """Yield the VMs of a state, each with its object's demand; without a SKU if it is unknown."""
-    skus = CATALOGUES.get(state.catalogue, CATALOGUES[NEWEST]).vm_skus
     prior = PriorState(state, state.instances, by_block={}, previous={}, imports={}, diagnostics=())
-    context = build_prior_context(prior, skus, types)
+    context = build_recorded_context(prior, types)
     for address, current in state.list_current_objects():
         resource_type = types.get(address.type)
         if resource_type is None or resource_type.vms is None:  # an unknown type, or one without VMs

@@ -22,13 +22,12 @@ from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.verdicts.placement_fit import check_placement_groups
 from nexusform.planning.verdicts.separation_rules import SEPARATION_VIOLATED, evaluate_rules, format_violation
 from nexusform.planning.verification.state_consistency import build_state_inventory
-from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand, build_prior_context, build_sites
+from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand, build_recorded_context, build_sites
 from nexusform.planning.vm_planning.vm_context import HintTargets
 from nexusform.planning.vm_planning.vm_object import PlannedVmPlacements, PriorVms, RequestedVms, VmActions, VmObject
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.rule import CapacityFilter, MachineFilter
 from nexusform.scheduling.racks.vms import Demand
-from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.state.objects import State
 
 VIOLATES_RULE: Final = "existing-rule-violation"
@@ -56,9 +55,8 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
             vms = VmObject(instance, PriorVms(existing=vms_by_key), request, PlannedVmPlacements(vms=vms_by_key))
             objects[address], families[address] = vms, family
     # Compute the demands; hints see the current locations of their targets.
-    skus = CATALOGUES.get(state.catalogue, CATALOGUES[NEWEST]).vm_skus
     prior = PriorState(state, state.instances, by_block={}, previous={}, imports={}, diagnostics=())
-    context = build_prior_context(prior, skus, types)
+    context = build_recorded_context(prior, types)
     targets = HintTargets(build_state_inventory(state, types))
     targets.add_objects(objects.values())
     context.find_targets = targets

@@ -382,6 +382,11 @@ def build_prior_context(
     return ResourceTypeContext(all_skus, clusters, lambda _resource_id: (frozenset(), frozenset()))
 
 
+def build_recorded_context(prior: PriorState, types: Mapping[str, ResourceType]) -> ResourceTypeContext:
+    """Build the context to read arguments in state, with the SKU catalogue recorded there."""
+    return build_prior_context(prior, CATALOGUES.get(prior.state.catalogue, CATALOGUES[NEWEST]).vm_skus, types)
+
+
 def build_inventory(
     objects: Iterable[tuple[Address, Mapping[str, Any]]], types: Mapping[str, ResourceType]
 ) -> PlanInventory:

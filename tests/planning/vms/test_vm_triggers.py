@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace as exchanged
 
+from nexusform.plans.plan import Mode
+from nexusform.scheduling.racks.vms import Placement
 from nexusform.state.objects import InstanceState, State
 from tests.planning.harness import (
     RACKS,
@@ -23,6 +25,7 @@ from tests.planning.harness import (
     pool,
     replace_passage,
     require_success,
+    vms,
 )
 
 BIG = "NC_P46_224_v1"
@@ -542,3 +545,21 @@ def test_cluster_without_system_pools_is_reported() -> None:
     assert not require_success(
         plan(RACKS + cluster("a", pools=user), build_state(RACKS + cluster("a", pools=user)))
     ).plan.diagnostics
+
+
+def test_refresh_only_plan_lists_vms_observed_on_other_machines(state: State) -> None:
+    address = at("nexus_kubernetes_cluster.a")
+    current = state.instances[address].current
+    assert current is not None
+    nodes = dict(current.attributes["nodes"])
+    name, node = next(iter(nodes.items()))
+    other = next(vm for vm in vms(state).values() if vm["machine"] != node["machine"])
+    elsewhere = {key: other[key] for key in ("machine", "rack", "availability_zone")} | {"numa_cells": None}
+    nodes[name] = {**node, **elsewhere, "provenance": "observed"}
+    observed = exchanged(current, attributes={**current.attributes, "nodes": nodes})
+    result = plan(BASE, state, mode=Mode.REFRESH_ONLY, refreshed_objects={address: observed})
+    (row,) = require_success(result).plan.placements
+    assert (row.object, str(row.action), row.trigger) == (name, "keep", "observed_elsewhere")
+    assert isinstance(row.source, Placement)
+    assert isinstance(row.target, Placement)
+    assert (row.source.machine, row.target.machine, row.cluster) == (node["machine"], other["machine"], "a")
