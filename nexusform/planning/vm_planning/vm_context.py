@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error, has_errors, suggest_name
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_mapping
-from nexusform.placements.vm_demands import PoolDemand, VmDemand, index_pools
+from nexusform.placements.vm_demands import PoolDemand, VmDemand, compute_number_sort_key, index_pools
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import (
@@ -264,7 +264,7 @@ def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand | None, 
     site = context.sites.get(demand.site_id)
     if site is not None and site.scheduler.profile.platform:  # a platform chooses the machines there
         demand = replace(demand, provenance="predicted")
-    demand = replace(demand, pools=tuple(_keep_oldest_vms(pool, demand.cluster, vms) for pool in demand.pools))
+    demand = replace(demand, pools=tuple(_keep_existing_numbers(pool, demand.cluster, vms) for pool in demand.pools))
     if instance.block is None:  # outside the selection: nothing changes
         return demand, diagnostics
     target_diagnostics = [instance.build_diagnostic(problem) for problem in _check_demand_targets(demand, vms, context)]
@@ -275,16 +275,21 @@ def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand | None, 
     return demand, diagnostics
 
 
-def _keep_oldest_vms(pool: PoolDemand, cluster: str, vms: VmObject) -> PoolDemand:
-    """Return a pool removing its newest VMs with the numbers of the oldest ones, then the lowest free numbers."""
-    if not pool.removes_newest or vms.instance.is_replaced:
+def _keep_existing_numbers(pool: PoolDemand, cluster: str, vms: VmObject) -> PoolDemand:
+    """Return a pool with the numbers of its remaining VMs, then the lowest free numbers. A platform chooses the VMs to
+    remove, so the numbers may have gaps: VMs after a gap stay. The highest numbers leave first, or the newest VMs.
+    """
+    existing_numbers = [number for name, number in (*vms.prior.existing, *vms.prior.unplaced) if name == pool.pool]
+    if not (pool.removes_newest or pool.count_path) or set(existing_numbers) <= set(pool.numbers):
         return pool  # its numbers count from the lowest
-    ages = rank_names_by_age(vms.instance.prior_note)
-    existing_vms = [vm for vm in vms.prior.existing.values() if vm.pool == pool.pool and isinstance(vm.number, int)]
-    existing_vms.sort(key=lambda vm: (ages.get(vm.name, -1), vm.number))  # VMs of an unrecorded age count as the oldest
-    kept_numbers = [vm.number for vm in existing_vms[: len(pool.numbers)]]
-    free_numbers = [number for number in pool.numbers if number not in kept_numbers]
-    numbers = sorted([*kept_numbers, *free_numbers[: len(pool.numbers) - len(kept_numbers)]])
+    kept_numbers = sorted(existing_numbers, key=compute_number_sort_key)
+    if pool.removes_newest:
+        ages = rank_names_by_age(vms.instance.prior_note)  # VMs of an unrecorded age count as the oldest
+        kept_numbers.sort(key=lambda number: ages.get(f"{cluster}-{pool.pool}-{number}", -1))
+    size = len(pool.numbers)
+    kept_numbers = kept_numbers[:size]
+    free_numbers = sorted(set(pool.numbers).difference(kept_numbers), key=compute_number_sort_key)
+    numbers = sorted([*kept_numbers, *free_numbers[: size - len(kept_numbers)]], key=compute_number_sort_key)
     return replace(pool, numbers=tuple(numbers), names=tuple(f"{cluster}-{pool.pool}-{number}" for number in numbers))
 
 

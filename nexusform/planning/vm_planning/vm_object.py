@@ -6,6 +6,7 @@ pool costs little more than its names.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -312,7 +313,9 @@ def compute_vm_actions(
     existing_by_key = {(vm.pool, vm.number): vm for vm in existing_vms}
     pools = index_pools(demand.pools) if demand else {}
     numbers_by_pool = {name: frozenset(pool.numbers) for name, pool in pools.items()}
-    for key in (*existing_by_key, *situation.unplaced):  # the prior VMs, with and without a machine
+    prior_keys = [*existing_by_key, *situation.unplaced]  # of VMs with and without a machine
+    vm_counts = Counter(pool_name for pool_name, _ in prior_keys)
+    for key in prior_keys:
         pool_name, vm_number = key
         if pool_name not in pools:  # without a demand, the trigger is the removal of the resource
             actions.removals[key] = "pool_removed" if demand else situation.common_trigger
@@ -323,8 +326,8 @@ def compute_vm_actions(
     for pool in pools.values():
         prior = prior_pools.get(pool.pool)
         argument_trigger = ROLLING if is_upgraded else find_changed_argument(prior, pool)  # "" for none
-        # A missing VM requested before was deleted. With removes_newest, a scale-in may have left its number free.
-        prior_numbers = set(prior.numbers) if prior and not pool.removes_newest else set()
+        # With fewer VMs than requested before, some were deleted. Otherwise a scale-in left a free number.
+        prior_numbers = set(prior.numbers) if prior and vm_counts[pool.pool] < len(prior.numbers) else set()
         for number in pool.numbers:
             key = (pool.pool, number)
             existing_vm = existing_by_key.get(key)

@@ -563,3 +563,23 @@ def test_refresh_only_plan_lists_vms_observed_on_other_machines(state: State) ->
     assert isinstance(row.source, Placement)
     assert isinstance(row.target, Placement)
     assert (row.source.machine, row.target.machine, row.cluster) == (node["machine"], other["machine"], "a")
+
+
+def test_vms_stay_after_a_scale_in_outside_of_nexusform() -> None:
+    def build_files(count: int) -> str:
+        return RACKS + cluster("a", pools=pool("p", count))
+
+    before = build_state(build_files(5))
+    address = at("nexus_kubernetes_cluster.a")
+    current = before.instances[address].current
+    assert current is not None
+    nodes = {name: node for name, node in current.attributes["nodes"].items() if name != "a-p-1"}
+    observed = exchanged(current, attributes={**current.attributes, "nodes": nodes})
+    reduced = exchanged(before, instances={**before.instances, address: InstanceState(observed)})
+    assert list_triggers(plan(build_files(5), reduced)) == {"a-p-1": ("place", "node_deleted")}
+    assert list_triggers(plan(build_files(3), reduced)) == {"a-p-4": ("remove", "scale_in")}
+    assert list_triggers(plan(build_files(4), reduced)) == {}
+    agreed = build_state(build_files(4), reduced)
+    assert list_places(agreed) == {name: place for name, place in list_places(before).items() if name != "a-p-1"}
+    assert is_empty(plan(build_files(4), agreed))
+    assert list_triggers(plan(build_files(5), agreed)) == {"a-p-1": ("place", "scale_out")}
