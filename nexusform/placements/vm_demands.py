@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.json_data.plain_data import Path
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, NO_CONSTRAINTS, Hint, Placement, PlacementConstraints, VmSku
@@ -98,6 +99,11 @@ class PoolDemand(Struct, frozen=True):
     def is_zone_allowed(self, zone: str | None) -> bool:
         """Return whether its VMs may be in a zone; None is the zone of an unknown rack."""
         return self.zones is None or zone in self.zones
+
+    @property
+    def has_further_constraints(self) -> bool:
+        """Whether its VMs have constraints besides zones and the image: hints or groups."""
+        return bool(self.groups) or replace(self.constraints, zones=None, image="") != NO_CONSTRAINTS
 
     @property
     def hints(self) -> tuple[Hint, ...]:

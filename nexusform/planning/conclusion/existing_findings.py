@@ -148,5 +148,6 @@ _CAUSES: Final[Mapping[str, Callable[[_PlanActions, str], bool]]] = {
 }
 _CAUSE_OF: Final = {
     "even-control-plane": "block",
+    "existing-rule-violation": "block",
     **{kind: remark.cause for kind, remark in collect_diagnostic_traits().items() if remark.cause},
 }

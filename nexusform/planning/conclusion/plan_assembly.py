@@ -16,6 +16,7 @@ from nexusform.domain_table import collect_diagnostic_traits
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, PredictionRecord, compute_score, parse_record
+from nexusform.placements.vm_demands import index_pools
 from nexusform.planning.conclusion.changes import build_changes, collect_drifted_objects, find_lost_forgotten_vms
 from nexusform.planning.conclusion.placement_accounting import build_imbalance_error, compute_totals, mark_waiting_pods
 from nexusform.planning.conclusion.plan_result import PlanResult
@@ -425,6 +426,11 @@ def _validate_plan(
         *check_unlocated_vms(vms),
         *check_placement_groups(vms),
     ]
+    suspects = [owner for owner in vms if _may_violate_rules(owner)]
+    if suspects:
+        from nexusform.planning.verdicts.rule_violations import check_existing_vms
+
+        all_diagnostics += check_existing_vms(suspects)
     if any(owner.request.actions.losses for owner in vms) or any(s.observed_unmanaged for s in outcome.sites.values()):
         from nexusform.planning.verdicts.stranded_vms import check_duplicate_names, check_stranded_vms
 
@@ -458,6 +464,16 @@ def _validate_plan(
     rules = evaluate_rules(instances.values(), outcome.vms, outcome.sites, certainty, workloads)
     all_diagnostics += rules.diagnostics
     return PlanValidation(all_diagnostics, failures.unplaced, tuple(rules.verdicts), tuple(rules.open_rules))
+
+
+def _may_violate_rules(vms: VmObject) -> bool:
+    """Return whether unchanged VMs are outside of their zones, or have constraints to check in detail."""
+    pools = index_pools(vms.pools)
+    unchanged = [(pools.get(key[0]), vms.placements.vms[key]) for key in vms.request.actions.unchanged if pools]
+    return any(
+        pool is not None and (pool.has_further_constraints or not pool.is_zone_allowed(vm.placement.availability_zone))
+        for pool, vm in unchanged
+    )
 
 
 def _collect_domain_findings(

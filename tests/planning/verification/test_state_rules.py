@@ -94,6 +94,27 @@ def test_vms_outside_the_zones_of_their_pool_are_reported() -> None:
     assert "a-q" not in detail
 
 
+def list_violations_of_plan(files: str, state: State) -> list[str]:
+    result = require_success(plan(files, state))
+    return [problem.detail for problem in result.plan.diagnostics if problem.id == "existing-rule-violation"]
+
+
+def test_plan_warns_about_existing_violations_of_zones_and_hints() -> None:
+    zoned = RACKS + cluster("a", pools=pool("p", 6, more='availability_zones = ["r0"]') + pool("q", 2))
+    state = build_state(zoned)
+    assert list_violations_of_plan(zoned, state) == []
+    nodes = deepcopy(dict(get_value(state, "nexus_kubernetes_cluster.a", "nodes")))
+    nodes["a-p-4"] |= {"machine": "r1-bm02", "rack": "r1", "availability_zone": "r1", "provenance": "observed"}
+    outside = edit_state(state, "nexus_kubernetes_cluster.a", nodes=nodes)
+    (detail,) = list_violations_of_plan(zoned, outside)
+    assert "p in nexus_kubernetes_cluster.a: zone r1 is not among r0. Violated by a-p-4 on r1-bm02 (r1)." in detail
+    hinted = build_hinted_vms("AntiAffinity", "Machine")
+    apart = build_state(hinted)
+    assert list_violations_of_plan(hinted, apart) == []
+    (detail,) = list_violations_of_plan(hinted, move_to_machine_of(apart, SECOND, FIRST))
+    assert "not on the same machine as s/first. Violated by second on" in detail
+
+
 def test_added_filter_is_checked_for_existing_vms(monkeypatch: pytest.MonkeyPatch) -> None:
     zoned = pool("p", 3, more='availability_zones = ["r0"]') + pool("q", 3)
     state = build_state(RACKS + cluster("a", pools=zoned))

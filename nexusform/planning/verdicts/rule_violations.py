@@ -1,0 +1,82 @@
+"""Violations of placement rules by existing VMs. They are warnings: a rule moves no existing VM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
+from nexusform.diagnostics.phrases import format_first_items
+from nexusform.placements.vm_demands import PlacedVm, index_pools
+from nexusform.planning.vm_planning.site_plans import build_demand
+from nexusform.planning.vm_planning.vm_object import VmObject
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
+from nexusform.scheduling.racks.rule import CapacityFilter, MachineFilter
+
+VIOLATES_RULE: Final = "existing-rule-violation"
+_MAXIMUM_NAMED: Final = 5
+
+
+def check_existing_vms(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
+    """Yield a warning per pool and reason for unchanged VMs on a machine rejected by a filter of the placement rule,
+    and per hard affinity group with VMs at several locations.
+    """
+    schedulers: dict[str, RackScheduler] = {}  # copies by site id, to release one VM at a time
+    for vms in objects:
+        for (pool, reason), violating_vms in _find_violating_vms(vms, schedulers).items():
+            locations = [f"{vm.name} on {vm.placement.machine} ({vm.placement.rack})" for vm in violating_vms]
+            options = [f"-replace='{vms.instance.address}:{vm.name}'" for vm in violating_vms]
+            yield _build_warning(
+                vms,
+                f"{pool} in {vms.instance.address}: {reason}. Violated by "
+                f"{format_first_items(locations, _MAXIMUM_NAMED)}. Rules do not move existing VMs. To re-place: "
+                f"{format_first_items(options, _MAXIMUM_NAMED, ' ')}.",
+            )
+        yield from _check_affinity_groups(vms)
+
+
+def _find_violating_vms(vms: VmObject, schedulers: dict[str, RackScheduler]) -> dict[tuple[str, str], list[PlacedVm]]:
+    """Return the unchanged VMs on a machine rejected by a filter, by pool and reason."""
+    violations: dict[tuple[str, str], list[PlacedVm]] = {}
+    demand, pools = vms.request.demand, index_pools(vms.pools)
+    for key in vms.request.actions.unchanged:
+        if demand is None or key not in vms.placements.reservations:  # its machine is missing
+            continue
+        site, handle = vms.placements.reservations[key]
+        if site.id not in schedulers:
+            schedulers[site.id] = site.scheduler.copy()
+        scheduler = schedulers[site.id]
+        vm, pool = vms.placements.vms[key], pools[key[0]]
+        hints = tuple(hint for hint in pool.hints if hint.racks)  # those with a located target
+        constraints = replace(pool.constraints, hints=hints)
+        vm_demand = build_demand(demand, replace(pool, constraints=constraints), vm.number)
+        scheduler.release(handle)  # its own capacity and location must not count
+        for rule, reason in scheduler.list_rejections(vm.placement.machine, vm_demand):
+            # An existing VM has its capacity, and its machine need not accept new VMs: only other filters count.
+            if not isinstance(rule, (MachineFilter, CapacityFilter)):
+                violations.setdefault((pool.pool, reason), []).append(vm)
+        scheduler.add_existing(vm_demand.vm, vm_demand.sku, vm.placement)
+    return violations
+
+
+def _check_affinity_groups(vms: VmObject) -> Iterator[Diagnostic]:
+    """Yield warnings for hard affinity groups with VMs at several locations."""
+    for group in vms.placement_groups:
+        if not group.is_affinity or not group.is_hard:  # only hard affinity needs one location
+            continue
+        placements = [vm.placement for vm in vms.placements.vms.values() if vm.pool in group.pools]
+        locations = set(map(group.get_location, placements))
+        if len(locations) > 1:
+            name = group.name.removeprefix("the other VMs of ")
+            location_text = format_first_items(sorted(locations), _MAXIMUM_NAMED)
+            yield _build_warning(
+                vms,
+                f"{name} keeps its VMs on one {group.scope}, but they run on {location_text}. Rules do "
+                "not move existing VMs; re-place some with -replace.",
+            )
+
+
+def _build_warning(vms: VmObject, detail: str) -> Diagnostic:
+    return vms.instance.build_diagnostic(Problem((), VIOLATES_RULE, detail, Severity.WARNING))
