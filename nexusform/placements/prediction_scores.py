@@ -8,10 +8,10 @@ is an empty record. It has one entry per share class and subject, so it stays be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Final, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct, ValidationError, convert
 
 from nexusform.json_data.plain_data import get_mapping
 
@@ -136,20 +136,18 @@ def parse_record(private: Mapping[str, Any] | None) -> PredictionRecord:
     record: dict[tuple[str, int], ShareClassScore] = {}  # by subject and share class
     for subject, classes in get_mapping(private, RECORD_KEY).items():
         for name, figures in get_mapping(classes).items():
-            score = _parse_class_score(figures)
-            if score is not None and str(name).isdecimal():  # share classes are numbers
+            try:
+                correct, incorrect, squares, chance_squares = convert(figures, _ClassFigures)
+            except ValidationError:
+                continue
+            if str(name).isdecimal():  # share classes are numbers
+                score = ShareClassScore(int(correct), int(incorrect), squares, chance_squares)
                 record[str(subject), int(name)] = score
     return record
 
 
-def _parse_class_score(figures: Any) -> ShareClassScore | None:
-    """Parse the figures of a class; None if they are invalid."""
-    if not isinstance(figures, Sequence) or len(figures) != len(ShareClassScore.__struct_fields__):
-        return None
-    if not all(isinstance(figure, (int, float)) and figure >= 0 for figure in figures):
-        return None
-    correct, incorrect, squares, chance_squares = figures
-    return ShareClassScore(int(correct), int(incorrect), float(squares), float(chance_squares))
+_Figure = Annotated[float, Meta(ge=0)]
+_ClassFigures = tuple[_Figure, _Figure, _Figure, _Figure]  # those of ShareClassScore
 
 
 def add_predictions_to_note(

@@ -152,6 +152,9 @@ class VmDemand(Struct, frozen=True):
         return self.owner.partition(":")[2]
 
 
+# Demand of an object without requested VMs, or with unknown ones.
+NO_DEMAND: Final = VmDemand(site_id="", owner="", cluster="", pools=())
+
 # Provenance of an observed placement.
 OBSERVED: Final = "observed"
 

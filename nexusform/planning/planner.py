@@ -25,7 +25,8 @@ from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.phases import collect_diagnostics, plan_domain_phases, plan_domain_removals
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import (
-    PLACEMENT_PHASE,
+    PHASES_AFTER_PLACEMENTS,
+    PHASES_BEFORE_VMS,
     VM_PHASE,
     PlanningOrder,
     compute_planning_order,
@@ -193,7 +194,7 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
     """Run phase by phase: sites and machines, VMs, domains with placements, and the blocks after these."""
     order = blocks.order
     orphans = find_instances_without_block(blocks)
-    for block in order.list_before(VM_PHASE):
+    for block in order.list_phases(PHASES_BEFORE_VMS):
         blocks.plan_block(block, evaluation)
     for instance in orphans.without_vms:
         blocks.add_instance(instance, evaluation)
@@ -207,7 +208,7 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
     planned_vms = plan_vms(order.list_phase(VM_PHASE), orphans.with_vms, context, blocks, evaluation)
     placed_evaluation = planned_vms.evaluation  # with known placements
     contributions = plan_domain_phases(blocks, planned_vms.objects.values(), placed_evaluation)
-    for block in order.list_after(PLACEMENT_PHASE):
+    for block in order.list_phases(PHASES_AFTER_PLACEMENTS):
         blocks.plan_block(block, placed_evaluation)
     read_all_data(blocks.request.configuration, placed_evaluation)
     if not blocks.selection.is_partial:  # the outputs of a partial plan may refer to missing objects

@@ -589,11 +589,9 @@ class Plan(Struct, frozen=True):
     @property
     def has_changes(self) -> bool:
         """Whether applying would change an object, address, output, placement of observed objects, or recorded fact."""
-        if not all(change.is_unchanged for change in self.changes):
+        if self.reported_changes or any(output.action is not Action.NO_OP for output in self.outputs):
             return True
-        if any(output.action is not Action.NO_OP for output in self.outputs):
-            return True
-        observed_rows = (row for row in self.placements if row.address in self.observed_attributes)
-        if any(row.action is not PlacementAction.KEEP for row in observed_rows):
+        rows = [row for row in self.placements if row.action is not PlacementAction.KEEP]
+        if any(row.address in self.observed_attributes for row in rows):
             return True
         return self.mode is Mode.REFRESH_ONLY and bool(self.refreshed_objects)  # changed outside, to be recorded

@@ -17,8 +17,7 @@ from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, RECORD_KEY
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
-from nexusform.planning.preparation.planning_order import PlanningOrder
-from nexusform.planning.preparation.prior_state import PriorState, build_missing_configuration_error
+from nexusform.planning.preparation.prior_state import build_missing_configuration_error
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.plan import Action, Change, Drift
 from nexusform.resources.address import Address, ConfigAddress, compute_address_order
@@ -33,10 +32,11 @@ _NO_OBJECT = ObjectState(attributes={}, creation=0)
 
 
 def build_changes(
-    instances: Mapping[Address, Instance], order: PlanningOrder, prior: PriorState, evaluation: Evaluation
+    planner: BlockPlanner, evaluation: Evaluation, *, has_earlier_errors: bool
 ) -> tuple[list[Change], list[Diagnostic]]:
     """Build a change per instance in planning order, then per deposed object, and problems; number new objects."""
-    blocks = {block.address: block for block in order.blocks}
+    instances, prior = planner.instances, planner.prior
+    blocks = {block.address: block for block in planner.order.blocks}
     changes: list[Change] = []
     problems = _check_duplicate_ids(instances)
     last_number = prior.state.last_creation
@@ -56,7 +56,8 @@ def build_changes(
             change = replace(change, configured_paths=configured_paths[block.address])
         changes.append(change)
     for address in sorted(prior.instances, key=compute_address_order):
-        if _is_object_unselected(instances.get(address)):
+        instance_there = instances.get(address)
+        if instance_there is not None and instance_there.is_unselected:
             continue  # its deposed objects stay
         # Delete the objects left over from replacements.
         for key, deposed_object in sorted(prior.get_deposed(address).items()):
@@ -73,14 +74,9 @@ def build_changes(
                 dependencies=deposed_object.dependencies,
             )
             changes.append(deposed_change)
+    if has_earlier_errors:  # an unknown `prevent_destroy` is then no further error
+        problems = [problem for problem in problems if problem.id != "invalid-prevent-destroy"]
     return changes, problems
-
-
-def _is_object_unselected(instance: Instance | None) -> bool:
-    """Return whether an existing object is outside the selection, and with it its deposed objects."""
-    if instance is None or instance.prior is None:
-        return False
-    return instance.block is None and instance.action is Action.NO_OP
 
 
 def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, creation: int) -> Change:
@@ -100,7 +96,7 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
         creation=creation,
         prior_creation=instance.prior_creation,
         replace_paths=instance.decision.replace_paths,
-        reason=instance.decision.reason if is_removed or instance.action in _DESTROY_ACTIONS else "",
+        reason=instance.decision.reason if instance.loses_prior_object else "",
         previous_address=instance.previous_address,
         importing=instance.importing,
         sensitive_before=prior.sensitive,
@@ -125,14 +121,11 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
 
 def _select_private_note_after_plan(instance: Instance) -> Mapping[str, Any] | None:
     """Return the note (private data in state) after the plan: the prior one, or a new one with entries kept from it."""
-    prior_note = instance.prior.private if instance.prior is not None and not instance.is_replaced else None
-    if instance.private is None:  # unchanged; a replaced object loses its note
-        return prior_note
-    note = dict(instance.private)
-    for key in _PRESERVED_KEYS:
-        if prior_note is not None and key in prior_note:
-            note[key] = prior_note[key]
-    return note or None
+    prior_note = {} if instance.is_replaced else instance.prior_note  # a replaced object loses its note
+    if instance.private is None:  # unchanged
+        return prior_note or None
+    kept_entries = {key: prior_note[key] for key in _PRESERVED_KEYS if key in prior_note}
+    return {**instance.private, **kept_entries} or None
 
 
 def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None, evaluation: Evaluation) -> list[Diagnostic]:

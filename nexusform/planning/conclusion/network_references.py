@@ -82,7 +82,7 @@ def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, Vm
     resources_by_site = index_site_resources(result.plan.changes)
     for change in result.plan.changes:
         vms = result.objects.get(change.address)
-        if vms is None or vms.request.demand is None or change.action in (Action.NO_OP, Action.DELETE):
+        if vms is None or change.action in (Action.NO_OP, Action.DELETE):
             continue
         resources = resources_by_site.get(vms.request.demand.site_id)
         networks = resources.attachable if resources is not None else None

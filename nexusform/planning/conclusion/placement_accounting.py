@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
@@ -41,7 +42,7 @@ def compute_totals(
     rows: Iterable[PlacementChange],
     types: Types,
     sites: Mapping[str, SitePlan] | None = None,
-    observed_attributes: Mapping[Address, Attributes] | None = None,
+    observed_attributes: Mapping[Address, Attributes] = MappingProxyType({}),
 ) -> AccountingResult:
     """Compute the totals of all VMs, bindings and pods. `sites` are those after the plan, if known: no VM may stay on a
     missing machine. `observed_attributes` are attributes from data sources: bindings in them exist regardless of state.
@@ -57,7 +58,7 @@ def compute_totals(
             own_rows = rows_of.pop((change.address, kind), [])
             totals_of_kind = totals_by_kind.setdefault(kind, Counter())
             attributes_before = change.before
-            if observed_attributes is not None and KINDS[kind].is_observable:
+            if KINDS[kind].is_observable:
                 attributes_before = observed_attributes.get(change.address, attributes_before)
             before = collect_names(kind, resource_type, attributes_before)
             mistakes += _add_object_to_totals(totals_of_kind, change, kind, resource_type, own_rows, before)

@@ -135,7 +135,7 @@ def build_plan(
     request, prior, parts = blocks.request, blocks.prior, outcome.contributions
     types, vms = request.registries.resource_types, outcome.vms.values()
     lost_addresses, lost_vm_warnings = find_lost_forgotten_vms(blocks, outcome.sites)
-    changes, change_problems = _build_changes_of_instances(blocks, outcome, has_errors=has_errors(diagnostics))
+    changes, change_problems = build_changes(blocks, outcome.evaluation, has_earlier_errors=has_errors(diagnostics))
     has_separation_rules = request.mode is Mode.NORMAL and _has_planning_kind(blocks, PlanningKind.SEPARATION_RULE)
     samples, certainty = _measure_certainty(outcome, request, prior, has_separation_rules=has_separation_rules)
     action_order = _order_machine_actions(blocks, outcome)
@@ -210,14 +210,6 @@ def _order_machine_actions(blocks: BlockPlanner, outcome: PlacementPhasesResult)
 
     find_disruptions = [part.find_disruptions for part in outcome.contributions]
     return order_machine_actions(blocks.instances, outcome.vms, outcome.sites, find_disruptions)
-
-
-def _build_changes_of_instances(
-    blocks: BlockPlanner, outcome: PlacementPhasesResult, *, has_errors: bool
-) -> tuple[list[Change], list[Diagnostic]]:
-    """Build the changes and their problems; after other errors, an unknown `prevent_destroy` is no further one."""
-    changes, problems = build_changes(blocks.instances, blocks.order, blocks.prior, outcome.evaluation)
-    return changes, [problem for problem in problems if not has_errors or problem.id != "invalid-prevent-destroy"]
 
 
 def _build_steps(
@@ -426,17 +418,7 @@ def _validate_plan(
         *check_unlocated_vms(vms),
         *check_placement_groups(vms),
     ]
-    suspects = [owner for owner in vms if _may_violate_rules(owner)]
-    if suspects:
-        from nexusform.planning.verdicts.rule_violations import check_existing_vms
-
-        all_diagnostics += check_existing_vms(suspects)
-    if any(owner.request.actions.losses for owner in vms) or any(s.observed_unmanaged for s in outcome.sites.values()):
-        from nexusform.planning.verdicts.stranded_vms import check_duplicate_names, check_stranded_vms
-
-        mode = blocks.request.mode
-        all_diagnostics += check_stranded_vms(vms, instances, types, blocks.selection, mode, outcome.sites)
-        all_diagnostics += check_duplicate_names(vms)
+    all_diagnostics += _check_existing_vms(blocks, outcome)
     forgotten_hosts = [
         str(address)
         for address, instance in instances.items()
@@ -464,6 +446,22 @@ def _validate_plan(
     rules = evaluate_rules(instances.values(), outcome.vms, outcome.sites, certainty, workloads)
     all_diagnostics += rules.diagnostics
     return PlanValidation(all_diagnostics, failures.unplaced, tuple(rules.verdicts), tuple(rules.open_rules))
+
+
+def _check_existing_vms(blocks: BlockPlanner, outcome: PlacementPhasesResult) -> Iterator[Diagnostic]:
+    """Yield the findings about existing VMs: violated rules, lost machines, and names in use by other VMs."""
+    vms = outcome.vms.values()
+    suspects = [owner for owner in vms if _may_violate_rules(owner)]
+    if suspects:
+        from nexusform.planning.verdicts.rule_violations import check_existing_vms
+
+        yield from check_existing_vms(suspects)
+    if any(owner.request.actions.losses for owner in vms) or any(s.observed_unmanaged for s in outcome.sites.values()):
+        from nexusform.planning.verdicts.stranded_vms import check_duplicate_names, check_stranded_vms
+
+        types, mode = blocks.request.registries.resource_types, blocks.request.mode
+        yield from check_stranded_vms(vms, blocks.instances, types, blocks.selection, mode, outcome.sites)
+        yield from check_duplicate_names(vms)
 
 
 def _may_violate_rules(vms: VmObject) -> bool:

@@ -31,8 +31,6 @@ def build_upgrades(
     objects, disruptions = list(objects), list(disruptions)
     members_by_cluster: dict[tuple[str, str], list[tuple[VmObject, PoolDemand]]] = {}  # by owner (cluster), trigger
     for vms in objects:
-        if vms.request.demand is None:
-            continue
         for pool in vms.pools:
             trigger = _find_pool_trigger(vms, pool)
             if trigger and pool.count_path:  # plain VMs and those of VNFs are no nodes
@@ -40,12 +38,13 @@ def build_upgrades(
     scale_ins = _ScaleInPools(objects)
     for (owner, trigger), members in members_by_cluster.items():
         _, _, cluster_id = owner.partition(":")  # after the prefix of the owner
-        nodes = frozenset(chain.from_iterable(_list_recreated_names(vms, pool, trigger) for vms, pool in members))
-        obstacles = [find_disruptions(cluster_id, nodes) for find_disruptions in disruptions]
-        pools = []
+        pools, nodes = [], set[str]()
         for vms, pool in members:
+            recreations = vms.request.actions.recreations
+            nodes |= {name for key, name in zip(pool.keys, pool.names, strict=True) if recreations.get(key) == trigger}
             scale_in_pools = scale_ins.find_dependencies(vms, pool) if trigger == ROLLING else ()
             pools.append(_build_pool_upgrade(vms, pool, trigger, scale_in_pools))
+        obstacles = [find_disruptions(cluster_id, frozenset(nodes)) for find_disruptions in disruptions]
         first_object, _ = members[0]
         yield _build_upgrade(first_object, trigger, pools, obstacles)
 
@@ -76,20 +75,12 @@ def _find_pool_trigger(vms: VmObject, pool: PoolDemand) -> str:
     return ROLLING if ROLLING in triggers else min(triggers & argument_triggers, default="")
 
 
-def _list_recreated_names(vms: VmObject, pool: PoolDemand, trigger: str) -> Iterator[str]:
-    for key, name in zip(pool.keys, pool.names, strict=True):
-        if vms.request.actions.recreations.get(key) == trigger:
-            yield name
-
-
 def _build_upgrade(
     first_object: VmObject, trigger: str, pools: Iterable[PoolNodeRecreation], disruptions: Sequence[DrainObstacles]
 ) -> Upgrade:
     """Build the record of the pools of one cluster; it has versions (before, after) only for a Kubernetes upgrade."""
-    assert first_object.request.demand is not None
     before = after = ""
     if trigger == ROLLING:
-        assert first_object.prior.demand is not None, "an upgrade has a version before"
         before = first_object.prior.demand.version or ""
         after = first_object.request.demand.version or ""
     return Upgrade(
@@ -187,12 +178,12 @@ class _ScaleInPools:
 
 def _reserve_capacity_of_removed_vms(scheduler: RackScheduler, vms: VmObject, prior: PoolDemand) -> None:
     """Reserve the capacity of the VMs removed by a scale-in of a pool: the platform may remove others instead."""
-    owner = vms.prior.demand
-    assert owner is not None, "existing VMs have a demand"
     for key, trigger in vms.request.actions.removals.items():
         pool_name, _ = key
         if pool_name == prior.pool and trigger == "scale_in" and key in vms.prior.existing:
-            scheduler.add_existing(build_vm_name(owner, prior, *key), prior.sku, vms.get_prior_placement(key))
+            scheduler.add_existing(
+                build_vm_name(vms.prior.demand, prior, *key), prior.sku, vms.get_prior_placement(key)
+            )
 
 
 def _get_pool_name(vms: VmObject, pool: PoolDemand) -> _Name:

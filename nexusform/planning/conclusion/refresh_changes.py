@@ -9,7 +9,7 @@ from nexusform.interfaces.plugins import UNFINISHED_KEY, ResourceType
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.conclusion.vm_placement_rows import OBSERVED_ELSEWHERE, REASONS
-from nexusform.planning.preparation.prior_state import PriorState
+from nexusform.planning.preparation.prior_state import PriorState, iterate_vm_owners
 from nexusform.planning.vm_planning.site_plans import (
     SitePlan,
     build_inventory,
@@ -87,15 +87,12 @@ def list_observed_rows(
     in_state = ((address, current.attributes) for address, current in prior.state.list_current_objects())
     recorded_machines = list_machines(build_inventory(in_state, types))  # by racks and machines in state
     context = build_recorded_context(prior, types)
-    for address, current in _sort_objects(prior.instances):
-        resource_type = types.get(address.type)
-        if resource_type is None or resource_type.vms is None:
-            continue
-        demand, _ = resource_type.vms.build_demand(current.attributes, context, address)
+    for address, current, family in iterate_vm_owners(_sort_objects(prior.instances), types):
+        demand, _ = family.build_demand(current.attributes, context, address)
         site_id = str(current.attributes.get("id", "")).partition("/")[0]
-        existing = {(vm.pool, vm.number): vm for vm in resource_type.vms.list_existing_vms(current.attributes)}
+        existing = {(vm.pool, vm.number): vm for vm in family.list_existing_vms(current.attributes)}
         recorded = prior.get_recorded_object(address) or current
-        moved = find_moved_vms(existing, resource_type.vms.list_existing_vms(recorded.attributes))
+        moved = find_moved_vms(existing, family.list_existing_vms(recorded.attributes))
         for key, vm in existing.items():
             action, trigger = PlacementAction.KEEP, OBSERVED_ELSEWHERE
             if site_id not in sites or vm.placement.machine not in sites[site_id].machines:

@@ -44,16 +44,10 @@ def build_rename_diagnostics(
         deleted, created = deleted_by_type[name], created_by_type[name]
         # A block with prior objects is not new: its new keys are compared with its own removed keys only.
         in_new_blocks = [instance for instance in created if instance.address.config_address not in existing_blocks]
-        renamed_blocks = _pair_similar_blocks(deleted, in_new_blocks)
+        in_removed_blocks = [instance for instance in deleted if instance.decision.reason in _WITHOUT_BLOCK]
+        renamed_blocks = _find_similar_pairs(_group_by_block(in_removed_blocks), _group_by_block(in_new_blocks))
         for old, new in chain(renamed_blocks, _find_changed_keys(deleted, created)):
             yield _build_advice(old, new, removed_vms)
-
-
-def _pair_similar_blocks(deleted: list[Instance], created: list[Instance]) -> Iterator[tuple[_Group, _Group]]:
-    """Compare blocks removed from the configuration with blocks without prior objects; yield similar pairs."""
-    old = _group_by_block(instance for instance in deleted if instance.decision.reason in _WITHOUT_BLOCK)
-    new_groups = _group_by_block(created)
-    yield from _find_similar_pairs(list(old.values()), list(new_groups.values()))
 
 
 def _find_changed_keys(deleted: list[Instance], created: list[Instance]) -> Iterator[tuple[_Group, _Group]]:
@@ -72,13 +66,13 @@ def _list_single_groups(instances: Iterable[Instance]) -> dict[object, list[_Gro
     return groups
 
 
-def _group_by_block(instances: Iterable[Instance]) -> dict[object, _Group]:
+def _group_by_block(instances: Iterable[Instance]) -> list[_Group]:
     """Group instances by their block, and there by their keys."""
     groups: dict[object, _Group] = {}
     for instance in instances:
         keys = (*(step.key for step in instance.address.module if step.key is not None), instance.address.key)
         groups.setdefault(instance.address.config_address, {})[keys] = instance
-    return groups
+    return list(groups.values())
 
 
 def _find_similar_pairs(old: list[_Group], new: list[_Group]) -> Iterator[tuple[_Group, _Group]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
@@ -21,6 +21,7 @@ from nexusform.scheduling.racks.uncertainty.certainty import Operation, ReleaseO
 from nexusform.scheduling.racks.vms import Placement
 
 OnSite: TypeAlias = tuple[str, str]  # site and machine
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 class UsedMachines(Struct, frozen=True):
@@ -42,16 +43,11 @@ def compute_machine_use(vms: VmObject) -> UsedMachines:
     """Compute the machines used by the VMs of an object before and after its steps, and the resources offering them."""
     occupied: set[tuple[str, str, str]] = set()
     freed_early: set[OnSite] = set()  # before anything is placed
-    if vms.prior.demand is not None:
-        site_id = vms.prior.demand.site_id
-        for key in vms.prior.existing:
-            placement = vms.get_prior_placement(key)
-            occupied.add((site_id, placement.rack, placement.machine))
-            if vms.is_released_early(key):
-                freed_early.add((site_id, placement.machine))
-    allocated = set()
-    if vms.request.demand is not None:
-        allocated = {(vms.request.demand.site_id, vms.get_placement(key).machine) for key in vms.placements.tokens}
+    for key, vm in vms.prior.existing.items():
+        occupied.add((vms.prior.site_id, vm.placement.rack, vm.placement.machine))
+        if vms.is_released_early(key):
+            freed_early.add((vms.prior.site_id, vm.placement.machine))
+    allocated = {(vms.request.demand.site_id, vms.get_placement(key).machine) for key in vms.placements.tokens}
     offering_addresses: set[str] = set()
     evacuated_addresses: set[str] = set()
     if vms.request.site is not None:
@@ -88,6 +84,11 @@ class DraftStep(Struct):
     main: bool = True
     waits: set[int] = field(default_factory=set)
     order_only: set[int] = field(default_factory=set)  # of the waits: not a reason to skip this step
+
+
+def list_step(steps: Mapping[_Key, int], key: _Key) -> list[int]:
+    """Return the step with this key as a list, [] without one."""
+    return [steps[key]] if key in steps else []
 
 
 class StepGraph:
@@ -137,8 +138,7 @@ class StepGraph:
 
     def list_steps(self, address: Address) -> list[int]:
         """Return the create or update of an object, then its delete, as far as they exist."""
-        steps = (self.apply_step.get(address), self.delete_step.get((address, "")))
-        return [step for step in steps if step is not None]
+        return [*list_step(self.apply_step, address), *list_step(self.delete_step, (address, ""))]
 
     def is_replacement(self, step: int) -> bool:
         """Return whether a delete starts a replacement: it may not wait for updates, they wait for its create."""
@@ -236,8 +236,8 @@ def _find_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines
         updates = {
             graph.apply_step[by_text[text]] for text in use.evacuated_addresses if by_text.get(text) in graph.apply_step
         }
-        for step in (graph.release_step.get(address), graph.apply_step.get(address)):
-            if step is not None and updates:
+        for step in [*list_step(graph.release_step, address), *list_step(graph.apply_step, address)]:
+            if updates:
                 yield step, updates - {step}
 
 
@@ -245,15 +245,15 @@ def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], s
     """Return the waits for Kubernetes upgrades. The VMs of an upgraded object free capacity only in its update: objects
     with VMs placed there later wait for this update, unless they are upgraded before it.
     """
-    rolling = {address: vms for address, vms in objects.items() if ROLLING in vms.request.actions.recreations.values()}
-    creation_numbers = {address: vms.instance.prior_creation for address, vms in rolling.items()}
     owners = {}  # addresses of upgraded objects by VM: owner, pool and number
-    for address, vms in rolling.items():
+    creation_numbers: dict[Address, int] = {}  # of upgraded objects
+    for address, vms in objects.items():
         for key, trigger in vms.request.actions.recreations.items():
-            if trigger == ROLLING and vms.prior.demand is not None:
+            if trigger == ROLLING:
                 owners[vms.prior.demand.owner, *key] = address
+                creation_numbers[address] = vms.instance.prior_creation
     waits: Waits = {}
-    for site in sites.values() if rolling else ():
+    for site in sites.values() if owners else ():
         for owner, successor in _find_machine_successions(site, owners, _map_placed_vms(site, objects)):
             update, apply_step = graph.apply_step.get(owner), graph.apply_step.get(successor)
             if update is None or apply_step is None or update == apply_step:

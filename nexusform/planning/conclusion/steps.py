@@ -18,6 +18,7 @@ from nexusform.planning.conclusion.step_graph import (
     UsedMachines,
     add_capacity_waits,
     compute_machine_use,
+    list_step,
     remove_cyclic_waits,
 )
 from nexusform.planning.preparation.prior_state import PriorState
@@ -51,7 +52,7 @@ def build_plan_steps(
         if change.action is not Action.UPDATE or vms is None:
             continue
         leaving_vms = (*vms.request.actions.removals, *vms.request.actions.recreations)
-        if any(vms.is_released_early(key) for key in leaving_vms):  # a release step frees their capacity
+        if any(map(vms.is_released_early, leaving_vms)):  # a release step frees their capacity
             instance = vms.instance
             assert instance.prior is not None
             assert instance.type.vms is not None
@@ -141,20 +142,15 @@ def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[
     """Return by address the referenced blocks completed only after it (`concurrent_types`); none for unknown values."""
     present_types = {change.address.type for change in changes}  # checking all types would load every domain
     concurrent_types = {name: types[name].concurrent_types for name in present_types if name in types}
-    candidates = [
-        change
-        for change in changes
-        if concurrent_types.get(change.address.type) and change.after is not None and not has_unknown_part(change.after)
-    ]
-    if not candidates:
-        return {}
     type_of = {str(change.address.config_address): change.address.type for change in changes}
-    return {
-        change.address: {
-            block for block in change.dependencies if type_of.get(block) in concurrent_types[change.address.type]
-        }
-        for change in candidates
-    }
+    concurrent_blocks: dict[Address, AbstractSet[str]] = {}
+    for change in changes:
+        own_types = concurrent_types.get(change.address.type)
+        if own_types and change.after is not None and not has_unknown_part(change.after):
+            concurrent_blocks[change.address] = {
+                block for block in change.dependencies if type_of.get(block) in own_types
+            }
+    return concurrent_blocks
 
 
 def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
@@ -182,16 +178,14 @@ def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOr
     for change in graph.changes:
         if change.before is None:  # a new object was never a dependent
             continue
-        delete = graph.delete_step.get((change.address, change.deposed))
-        apply_step = graph.apply_step.get(change.address)
+        deletes = list_step(graph.delete_step, (change.address, change.deposed))
         earlier_blocks = {str(earlier.config_address) for earlier in step_order.get(change.address, ())}
         for block in prior.get_dependencies(change.address, change.deposed, change.dependencies):
             if block not in graph.deletion_steps:
                 continue
-            if delete is not None:
-                deletes_by_block.setdefault(block, []).append(delete)
-            if apply_step is not None and block not in earlier_blocks:
-                updates_by_block.setdefault(block, []).append(apply_step)
+            deletes_by_block.setdefault(block, []).extend(deletes)
+            if block not in earlier_blocks:
+                updates_by_block.setdefault(block, []).extend(list_step(graph.apply_step, change.address))
     for block, deletes in graph.deletion_steps.items():
         for delete in deletes:
             graph.add_waits(delete, graph.get_gate(("deleted", block), deletes_by_block.get(block, [])))
@@ -221,19 +215,17 @@ def _add_former_user_wait(
     """Let the destroy of each used object wait for its user: for its delete and release, and for its update unless the
     object is in `earlier`, the addresses ordered before the update.
     """
-    apply_step = graph.apply_step.get(change.address)
-    delete = graph.delete_step.get((change.address, ""))
-    release = graph.release_step.get(change.address)
-    releasing_steps = [step for step in (delete, release) if step is not None]
+    updates = list_step(graph.apply_step, change.address)
+    deletes = list_step(graph.delete_step, (change.address, ""))
+    releases = list_step(graph.release_step, change.address)
     for used in used_before:
         destroy = graph.delete_step.get((used, ""))
         if destroy is None or used == change.address:  # it stays, or uses itself
             continue
-        graph.add_waits(destroy, releasing_steps)
+        graph.add_waits(destroy, [*deletes, *releases])
         # The update of a user no longer uses the object; the delete of a replaced object comes before updates of users.
-        waits_for_update = delete is None and used not in earlier and not graph.is_replacement(destroy)
-        if waits_for_update and apply_step is not None:
-            graph.add_waits(destroy, [apply_step])
+        if not deletes and used not in earlier and not graph.is_replacement(destroy):
+            graph.add_waits(destroy, updates)
 
 
 class _UsedObjectIndex:
@@ -343,17 +335,10 @@ class _ObjectIndex:
         """Yield the objects referenced by an object of this type."""
         for argument, reference in self._references.get(kind, ()):
             for name in _list_referenced_names(values.get(argument), reference.fields):
-                address = self._find_by_reference(name, reference)
-                if address is not None:
-                    yield address
-
-    def _find_by_reference(self, name: Hashable, reference: ObjectReference) -> Address | None:
-        """Return the object with this name among the types of a reference; None if it is not in the plan."""
-        for target in reference.types:
-            address = self._named[target, reference.by].get(name)
-            if address is not None:
-                return address
-        return None
+                for target in reference.types:
+                    if name in self._named[target, reference.by]:
+                        yield self._named[target, reference.by][name]
+                        break  # the first type with an object of this name
 
 
 def _list_referenced_names(value: Any, fields: Iterable[str]) -> Iterator[Hashable]:

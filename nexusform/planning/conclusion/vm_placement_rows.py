@@ -106,11 +106,11 @@ def _build_row_of_removed_vm(vms: VmObject, key: VmKey, action: PlacementAction,
 
 def _is_vm_renamed(vms: VmObject, key: VmKey) -> bool:
     """Return whether an existing VM is re-created under another name or site: it is removed and a new one placed."""
-    vm, prior, demand = vms.prior.existing.get(key), vms.prior.demand, vms.request.demand
-    if vm is None or prior is None or demand is None:  # a new VM, or a removed object
+    vm = vms.prior.existing.get(key)
+    if vm is None:
         return False
-    pool = index_pools(demand.pools).get(vm.pool)
-    return pool is None or prior.site_id != demand.site_id or vm.name not in pool.names
+    pool = index_pools(vms.pools).get(vm.pool)
+    return pool is None or vms.prior.site_id != vms.request.demand.site_id or vm.name not in pool.names
 
 
 def _list_current_vm_rows(
@@ -118,9 +118,7 @@ def _list_current_vm_rows(
 ) -> Iterator[PlacementChange]:
     """Yield rows of the VMs placed by this plan or observed elsewhere; with `everything` also of unchanged ones."""
     demand = vms.request.demand
-    if demand is None:  # removed, or unknown
-        return
-    site_certainty = certainty.get(demand.site_id)
+    site_certainty = certainty.get(demand.site_id, SiteCertainty())
     for pool in demand.pools:
         for key in pool.keys:
             is_listed = everything or key in vms.placements.tokens or key in vms.prior.recorded_placements
@@ -133,16 +131,15 @@ def _list_current_vm_rows(
 
 
 def _build_row_of_current_vm(
-    vms: VmObject, demand: VmDemand, pool: PoolDemand, key: VmKey, certainty: SiteCertainty | None
+    vms: VmObject, demand: VmDemand, pool: PoolDemand, key: VmKey, certainty: SiteCertainty
 ) -> PlacementChange:
     """Build the row of a VM with a location after the plan."""
     vm = vms.placements.vms[key]
     action, source = _determine_vm_action(vms, key)
     trigger = vms.get_trigger(key)
-    token = vms.placements.tokens.get(key)  # None: this plan does not place the VM
-    if token is None and key in vms.prior.recorded_placements:  # a read found it on another machine
+    is_placed = key in vms.placements.tokens  # by this plan
+    if not is_placed and key in vms.prior.recorded_placements:  # a read found it on another machine
         source, trigger = vms.prior.recorded_placements[key], OBSERVED_ELSEWHERE
-    vm_certainty = certainty.vms.get(token) if certainty is not None and token is not None else None
     explanation = vms.placements.explanations.get(key)
     return PlacementChange(
         address=vms.instance.address,
@@ -159,7 +156,7 @@ def _build_row_of_current_vm(
         site_id=demand.site_id,
         reason=REASONS.get(trigger, ""),
         scores=_collect_deciding_scores(explanation),
-        certainty=vm_certainty,
+        certainty=certainty.vms.get(vms.placements.tokens[key]) if is_placed else None,
         provenance=vm.provenance,
         rejections=explanation.rejections if explanation is not None else (),
         platform_name=vms.prior.existing.get(key, vm).platform_name or "",
@@ -214,38 +211,31 @@ def build_placement_tables(
     # By site, owner (for plain VMs their block) and pool.
     members_by_row: dict[tuple[str, str, str], list[tuple[VmObject, PoolDemand]]] = {}
     for vms in objects:
-        demand = vms.request.demand
-        if demand is None:
-            continue
-        for pool in demand.pools:
+        for pool in vms.pools:
             owner = pool.rule_pool or str(vms.instance.address)
-            members_by_row.setdefault((demand.site_id, owner, pool.pool), []).append((vms, pool))
+            members_by_row.setdefault((vms.request.demand.site_id, owner, pool.pool), []).append((vms, pool))
     for (site_id, _, _), members in members_by_row.items():
-        yield _build_table_row(members, open_racks.get(site_id, {}), certainty.get(site_id))
+        yield _build_table_row(members, open_racks.get(site_id, {}), certainty.get(site_id, SiteCertainty()))
 
 
 def _build_table_row(
-    members: Sequence[tuple[VmObject, PoolDemand]], racks: Mapping[str, str], certainty: SiteCertainty | None
+    members: Sequence[tuple[VmObject, PoolDemand]], racks: Mapping[str, str], certainty: SiteCertainty
 ) -> PlacementTable:
     """Build the row of one pool, or of all plain VMs of a block. `racks` are the zones of open racks by name."""
     vms, pool = members[0]  # all members have its owner and site
     demand = vms.request.demand
-    assert demand is not None
     keys: list[tuple[VmObject, VmKey]] = []  # an object, and the pool and number of its VM
     for owner, member_pool in members:
         keys += [(owner, key) for key in member_pool.keys]
     vms_per_rack = Counter(owner.get_placement(key).rack for owner, key in keys if key in owner.placements.vms)
     allowed_count = sum(map(pool.is_zone_allowed, racks.values()))  # racks in allowed zones
     expected_racks = min(len(keys), allowed_count)  # the platform spreads VMs evenly
-    minimum_on_rack = len(keys) // expected_racks if expected_racks else 0
-    maximum_on_rack = -(-len(keys) // expected_racks) if expected_racks else 0  # rounded up
-    sampled = pool_certainty = _NO_CERTAINTY
-    if certainty is not None:  # None: nothing was sampled on the site
-        rule_pool = pool.rule_pool or pool.pool  # plain VMs: their block
-        sampled = certainty.get_pool(demand.owner, rule_pool) or _NO_CERTAINTY
-        # With unknown NUMA cells on an allowed rack, nothing about the pool is certain.
-        is_uncertain = any(pool.is_zone_allowed(racks.get(rack)) for rack in certainty.uncertain_racks)
-        pool_certainty = _NO_CERTAINTY if is_uncertain else sampled
+    minimum_on_rack, remainder = divmod(len(keys), expected_racks) if expected_racks else (0, 0)
+    rule_pool = pool.rule_pool or pool.pool  # plain VMs: their block
+    sampled = certainty.pools.get((demand.owner, rule_pool), _NO_CERTAINTY)
+    # With unknown NUMA cells on an allowed rack, nothing about the pool is certain.
+    is_uncertain = any(pool.is_zone_allowed(racks.get(rack)) for rack in certainty.uncertain_racks)
+    pool_certainty = _NO_CERTAINTY if is_uncertain else sampled
     placed_count = sum(  # restored VMs return to their location without a decision
         1 for owner, key in keys if key in owner.placements.tokens and key not in owner.placements.restored
     )
@@ -263,7 +253,7 @@ def _build_table_row(
         total_count=len(keys),
         expected_racks=expected_racks,
         actual_racks=len(vms_per_rack),
-        expected_vms_per_rack=(minimum_on_rack, maximum_on_rack),
+        expected_vms_per_rack=(minimum_on_rack, minimum_on_rack + (remainder > 0)),
         actual_vms_per_rack=dict(sorted(vms_per_rack.items())),
         placed=placed_count,
         racks_certain=racks_certain,
@@ -283,7 +273,7 @@ def is_platform_scale_in(vms: VmObject, pool: PoolDemand) -> bool:
     """Return whether the platform chooses the VMs removed by a scale-in of the pool, and the choice matters: other VMs
     stay, and some VMs share a rack. The manager of a VNF ("decided") removes the newest.
     """
-    if vms.request.demand is None or vms.request.demand.provenance == "decided":
+    if vms.request.demand.provenance == "decided":
         return False
     removed = vms.request.actions.removals.items()
     if not any(name == pool.pool and trigger == "scale_in" for (name, _), trigger in removed):

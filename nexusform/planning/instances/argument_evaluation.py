@@ -44,13 +44,12 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     if resource_type.unpack_arguments is not None and files is not None:
         unpacked, problems = resource_type.unpack_arguments(arguments, files)
         arguments |= unpacked
-        diagnostics += [instance.build_diagnostic(problem) for problem in problems]
+        diagnostics += instance.build_diagnostics(problems)
     if resource_type.fill is not None:
         filled = resource_type.fill(arguments)  # omitted arguments follow from others
         arguments |= {name: value for name, value in filled.items() if arguments.get(name) is None}
     diagnostics += _set_default_name(instance, arguments)
-    if observed_names := _list_observed_arguments(instance):  # a real provider reads them
-        diagnostics += _remove_observed_arguments(instance, arguments, observed_names)
+    diagnostics += _remove_observed_arguments(instance, arguments)
     sensitive = _add_computed_paths_exposing_secrets(resource_type.schema, tuple(remarks.sensitive))
     instance.arguments = replace(instance.arguments, sensitive=sensitive)
     secret_problems = _check_secret_placements(instance)
@@ -61,12 +60,16 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
         adjusted, problems = resource_type.adjust(arguments, instance.prior.attributes)  # to prior equal ones
         arguments |= adjusted
         if UNFINISHED_KEY not in instance.prior_note:  # a change that failed may be undone
-            diagnostics += [instance.build_diagnostic(problem) for problem in problems]
+            diagnostics += instance.build_diagnostics(problems)
     instance.is_invalid |= has_errors(diagnostics)
+    lifecycle, before = instance.lifecycle, instance.before
+    config = arguments  # with prior values at the paths of ignore_changes
+    if before is not None:
+        config = apply_ignore_changes(arguments, before, lifecycle.ignore_changes, everything=lifecycle.ignore_all)
     find_secrets = resource_type.list_secrets if not instance.is_invalid else None
     instance.arguments = replace(
         instance.arguments,
-        config=_restore_ignored_values(instance, arguments),
+        config=config,
         secrets=find_secrets(arguments) if find_secrets is not None else instance.arguments.secrets,
     )
     return diagnostics
@@ -99,12 +102,12 @@ def _replace_write_only(
         )
         exposures.append(Problem((names[0],), "invalid-use-of-ephemeral-value", detail))
     # With an exposed text, the other problems could quote it.
-    return [instance.build_diagnostic(problem) for problem in exposures or problems]
+    return instance.build_diagnostics(exposures or problems)
 
 
 def _find_exposed_variables(public: Mapping[str, Any], evaluation: Evaluation) -> Iterator[str]:
     """Yield the names of ephemeral root variables with a text (not too short) inside the `public` values."""
-    text = "\n".join(str(value) for value in public.values())
+    text = "\n".join(map(str, public.values()))
     for name, value in evaluation.settings.variables.items() if text else ():
         declared = evaluation.settings.configuration.root.variables.get(name)
         if declared is None or not declared.ephemeral:
@@ -154,29 +157,15 @@ def _set_default_name(instance: Instance, arguments: dict[str, Any]) -> list[Dia
     ]
 
 
-def _restore_ignored_values(instance: Instance, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments with the prior values at the paths of ignore_changes."""
-    lifecycle = instance.lifecycle
-    if instance.prior is None or not (lifecycle.ignore_all or lifecycle.ignore_changes):
-        return arguments  # a new object, or nothing to ignore
-    before = instance.prior.attributes
-    return apply_ignore_changes(arguments, before, lifecycle.ignore_changes, everything=lifecycle.ignore_all)
-
-
-def _list_observed_arguments(instance: Instance) -> list[str]:
-    """Return the names of arguments observed by the provider, so not configurable; none under provider simulated."""
-    provider = instance.block.provider if instance.block is not None else ""
-    if provider.partition(".")[0] in {"", DEFAULT_PROVIDER}:
-        return []
-    return [name for name, attribute in instance.type.schema.attributes.items() if attribute.observed]
-
-
-def _remove_observed_arguments(instance: Instance, arguments: dict[str, Any], names: list[str]) -> list[Diagnostic]:
-    """Remove the defaults of observed arguments. Return an error for each configured one."""
+def _remove_observed_arguments(instance: Instance, arguments: dict[str, Any]) -> list[Diagnostic]:
+    """Remove the defaults of arguments observed by a real provider. Return an error for each configured one."""
     assert instance.prepared is not None
     assert instance.block is not None
-    arguments.update(dict.fromkeys(names))
     provider = instance.block.provider.partition(".")[0]
+    if provider in {"", DEFAULT_PROVIDER}:  # the simulated one observes nothing
+        return []
+    names = [name for name, attribute in instance.type.schema.attributes.items() if attribute.observed]
+    arguments.update(dict.fromkeys(names))
     return [
         instance.build_error(
             "value-for-unconfigurable-attribute",

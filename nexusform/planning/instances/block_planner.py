@@ -24,7 +24,7 @@ from nexusform.planning.name_resolution.name_evaluation import (
     build_resource_key,
     build_unknown_repetition_error,
 )
-from nexusform.planning.name_resolution.repetition import InstanceView, RepetitionData, ResourceView
+from nexusform.planning.name_resolution.repetition import INVALID_EXPANSION, InstanceView, RepetitionData, ResourceView
 from nexusform.planning.plan_request import PlanningStage, PlanRequest
 from nexusform.planning.preparation.planning_order import PlanningOrder, find_create_before_destroy
 from nexusform.planning.preparation.prior_state import PriorState
@@ -87,13 +87,13 @@ class BlockPlanner:
         for module in modules:
             expansion, problems = evaluation.expand_block(block, evaluation.build_scope(module))
             diagnostics += problems
-            if expansion is not None and expansion.unknown:
+            if expansion.unknown:
                 if may_wait:
                     return None
                 diagnostics.append(build_unknown_repetition_error(expansion.unknown, block))
-                expansion = None  # treated like an invalid one
+                expansion = INVALID_EXPANSION
             key = build_resource_key(block.address, module.path)
-            if expansion is None or prepared is None:
+            if not expansion.shape or prepared is None:
                 evaluation.resources[key] = ResourceView("")
                 addresses = self.prior.by_block.get(block.address, ())
                 instances += [self.build_unchanged(address) for address in addresses if address.module == module.path]
@@ -116,7 +116,7 @@ class BlockPlanner:
     ) -> Iterator[Instance]:
         """Yield the configured instances within the selection; record new or changed racks and machines outside it."""
         resource_type = self.request.registries.resource_types[block.type]
-        dependencies = tuple(sorted(str(need) for need in self.order.needs.get(block.address, ())))
+        dependencies = tuple(sorted(map(str, self.order.get_direct_dependencies(block.address))))
         for repetition in repetitions:
             address = Address(module.path, "managed", block.type, block.name, repetition.key)
             imported = self.prior.imports.get(address)
@@ -346,7 +346,7 @@ class BlockPlanner:
         observed = add_observed_facts(instance.planned, instance.prior_note)
         problems = instance.type.add_to_inventory(observed, str(instance.address), self.inventory)
         add_recorded_vms(self.inventory, instance.type, instance.planned, instance.prior_note)
-        self.diagnostics += [instance.build_diagnostic(problem) for problem in problems]
+        self.diagnostics += instance.build_diagnostics(problems)
         # The machines of a rack are alike: checking the first one against the limits of a cell is enough.
         machines: Sequence[Machine] = ()
         if str(instance.address) in self.inventory.racks:
@@ -464,6 +464,7 @@ def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
             else:
                 instances.append(blocks.build_deleted_instance(address, reason))
     instances.sort(key=lambda instance: (instance.prior_creation, compute_address_order(instance.address)))
-    with_vms = [instance for instance in instances if instance.type.vms is not None]
-    without_vms = [instance for instance in instances if instance.type.vms is None]
-    return InstancesWithoutBlock(with_vms, without_vms, diagnostics)
+    result = InstancesWithoutBlock(with_vms=[], without_vms=[], diagnostics=diagnostics)
+    for instance in instances:
+        (result.without_vms if instance.type.vms is None else result.with_vms).append(instance)
+    return result

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from msgspec import Struct
+
 from nexusform.configuration.declarations.configuration import Condition
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.language.evaluator import Scope, build_value_notes
 from nexusform.planning.instances.instance import Instance
+from nexusform.planning.name_resolution.instance_scope import InstanceScope
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.plans.plan import CheckResult
 
@@ -59,29 +64,40 @@ def check_conditions(instance: Instance, evaluation: Evaluation) -> tuple[list[D
     lifecycle = instance.lifecycle
     assert instance.module is not None
     assert instance.repetition is not None
-    address = str(instance.address)
-    conditions = [("precondition", condition) for condition in lifecycle.preconditions]
-    conditions += [("postcondition", condition) for condition in lifecycle.postconditions]
+    before = evaluation.build_scope(instance.module, instance.repetition)
+    after = evaluation.build_scope(instance.module, instance.repetition, instance.view)  # with `self`
+    conditions = [("precondition", condition, before) for condition in lifecycle.preconditions]
+    conditions += [("postcondition", condition, after) for condition in lifecycle.postconditions]
+    subject = ConditionSubject("resource", str(instance.address), instance.block_header)
+    problems, check = evaluate_conditions(subject, conditions, evaluation)
+    return problems, [check]
+
+
+class ConditionSubject(Struct, frozen=True):
+    """Subject of conditions: its kind and address in results, and the header of its block."""
+
+    kind: str
+    address: str
+    header: str
+
+
+def evaluate_conditions(
+    subject: ConditionSubject, conditions: Sequence[tuple[str, Condition, InstanceScope]], evaluation: Evaluation
+) -> tuple[list[Diagnostic], CheckResult]:
+    """Evaluate the conditions of one subject, each with its kind and scope. The result is the worst of them."""
     problems: list[Diagnostic] = []
     positions: list[Span] = []
     worst_status = "pass"
-    for kind, condition in conditions:
-        this = instance.view if kind == "postcondition" else None  # `self` in expressions
-        scope = evaluation.build_scope(instance.module, instance.repetition, this)
-        status, message = evaluate_condition(condition, evaluation, scope, address)
-        worst_status = get_worse_status(worst_status, status)
-        if status in BROKEN_STATUSES:
+    for kind, condition, scope in conditions:
+        status, message = evaluate_condition(condition, evaluation, scope, subject.address)
+        worst_status = max(worst_status, status, key=_RANK.index)
+        if status in _BROKEN_STATUSES:
             positions.append(condition.condition.span)
         if status == "fail":
-            problems.append(build_failure(condition, kind, message, address, instance.block_header, scope))
+            problems.append(build_failure(condition, kind, message, subject.address, subject.header, scope))
     messages = tuple(problem.detail for problem in problems)
-    return problems, [CheckResult("resource", address, worst_status, messages, tuple(positions))]
+    return problems, CheckResult(subject.kind, subject.address, worst_status, messages, tuple(positions))
 
 
-BROKEN_STATUSES = ("fail", "error")
-_RANK = ("pass", "unknown", "fail", "error")
-
-
-def get_worse_status(first: str, second: str) -> str:
-    """Return the worse of two statuses."""
-    return max(first, second, key=_RANK.index)
+_BROKEN_STATUSES = ("fail", "error")
+_RANK = ("pass", "unknown", *_BROKEN_STATUSES)  # from the best status to the worst

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -134,9 +134,19 @@ class Instance(Struct):
         return self.action in (Action.DELETE, Action.FORGET)
 
     @property
+    def is_unselected(self) -> bool:
+        """Whether an existing object is outside the selection (or has an unknown type), so that it stays."""
+        return self.prior is not None and self.block is None and self.action is Action.NO_OP
+
+    @property
     def is_replaced(self) -> bool:
         """Whether a new object replaces the old one."""
         return self.action in (Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+
+    @property
+    def is_destroyed(self) -> bool:
+        """Whether the plan destroys the prior object."""
+        return self.is_replaced or self.action is Action.DELETE
 
     @property
     def loses_prior_object(self) -> bool:
@@ -182,6 +192,10 @@ class Instance(Struct):
             brief="" if is_hidden else problem.brief,
             line=None if is_hidden else get_text_line(text, problem.line),
         )
+
+    def build_diagnostics(self, problems: Iterable[Problem]) -> list[Diagnostic]:
+        """Return a resource type's problems as diagnostics."""
+        return [self.build_diagnostic(problem) for problem in problems]
 
     def build_error(self, kind: str, detail: str, path: Path = (), headline: str = "") -> Diagnostic:
         """Build an error about this instance."""

@@ -71,7 +71,7 @@ def _find_known_skus(request: PlanRequest, evaluation: Evaluation) -> frozenset[
 
 def _build_placeholder_instance(module: Module) -> ModuleInstance:
     """Return a placeholder for every instance of a module, with unknown variables."""
-    return ModuleInstance(tuple(ModulePathStep(name) for name in module.path), module)
+    return ModuleInstance(tuple(map(ModulePathStep, module.path)), module)
 
 
 def mark_unset_variables_unknown(
@@ -142,14 +142,12 @@ class _ModuleValidator(Struct, frozen=True):
             prepared=prepared,
         )
         problems = argument_evaluation.evaluate_arguments(instance, self.evaluation)
-        if expansion is None or not (
-            expansion.repetitions or expansion.unknown
-        ):  # without instances, none needs a name
+        if not (expansion.repetitions or expansion.unknown):  # without instances, none needs a name
             problems = [problem for problem in problems if not _is_instance_name_problem(problem, block)]
         problems += repetition_problems
         if resource_type.vms is not None and self.skus is not None:
             unknown_skus = resource_type.vms.check_skus(get_mapping(instance.config), self.skus)
-            problems += [instance.build_diagnostic(problem) for problem in unknown_skus]
+            problems += instance.build_diagnostics(unknown_skus)
         return problems
 
 

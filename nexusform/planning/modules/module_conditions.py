@@ -10,13 +10,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Check, Condition, Configuration, Variable
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, Span, build_error, has_errors
-from nexusform.planning.instances.condition_checks import (
-    BROKEN_STATUSES,
-    build_failure,
-    evaluate_condition,
-    get_worse_status,
-)
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
+from nexusform.planning.instances.condition_checks import ConditionSubject, evaluate_conditions
 from nexusform.planning.name_resolution.instance_scope import InstanceScope, ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE
@@ -29,14 +24,6 @@ from nexusform.resources.address import Mode as BlockMode
 
 _DATA: tuple[BlockMode, ...] = ("data",)
 _ALL: tuple[BlockMode, ...] = ("managed", "data")
-
-
-class ConditionSubject(Struct, frozen=True):
-    """Subject of conditions: its kind and address in results, and the header of its block."""
-
-    kind: str
-    address: str
-    header: str
 
 
 class ConditionResults(Struct):
@@ -128,23 +115,12 @@ def _evaluate_conditions(
     """Evaluate the conditions of one subject, each with its kind and scope. The result is the worst of them."""
     if not conditions:
         return ConditionResults()
-    problems: list[Diagnostic] = []
-    positions: list[Span] = []
-    worst_status = "pass"
-    for kind, condition, scope in conditions:
-        status, message = evaluate_condition(condition, evaluation, scope, subject.address)
-        worst_status = get_worse_status(worst_status, status)
-        if status in BROKEN_STATUSES:
-            positions.append(condition.condition.span)
-        if status == "fail":
-            problems.append(build_failure(condition, kind, message, subject.address, subject.header, scope))
-    messages = tuple(problem.detail for problem in problems)
-    result = CheckResult(subject.kind, subject.address, worst_status, messages, tuple(positions))
-    return ConditionResults(problems, [result])
+    problems, check = evaluate_conditions(subject, conditions, evaluation)
+    return ConditionResults(problems, [check])
 
 
 def _build_address(instance: ModuleInstance, name: str) -> str:
-    return ".".join([*(str(step) for step in instance.path), name])
+    return ".".join([*map(str, instance.path), name])
 
 
 def _move_problem_to_call(
@@ -162,7 +138,7 @@ def _move_problem_to_call(
         problem.id,
         f"{problem.detail}\n\nThis was checked by the validation rule at {rule}.",
         source_span,
-        address=".".join(str(step) for step in instance.path) or subject.address,
+        address=".".join(map(str, instance.path)) or subject.address,
         block=block,
         values=problem.values,
     )

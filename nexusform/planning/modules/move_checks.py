@@ -22,8 +22,6 @@ def check_moved_blocks(configuration: Configuration, evaluation: Evaluation) -> 
     """Return the problems of `moved` blocks; cycles only without other problems. Unknown instance keys are skipped."""
     problems: list[Diagnostic] = []
     statements = list_move_statements(configuration)
-    if not statements:
-        return problems
     silent_evaluation = evaluation.create_reporting_copy()  # its own problems are dropped
     checker = _MoveChecker(silent_evaluation)
     for statement in statements:

@@ -57,7 +57,11 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
         if selected_outputs is not None and _has_missing_objects(value, selected_outputs[name], evaluation):
             continue  # unknown: it keeps its value in state
         if value.size > _MAX_SIZE:
-            diagnostics.append(_build_size_error(output))
+            detail = (
+                "The output has more elements or text than a plan can compare and show in time. Select the part that "
+                "other configurations and people need."
+            )
+            diagnostics.append(build_error("expression-too-large", detail, output.expression.span))
             continue
         diagnostics += check_sensitive_output(output, value)
         refinements = list_refinements(value)
@@ -70,14 +74,6 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
         changes += _list_removed_outputs(before, declared)
         after = {name: output for name, output in after.items() if name in declared}
     return RootOutputChanges(tuple(changes), after, refined, tuple(diagnostics))
-
-
-def _build_size_error(output: Output) -> Diagnostic:
-    detail = (
-        "The output has more elements or text than a plan can compare and show in time. Select the part that other "
-        "configurations and people need."
-    )
-    return build_error("expression-too-large", detail, output.expression.span)
 
 
 def _has_missing_objects(value: Value, needed_blocks: Collection[Declaration], evaluation: Evaluation) -> bool:

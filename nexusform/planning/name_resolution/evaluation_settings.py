@@ -301,9 +301,7 @@ class StateEvaluation(Evaluation):
         """Return a resource as recorded in state, instance by instance; no instances if their keys are unknown."""
         expansion, problems = self.expand_block(block, self.build_scope(instance))
         self.diagnostics += problems
-        if expansion is None or expansion.unknown:
-            return ResourceView("")
-        view = ResourceView(expansion.shape)
+        view = ResourceView("" if expansion.unknown else expansion.shape)
         for repetition in expansion.repetitions:
             address = Address(instance.path, "managed", block.type, block.name, repetition.key)
             item = InstanceView(attributes=None, sensitive=(), schema=kind.schema, present=kind.present)

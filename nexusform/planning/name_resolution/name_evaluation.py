@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import ModuleCall, Output, ResourceBlock, Variable
 from nexusform.configuration.declarations.limits import build_limit_error
-from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.interfaces.plugins import DataResult
 from nexusform.json_data.plain_data import ConversionProblem, Path
 from nexusform.language.evaluator import Scope, evaluate_expression
@@ -136,9 +136,8 @@ class Evaluation:
         key = (parent.path, call.name)
         expansion = self._module_shapes.get(key)
         if expansion is None:
-            computed, problems = self.expand_block(call, self.build_scope(parent))
+            expansion, problems = self.expand_block(call, self.build_scope(parent))
             self.diagnostics += problems
-            expansion = computed or BlockExpansion(shape="", repetitions=())  # no instances
             self._check_repetition(expansion, call)
             self._module_shapes[key] = expansion
         return expansion
@@ -160,10 +159,8 @@ class Evaluation:
         self.diagnostics += problems
         return None if has_errors(problems) else value
 
-    def expand_block(
-        self, block: ModuleCall | ResourceBlock, scope: Scope
-    ) -> tuple[BlockExpansion | None, list[Diagnostic]]:
-        """Return the expansion of count or for_each of a block; None on errors."""
+    def expand_block(self, block: ModuleCall | ResourceBlock, scope: Scope) -> tuple[BlockExpansion, list[Diagnostic]]:
+        """Return the expansion of count or for_each of a block; without instances on errors."""
         maximum = self.settings.maximum_instances
         return expand_repetition(
             block.count,
@@ -179,7 +176,7 @@ class Evaluation:
     ) -> tuple[RepetitionData, ...]:
         """Return the instances of a block in a module instance; none on errors, reported elsewhere."""
         expansion, _ = self.expand_block(block, self.build_scope(instance))
-        return expansion.repetitions if expansion is not None else ()
+        return expansion.repetitions
 
     def get_variable(self, instance: ModuleInstance, declared: Variable) -> Value:
         """Return an input variable's value: set, passed by the call, or its default. A rejected value is unknown."""
@@ -220,20 +217,27 @@ class Evaluation:
         value = self.evaluate_expression(expression, self.build_scope(instance.parent, instance.repetition))
         if value is None:
             return build_unknown(declared.type)
+        kind = detail = ""
+        subject = f'variable "{declared.name}" of module "{instance.call.name}"'
         # A null argument means the default, unless the variable is nullable.
         if value.is_known and value.is_null and not declared.nullable:
-            if declared.default is None:
-                self.diagnostics.append(_build_null_input_error(declared, instance.call, span))
-                return build_unknown(declared.type)
             value = default
+            if declared.default is None:
+                kind = "required-variable-not-set"
+                detail = (
+                    f"The {subject} may not be null and has no default. Pass a value, or give the variable a default."
+                )
         if value.has_ephemeral and not declared.ephemeral:
-            self.diagnostics.append(_build_ephemeral_input_error(declared, instance.call, span))
-            return build_unknown(declared.type)
-        try:
-            return convert_value(value, declared.type)
-        except ConversionProblem as problem:
-            self.diagnostics.append(_build_unsuitable_error(declared, instance.call, problem, span))
-            return build_unknown(declared.type)
+            kind = "ephemeral-value-not-allowed"
+            detail = f"The {subject} takes no ephemeral values. Add ephemeral = true to the variable."
+        if not kind:
+            try:
+                return convert_value(value, declared.type)
+            except ConversionProblem as problem:
+                kind = "invalid-value-for-input-variable"
+                detail = f"The given value is not suitable for the {subject}: {problem}."
+        self.diagnostics.append(build_error(kind, detail, span, block=get_header(instance.call)))
+        return build_unknown(declared.type)
 
     def set_variable(self, instance: ModuleInstance, name: str, value: Value) -> None:
         """Set a variable's value, ignoring the module call."""
@@ -354,7 +358,7 @@ class Evaluation:
         expansion, problems = self.expand_block(block, self.build_scope(instance))
         self.diagnostics += problems
         prepared = self.settings.get_body(block)
-        if expansion is None or prepared is None:
+        if prepared is None:
             return ResourceView(shape="")  # its instances are unknown
         self._check_repetition(expansion, block)
         view = ResourceView(expansion.shape)
@@ -384,31 +388,6 @@ def _build_data_view(answer: DataResult | None, sensitive: tuple[Path, ...], sch
 def get_header(block: ModuleCall | ResourceBlock) -> str:
     """Return the header of a block for messages."""
     return block.header if isinstance(block, ResourceBlock) else f'module "{block.name}"'
-
-
-def _build_unsuitable_error(declared: Variable, call: ModuleCall, problem: ConversionProblem, span: Span) -> Diagnostic:
-    return build_error(
-        "invalid-value-for-input-variable",
-        f'The given value is not suitable for the variable "{declared.name}" of module "{call.name}": {problem}.',
-        span,
-        block=get_header(call),
-    )
-
-
-def _build_null_input_error(declared: Variable, call: ModuleCall, span: Span) -> Diagnostic:
-    detail = (
-        f'The variable "{declared.name}" of module "{call.name}" may not be null and has no default. '
-        "Pass a value, or give the variable a default."
-    )
-    return build_error("required-variable-not-set", detail, span, block=get_header(call))
-
-
-def _build_ephemeral_input_error(declared: Variable, call: ModuleCall, span: Span) -> Diagnostic:
-    detail = (
-        f'The variable "{declared.name}" of module "{call.name}" takes no ephemeral values. Add ephemeral = true to '
-        "the variable."
-    )
-    return build_error("ephemeral-value-not-allowed", detail, span, block=get_header(call))
 
 
 def convert_output(output: Output, value: Value) -> tuple[Value, list[Diagnostic]]:

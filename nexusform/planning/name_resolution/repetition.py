@@ -35,13 +35,16 @@ SINGLE, LIST, MAP, DISABLED = "single", "list", "map", "disabled"
 
 class BlockExpansion(Struct, frozen=True):
     """Instances of a block, in planning order; `shape` is SINGLE, LIST, MAP or DISABLED. `unknown` names the
-    argument ("count", "for_each", "enabled") that is unknown in this pass.
+    argument ("count", "for_each", "enabled") that is unknown in this pass. Without a shape, the argument is invalid.
     """
 
     shape: str
     repetitions: tuple[RepetitionData, ...]
     unknown: str = ""
 
+
+INVALID_EXPANSION: Final = BlockExpansion(shape="", repetitions=())
+Expansion: TypeAlias = tuple[BlockExpansion, list[Diagnostic]]
 
 _EPHEMERAL_REPETITION: Final = (
     'The given "{}" is derived from an ephemeral value, so it cannot be saved in the plan. Use a value that is not '
@@ -58,8 +61,8 @@ def expand_repetition(
     maximum: int = DEFAULT.instances,
     *,
     enabled: Expression | None = None,
-) -> tuple[BlockExpansion | None, list[Diagnostic]]:
-    """Expand a block with at most one of these meta-arguments into its instances; None on errors. `evaluate` returns
+) -> Expansion:
+    """Expand a block with at most one of these meta-arguments into its instances, none on errors. `evaluate` returns
     None if the expression itself has errors (already reported). `maximum` is the maximum number of instances.
     """
     expression = count or for_each or enabled
@@ -67,7 +70,7 @@ def expand_repetition(
         return BlockExpansion(SINGLE, (SINGLE_INSTANCE,)), []
     value = evaluate(expression)
     if value is None:
-        return None, []
+        return INVALID_EXPANSION, []
     if expression is count:
         return _expand_count(expression, value, header, maximum)
     if expression is for_each:
@@ -84,16 +87,14 @@ def expand_repetition(
         return BlockExpansion(DISABLED, repetitions=()), []
     else:
         reason = 'The given "enabled" argument value is unsuitable: true or false is required.'
-    return None, [build_error("invalid-enabled-argument", reason, expression.span, block=header)]
+    return INVALID_EXPANSION, [build_error("invalid-enabled-argument", reason, expression.span, block=header)]
 
 
-def _expand_count(
-    expression: Expression, value: Value, header: str, maximum: int
-) -> tuple[BlockExpansion | None, list[Diagnostic]]:
-    """Expand a count into instances; None if it is invalid."""
+def _expand_count(expression: Expression, value: Value, header: str, maximum: int) -> Expansion:
+    """Expand a count into instances."""
 
-    def reject(detail: str) -> tuple[None, list[Diagnostic]]:
-        return None, [build_error("invalid-count-argument", detail, expression.span, block=header)]
+    def reject(detail: str) -> Expansion:
+        return INVALID_EXPANSION, [build_error("invalid-count-argument", detail, expression.span, block=header)]
 
     if value.has_ephemeral:
         return reject(_EPHEMERAL_REPETITION.format("count"))
@@ -128,13 +129,11 @@ def _convert_to_finite_number(plain: Any) -> int | float | Fraction | None:
     return None if isinstance(plain, float) and not isfinite(plain) else plain
 
 
-def _expand_for_each(
-    expression: Expression, value: Value, header: str
-) -> tuple[BlockExpansion | None, list[Diagnostic]]:
-    """Expand a for_each into instances by key, in byte order; None if it is invalid. Only values may be sensitive."""
+def _expand_for_each(expression: Expression, value: Value, header: str) -> Expansion:
+    """Expand a for_each into instances by key, in byte order. Only values may be sensitive."""
 
-    def reject(detail: str) -> tuple[None, list[Diagnostic]]:
-        return None, [build_error("invalid-for-each-argument", detail, expression.span, block=header)]
+    def reject(detail: str) -> Expansion:
+        return INVALID_EXPANSION, [build_error("invalid-for-each-argument", detail, expression.span, block=header)]
 
     kind = value.type
     if value.is_ephemeral:

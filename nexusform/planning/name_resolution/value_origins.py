@@ -15,7 +15,6 @@ from nexusform.planning.name_resolution.instance_scope import ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE, RepetitionData
 from nexusform.resources.address import ConfigAddress, Mode
-from nexusform.schemas.block_schema import AttributeSchema
 from nexusform.values.typed_value import UNKNOWN, Value
 
 _LOOPS = (syntax.ForTuple, syntax.ForObject, syntax.TemplateFor, syntax.Splat)
@@ -69,13 +68,19 @@ class ValueOriginTracer:
         if isinstance(expression, syntax.Traversal):
             definition = self._find_definition(expression, instance)
             if definition is not None:
-                is_repeated = not self._record_if_new(definition)  # its parts are in the tree already
+                key = (definition.instance.path, definition.expression.span)
+                is_repeated = key in self._followed  # its parts are in the tree already
                 if not is_repeated:
-                    parts.append(self._trace_definition(definition, hidden=hidden))
+                    self._followed.add(key)
+                    scope = self._evaluation.build_scope(definition.instance, definition.repetition)
+                    inner_trace, _ = trace_expression(definition.expression, scope)
+                    parts.append(self._build_part(inner_trace, definition.instance, hidden=hidden))
+        span = expression.span
+        source = self._texts.get(span.filename, b"")[span.start.byte : span.end.byte]
         return TracedExpression(
-            text=self._get_source_text(expression.span),
+            text=" ".join(source.decode(errors="replace").split()),
             value=trace.value,
-            span=None if expression.span.filename == self._own else expression.span,  # None: typed in the console
+            span=None if span.filename == self._own else span,  # None: typed in the console
             reasons=tuple(self._explain_value(trace, instance, hidden=hidden)),
             parts=tuple(parts),
             omitted=0 if is_secret else trace.omitted,
@@ -97,23 +102,6 @@ class ValueOriginTracer:
                 yield f"unknown: {expression.name}() is known after apply"
         if trace.problem and not hidden:
             yield f"error: {trace.problem}"
-
-    def _get_source_text(self, span: Span) -> str:
-        source = self._texts.get(span.filename, b"")[span.start.byte : span.end.byte]
-        return " ".join(source.decode(errors="replace").split())
-
-    def _record_if_new(self, definition: _Definition) -> bool:
-        """Return whether a definition is met for the first time, and record it."""
-        key = (definition.instance.path, definition.expression.span)
-        if key in self._followed:
-            return False
-        self._followed.add(key)
-        return True
-
-    def _trace_definition(self, definition: _Definition, *, hidden: bool) -> TracedExpression:
-        scope = self._evaluation.build_scope(definition.instance, definition.repetition)
-        trace, _ = trace_expression(definition.expression, scope)
-        return self._build_part(trace, definition.instance, hidden=hidden)
 
     def _find_definition(self, traversal: syntax.Traversal, instance: ModuleInstance) -> _Definition | None:
         """Return the definition of a local, a variable set by a module call, or a module output; else None."""
@@ -178,7 +166,11 @@ class ValueOriginTracer:
         declared = schema.attributes.get(attribute) if schema is not None else None
         address = ConfigAddress(instance.module.path, block.mode, kind, block.name)
         if value.has_marks:
-            yield _format_sensitive_reason(str(address), attribute, declared)
+            is_declared = declared is not None and declared.sensitive
+            subject = (
+                f'"{attribute}" of {address} always is sensitive' if is_declared else f"{address} has a sensitive value"
+            )
+            yield f"sensitive: {subject}"
         if value.is_wholly_known:
             return
         views = self._evaluation.get_resource(instance, block).items.values()
@@ -186,12 +178,6 @@ class ValueOriginTracer:
             yield f"unknown: {address} does not exist yet; known after apply"
         else:
             yield f"unknown: {format_traversal(traversal)} is known after apply"
-
-
-def _format_sensitive_reason(address: str, attribute: str, declared: AttributeSchema | None) -> str:
-    if declared is not None and declared.sensitive:
-        return f'sensitive: "{attribute}" of {address} always is sensitive'
-    return f"sensitive: {address} has a sensitive value"
 
 
 def _get_step_name(traversal: syntax.Traversal, position: int) -> str:

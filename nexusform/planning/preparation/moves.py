@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
+from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
 from nexusform.planning.preparation.move_statements import (
     MoveStatement,
@@ -70,19 +70,15 @@ def _iterate_implied_moves(
         block = blocks.get(address.config_address)
         if block is None:
             continue
-        key = _compute_implied_key(address, block)
-        if key == address.key:
-            continue
-        if not any(statement.has_endpoint(address.resource) for statement in explicit_statements):  # those decide
+        key: Key = address.key  # no move to keys of for_each is implied
+        if block.count is not None:
+            key = 0
+        elif block.for_each is None:
+            key = None
+        is_explicit = any(statement.has_endpoint(address.resource) for statement in explicit_statements)
+        if key != address.key and not is_explicit:
             source = AddressPattern(address.module, address.mode, address.type, address.name, address.key)
             yield MoveStatement(module=(), source=source, target=replace(source, key=key), span=block.header_span)
-
-
-def _compute_implied_key(address: Address, block: ResourceBlock) -> Key:
-    """Return the key of an object after its block gained or lost its count."""
-    if block.count is not None:
-        return 0
-    return None if block.for_each is None else address.key  # no move to keys of for_each is implied
 
 
 class _StateMover:
@@ -175,7 +171,15 @@ class _StateMover:
 
     def list_problems(self) -> list[Diagnostic]:
         """Return a warning for each rejected move."""
-        return [_build_occupied_warning(source, target) for source, target in sorted(self._rejected.items())]
+        return [
+            build_warning(
+                "unresolved-resource-instance-address-changes",
+                f"{source} could not move to {target}, because an object already exists there. It is planned "
+                "under its old address. Remove one of the two from the state, or correct the moved block.",
+                address=source,
+            )
+            for source, target in sorted(self._rejected.items())
+        ]
 
 
 def rename_refreshed(
@@ -202,15 +206,6 @@ def _compute_module_target(path: ModulePath, statement: MoveStatement) -> Module
         return None
     new_step = ModulePathStep(to_step.name, step.key) if keeps_keys else to_step
     return (*target[:-1], new_step, *path[position + 1 :])
-
-
-def _build_occupied_warning(source: str, target: str) -> Diagnostic:
-    return build_warning(
-        "unresolved-resource-instance-address-changes",
-        f"{source} could not move to {target}, because an object already exists there. It is planned "
-        "under its old address. Remove one of the two from the state, or correct the moved block.",
-        address=source,
-    )
 
 
 def is_object_kept(configuration: Configuration, address: Address) -> bool | None:

@@ -4,7 +4,7 @@ Dependencies follow locals, variables, module inputs and outputs, and data block
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -21,6 +21,8 @@ from nexusform.resources.graph import find_cycles, find_reachable, sort_topologi
 VM_PHASE = 4
 FLEET_PHASE = 5
 PLACEMENT_PHASE = 6
+PHASES_BEFORE_VMS = range(VM_PHASE)
+PHASES_AFTER_PLACEMENTS = range(PLACEMENT_PHASE + 1, PLACEMENT_PHASE + 10)
 
 
 class PlanningOrder(Struct, frozen=True):
@@ -34,17 +36,13 @@ class PlanningOrder(Struct, frozen=True):
         """Return the blocks that a block directly depends on; none if it is not in the order."""
         return self.needs.get(block, ())
 
-    def list_before(self, phase: int) -> list[ResourceBlock]:
-        """Return the blocks of earlier phases."""
-        return [block for block in self.blocks if self.phases[block.address] < phase]
+    def list_phases(self, phases: Container[int]) -> list[ResourceBlock]:
+        """Return the blocks of these phases."""
+        return [block for block in self.blocks if self.phases[block.address] in phases]
 
     def list_phase(self, phase: int) -> list[ResourceBlock]:
-        """Return the blocks of this phase."""
-        return [block for block in self.blocks if self.phases[block.address] == phase]
-
-    def list_after(self, phase: int) -> list[ResourceBlock]:
-        """Return the blocks of later phases."""
-        return [block for block in self.blocks if self.phases[block.address] > phase]
+        """Return the blocks of one phase."""
+        return self.list_phases((phase,))
 
 
 def iterate_modules(module: Module) -> Iterator[Module]:
@@ -81,10 +79,10 @@ def compute_planning_order(
     if problems:
         return empty_order, problems
     addresses = _order_by_phase(needs, phases, source_order)
-    by_address = {block.address: block for block in blocks}
     position = {address: index for index, address in enumerate(addresses)}
+    blocks.sort(key=lambda block: position[block.address])
     sorted_needs = {address: tuple(sorted(needs[address], key=position.__getitem__)) for address in addresses}
-    return PlanningOrder(tuple(by_address[address] for address in addresses), sorted_needs, phases), []
+    return PlanningOrder(tuple(blocks), sorted_needs, phases), []
 
 
 def _order_by_phase(
@@ -128,10 +126,9 @@ def move_blocks_to_front(order: PlanningOrder, first: Sequence[ConfigAddress]) -
         return order
     front = {address: index for index, address in enumerate(first)}
     position = {block.address: front.get(block.address, len(front) + index) for index, block in enumerate(order.blocks)}
-    phases = {block.address: order.phases[block.address] for block in order.blocks}
-    by_address = {block.address: block for block in order.blocks}
-    addresses = _order_by_phase(order.needs, phases, position)
-    return replace(order, blocks=tuple(by_address[address] for address in addresses))
+    addresses = _order_by_phase(order.needs, order.phases, position)
+    new_position = {address: index for index, address in enumerate(addresses)}
+    return replace(order, blocks=tuple(sorted(order.blocks, key=lambda block: new_position[block.address])))
 
 
 class _Reachability:

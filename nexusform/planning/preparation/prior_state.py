@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import ImportBlock, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.diagnostics.phrases import group_by
+from nexusform.interfaces.plugins import ResourceType, VmHandlers
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.syntax.syntax_nodes import Expression, Index, RelativeTraversal, Step, Traversal, TraverseIndex
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
@@ -60,6 +61,16 @@ class PriorState(Struct, frozen=True):
         """Return the recorded dependencies of the object; `default` if state does not contain it."""
         recorded = self.get_deposed(address).get(deposed) if deposed else self.get_object(address)
         return recorded.dependencies if recorded is not None else default
+
+
+def iterate_vm_owners(
+    objects: Iterable[tuple[Address, ObjectState]], types: Mapping[str, ResourceType]
+) -> Iterator[tuple[Address, ObjectState, VmHandlers]]:
+    """Yield the objects of types with VMs, each with the handlers of its type."""
+    for address, current in objects:
+        resource_type = types.get(address.type)
+        if resource_type is not None and resource_type.vms is not None:
+            yield address, current, resource_type.vms
 
 
 def build_prior_state(request: PlanRequest) -> PriorState:
@@ -126,7 +137,17 @@ def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[
         for address, object_id in _iterate_requested_imports(block, evaluation, problems):
             earlier = targets.get(address)
             if earlier is not None:
-                problems.append(_build_duplicate_import_error(block, address, earlier))
+                start = earlier.span.start
+                location = f"{earlier.span.filename}:{start.line},{start.column}"
+                duplicate_error = build_error(
+                    "duplicate-import-configuration",
+                    f"An import block for the resource {address} was already declared at {location}. Remove one of "
+                    "them.",
+                    block.to.span,
+                    block="import",
+                    headline=f'Duplicate import configuration for "{address}"',
+                )
+                problems.append(duplicate_error)
             elif address not in moved_state.state.instances:  # an object in state is imported already
                 resource = blocks.get(address.config_address)
                 provider = resource.provider if resource is not None and resource.provider else block.provider
@@ -146,10 +167,8 @@ def _iterate_requested_imports(
             None, block.for_each, lambda expression: evaluation.evaluate_expression(expression, scope), "import"
         )
         problems += expansion_problems
-        if expansion is None or expansion.unknown:
-            if expansion is not None:  # None: the problem is reported already
-                problems.append(_build_unknown_argument_error("invalid-for-each-argument", "for_each", block.for_each))
-            return
+        if expansion.unknown:
+            problems.append(_build_unknown_argument_error("invalid-for-each-argument", "for_each", block.for_each))
         repetitions = expansion.repetitions
     for repetition in repetitions:
         inner_scope = evaluation.build_scope(evaluation.root, repetition)
@@ -186,18 +205,6 @@ def _build_unknown_argument_error(kind: str, name: str, expression: Expression) 
     return build_error(kind, detail, expression.span, block="import")
 
 
-def _build_duplicate_import_error(block: ImportBlock, address: Address, earlier: ImportTarget) -> Diagnostic:
-    location = f"{earlier.span.filename}:{earlier.span.start.line},{earlier.span.start.column}"
-    detail = f"An import block for the resource {address} was already declared at {location}. Remove one of them."
-    return build_error(
-        "duplicate-import-configuration",
-        detail,
-        block.to.span,
-        block="import",
-        headline=f'Duplicate import configuration for "{address}"',
-    )
-
-
 def _evaluate_import_address(to: Expression, scope: InstanceScope, problems: list[Diagnostic]) -> Address | None:
     """Return the address of `to`, with its keys evaluated; None if it is invalid, with an error in `problems`."""
     steps = _evaluate_steps(to, scope, problems)
@@ -205,19 +212,14 @@ def _evaluate_import_address(to: Expression, scope: InstanceScope, problems: lis
         return None
     from nexusform.configuration.refactoring_blocks import build_address_pattern  # loaded on first use
 
-    root = _find_root_traversal(to)
+    root = to
+    while not isinstance(root, Traversal):  # the innermost expression has the names up to the first computed key
+        assert isinstance(root, (Index, RelativeTraversal))
+        root = root.collection if isinstance(root, Index) else root.source
     pattern = build_address_pattern(Traversal(root.root, tuple(steps), to.span), problems)
     if pattern is None:
         return None
     return Address(pattern.module, "managed", pattern.type, pattern.name, pattern.key)
-
-
-def _find_root_traversal(to: Expression) -> Traversal:
-    """Return the innermost expression of an address: its names up to the first computed key."""
-    while not isinstance(to, Traversal):
-        assert isinstance(to, (Index, RelativeTraversal))
-        to = to.collection if isinstance(to, Index) else to.source
-    return to
 
 
 def _evaluate_steps(to: Expression, scope: InstanceScope, problems: list[Diagnostic]) -> list[Step] | None:

@@ -113,14 +113,15 @@ def find_selected_outputs(selection: Selection, configuration: Configuration) ->
     if not selection.is_partial:
         return None
     edges = build_dependencies(configuration)
-    blocks = [node for node in edges if node.kind in ("resource", "data")]
+    blocks = {node for node in edges if node.kind in ("resource", "data")}
     excluded_nodes = {node for node in blocks if build_block_address(node) in selection.excluded_blocks}
     targets = [node for node in blocks if _is_named_by_any_pattern(selection.targets, build_block_address(node))]
     target_nodes = find_reachable(targets, lambda node: edges.get(node, ()))
     outputs = {}
     for name in configuration.root.outputs:
-        nodes = find_reachable([Declaration(module=(), kind="output", name=name)], lambda node: edges.get(node, ()))
-        needed_blocks = {node for node in nodes if node.kind in ("resource", "data")}
+        declaration = Declaration(module=(), kind="output", name=name)
+        needed_nodes = find_reachable([declaration], lambda node: edges.get(node, ()))
+        needed_blocks = needed_nodes & blocks
         is_selected = needed_blocks.isdisjoint(excluded_nodes)  # -exclude
         if selection.targets:  # -target selects no output without blocks
             is_selected = bool(needed_blocks) and needed_blocks <= target_nodes
@@ -253,23 +254,13 @@ def _check_pattern_matches(
         is_single = option == "-target" and _has_instance_keys(pattern)
         if not is_single and any(_is_block_matched_by_pattern(pattern, block.address) for block in order.blocks):
             continue
-        if any(pattern.is_match(address) for address in addresses):
+        if any(map(pattern.is_match, addresses)):
             continue
-        known_addresses = [*(str(block.address) for block in order.blocks), *(str(address) for address in addresses)]
+        known_addresses = [*(str(block.address) for block in order.blocks), *map(str, addresses)]
         hint = suggest_name(str(pattern), known_addresses)
         detail = f"{option}={pattern} names nothing in the configuration or the state.{hint}"
         problems.append(build_error("nothing-to-target", detail))
     return problems
-
-
-def _build_ambiguous_replacement(pattern: AddressPattern, matches: Iterable[Address]) -> Diagnostic:
-    """Build the error for -replace of a resource with count or for_each."""
-    options = [f"-replace={shlex.quote(str(address))}" for address in sorted(matches, key=compute_address_order)]
-    return build_error(
-        "instance-to-replace-required",
-        f"{pattern} has instances ({len(options)}). -replace takes one instance; repeat it for several:\n  "
-        + format_first_items(options, _MAXIMUM_LISTED, "\n  "),
-    )
 
 
 def _check_replace_options(
@@ -286,11 +277,17 @@ def _check_replace_options(
     for pattern in selection.replace:
         matches = [address for address in known_addresses if pattern.is_match(address)]
         if not matches:
-            hint = suggest_name(str(pattern), [str(address) for address in known_addresses])
+            hint = suggest_name(str(pattern), list(map(str, known_addresses)))
             detail = f"-replace={pattern} names no instance of this configuration.{hint}"
             problems.append(build_error("nothing-to-replace", detail))
         elif any(str(address) != str(pattern) for address in matches):  # a block with count or for_each
-            problems.append(_build_ambiguous_replacement(pattern, matches))
+            matches.sort(key=compute_address_order)
+            options = [f"-replace={shlex.quote(str(address))}" for address in matches]
+            detail = (
+                f"{pattern} has instances ({len(options)}). -replace takes one instance; repeat it for several:\n  "
+                + format_first_items(options, _MAXIMUM_LISTED, "\n  ")
+            )
+            problems.append(build_error("instance-to-replace-required", detail))
     for pattern, name in selection.heal:  # single VMs to re-create
         names_by_instance = [names for address, names in vms.items() if pattern.is_match(address)]
         existing_names = list(chain.from_iterable(names_by_instance))

@@ -295,7 +295,10 @@ def _try_more_zones(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Re
     if not all(unplaced.pool.zones and unplaced.pool.count_path for unplaced in shortage.pools):
         return  # a pool without zones may use all; VMs outside of clusters have no pool with zones to change
     for zones in _iterate_zone_additions(shortage):
-        adjustments = [_build_zone_adjustment(unplaced, zones) for unplaced in shortage.pools]
+        adjustments = []
+        for unplaced in shortage.pools:
+            path, new_zones = (*unplaced.pool.path, "availability_zones"), unplaced.pool.configured_zones.union(zones)
+            adjustments.append(ArgumentAdjustment(unplaced.address, path, sorted(new_zones)))
         outcome = trial(adjustments)
         if not outcome.plan.errored:
             remedy = _build_zone_remedy(shortage.pools, zones, outcome.plan)
@@ -323,12 +326,6 @@ def _iterate_zone_additions(shortage: _PlanShortage) -> Iterator[Sequence[str]]:
             yield addable_zones
             return
         yield added
-
-
-def _build_zone_adjustment(unplaced: PoolShortage, new_zones: Sequence[str]) -> ArgumentAdjustment:
-    """Build the adjustment of a pool's zones."""
-    zones = sorted(unplaced.pool.configured_zones | set(new_zones))
-    return ArgumentAdjustment(unplaced.address, (*unplaced.pool.path, "availability_zones"), zones)
 
 
 def _build_zone_remedy(pools: Sequence[PoolShortage], new_zones: Sequence[str], plan: Plan) -> Remedy:
@@ -424,7 +421,7 @@ def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> I
         if order is failing and other_names:
             text = f"Create {', '.join(names)} before {', '.join(other_names)}: {fits}."
         text += format_certainty_note(outcome)
-        yield Remedy("order", text, {"order": [str(address) for address in order]})
+        yield Remedy("order", text, {"order": list(map(str, order))})
         return
 
 

@@ -26,7 +26,7 @@ from nexusform.planning.name_resolution.evaluation_settings import build_state_e
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import InstanceView
 from nexusform.planning.plan_request import PlanRequest
-from nexusform.plans.plan import Action, Change, CheckResult, Mode, Plan, Step
+from nexusform.plans.plan import Action, Change, CheckResult, Mode, Plan
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
 from nexusform.state import json_codec
@@ -61,7 +61,10 @@ def finalize_plan(
         return plan, list(new_plan.errors)
     problems: list[Diagnostic] = []
     changes = _replace_unknown_values_of_changes(plan, new_plan, request.registries, problems)
-    steps = tuple(_replace_unknown_values_of_step(step, changes[step.change]) for step in plan.steps)
+    steps = tuple(
+        replace(step, planned=changes[step.change].after) if has_unknown_part(step.planned) else step
+        for step in plan.steps
+    )
     outputs = _finalize_outputs(plan, new_plan, problems)
     return replace(plan, changes=changes, steps=steps, planned_outputs=outputs), problems
 
@@ -91,13 +94,6 @@ def _finalize_outputs(plan: Plan, new_plan: Plan, problems: list[Diagnostic]) ->
         problems += check_output(name, output, final, plan.refined_outputs.get(name, ()))
         outputs[name] = final if has_unknown_part(output.value) else output
     return outputs
-
-
-def _replace_unknown_values_of_step(step: Step, change: Change) -> Step:
-    """Return a step with the final values of its change."""
-    if step.planned is None or not has_unknown_part(step.planned):
-        return step
-    return replace(step, planned=change.after)
 
 
 def _check_arguments(change: Change, final: Change | None, schemas: Mapping[str, BlockSchema]) -> Iterator[Diagnostic]:
@@ -137,38 +133,28 @@ def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMI
     """
     if planned is UNKNOWN:
         return True
-    if isinstance(planned, Mapping) and isinstance(actual, Mapping):
-        if planned.keys() != actual.keys():
-            return False
-        return all(
-            is_consistent_with_plan(value, actual[name], _get_part_type(value_type, name))
-            for name, value in planned.items()
-        )
     if isinstance(planned, list) and isinstance(actual, list):
         if isinstance(value_type, SetType) and planned != actual:
-            element = value_type.element
-            unknown_elements = [value for value in planned if has_unknown_part(value)]
-            known_elements = [value for value in planned if not has_unknown_part(value)]
-            # Each known element is in the actual set; each other actual element matches an unknown one.
-            if not all(
-                any(is_consistent_with_plan(value, other, element) for other in actual) for value in known_elements
-            ):
-                return False
-            unplanned = [value for value in actual if not _has_matching_element(known_elements, value, element)]
-            if len(unplanned) > len(unknown_elements):  # an unknown element becomes at most one
-                return False
-            return all(_has_matching_element(unknown_elements, value, element) for value in unplanned)
-        return len(planned) == len(actual) and _has_consistent_elements(planned, actual, value_type)
+            return _is_consistent_set(planned, actual, value_type.element)
+        planned, actual = dict(enumerate(planned)), dict(enumerate(actual))  # compared like mappings
+    if isinstance(planned, Mapping) and isinstance(actual, Mapping):
+        return planned.keys() == actual.keys() and all(
+            is_consistent_with_plan(value, actual[key], _get_part_type(value_type, key))
+            for key, value in planned.items()
+        )
     return bool(planned == actual) or (isinstance(actual, str) and _convert_number_or_bool_to_text(planned) == actual)
 
 
-def _has_consistent_elements(planned: Sequence[Any], actual: Sequence[Any], list_type: Type) -> bool:
-    """Return whether two lists of equal length match element by element."""
-    pairs = enumerate(zip(planned, actual, strict=True))
-    return all(
-        is_consistent_with_plan(element, actual_element, _get_part_type(list_type, index))
-        for index, (element, actual_element) in pairs
-    )
+def _is_consistent_set(planned: Sequence[Any], actual: Sequence[Any], element: Type) -> bool:
+    """Return whether each known element is in the actual set, and each other actual element matches an unknown one."""
+    unknown_elements = [value for value in planned if has_unknown_part(value)]
+    known_elements = [value for value in planned if not has_unknown_part(value)]
+    if not all(any(is_consistent_with_plan(value, other, element) for other in actual) for value in known_elements):
+        return False
+    unplanned = [value for value in actual if not _has_matching_element(known_elements, value, element)]
+    if len(unplanned) > len(unknown_elements):  # an unknown element becomes at most one
+        return False
+    return all(_has_matching_element(unknown_elements, value, element) for value in unplanned)
 
 
 def _convert_number_or_bool_to_text(planned: Any) -> str | None:
@@ -368,7 +354,13 @@ def evaluate_write_only(plan: Plan, request: PlanRequest) -> tuple[WriteOnlyValu
     for change in changes:
         arguments = _evaluate_write_only_arguments(change, evaluation)
         if has_unknown_part(arguments):
-            problems.append(_build_unknown_write_only_value_error(change))
+            detail = (
+                f"A write-only argument of {change.address} is known only after apply. Use variables, literals, or "
+                "attributes that nexusform computes in the plan."
+            )
+            name, block = str(change.address), change.block
+            error = build_error("write-only-argument-unknown", detail, change.source, address=name, block=block)
+            problems.append(error)
         elif arguments:
             values[str(change.address)] = arguments
     return values, problems
@@ -389,13 +381,3 @@ def _evaluate_write_only_arguments(change: Change, evaluation: Evaluation) -> di
                 names = evaluation.settings.schemas["managed"][address.type].write_only_names
                 return {name: arguments[name] for name in names if arguments[name] is not None}
     return {}
-
-
-def _build_unknown_write_only_value_error(change: Change) -> Diagnostic:
-    detail = (
-        f"A write-only argument of {change.address} is known only after apply. Use variables, literals, or attributes "
-        "that nexusform computes in the plan."
-    )
-    return build_error(
-        "write-only-argument-unknown", detail, change.source, address=str(change.address), block=change.block
-    )

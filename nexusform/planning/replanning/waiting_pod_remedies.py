@@ -17,7 +17,7 @@ from nexusform.planning.phases import ProposedFix
 from nexusform.planning.plan_request import PlanRequest, build_trial_request
 from nexusform.planning.replanning.capacity_remedies import Remedy, build_remedy_document
 from nexusform.planning.vm_planning.vm_object import SELECTION_KEY
-from nexusform.plans.plan import Feasibility, FeasibilityResult, Plan
+from nexusform.plans.plan import FeasibilityResult, Plan
 from nexusform.resources.address import Address
 
 _MAX_TRIALS: Final = 12
@@ -59,7 +59,10 @@ def add_feasibility_remedies(
             )
             for binding in proposal.solves:
                 fixes.setdefault(binding, {})[proposal.kind] = document
-    rows = (_add_suggested_fixes(row, fixes) for row in plan.feasibility)
+    rows = [
+        replace(row, suggested_fixes=tuple(fixes.get((row.placement, row.cluster), {}).values()))
+        for row in plan.feasibility
+    ]
     untested = sum(binding not in tested and binding not in fixes for binding in waiting)
     return replace(result, plan=replace(plan, feasibility=tuple(rows), untested_bindings=untested))
 
@@ -101,11 +104,6 @@ def _collect_bindings(plan: Plan) -> _Bindings:
             group = bindings.running if row.result is FeasibilityResult.RUNS else bindings.not_running
             group.add((row.placement, row.cluster))
     return bindings
-
-
-def _add_suggested_fixes(row: Feasibility, fixes: Mapping[_Binding, Mapping[str, Mapping[str, Any]]]) -> Feasibility:
-    found = fixes.get((row.placement, row.cluster)) if row.is_waiting else None
-    return replace(row, suggested_fixes=tuple(found.values())) if found else row
 
 
 _MAXIMUM_STEPS = 4  # added targets may exclude others

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import chain, islice, product
+from itertools import accumulate, chain, islice, product
 from typing import Final
 
 from msgspec import Struct
@@ -230,7 +231,7 @@ def _build_zone_group(
     existing_per_zone = Counter(member.placement.availability_zone for member in group if member.rank < 0)
     optional_zones = [zone for zone in site_zones if zone not in required_zones]
     optional_zones.sort(key=lambda zone: -existing_per_zone[zone])  # equal counts stay in the order of the site
-    names = dict.fromkeys(_get_cluster_name(member) for member in group)
+    names = dict.fromkeys(map(_get_cluster_name, group))
     ordered_required = [zone for zone in site_zones if zone in required_zones]
     skus = [member.pool.sku for member in group]
     cpus: Counter[str] = Counter()
@@ -263,13 +264,8 @@ def _is_zone_changeable(member: GroupMember) -> bool:
 
 def _count_covering_zones(need: int, amounts: Mapping[str, int]) -> int:
     """Return the number of zones to cover the need, taking the largest first; all of them if they are too small."""
-    count = 0
-    for amount in sorted(amounts.values(), reverse=True):
-        if need <= 0:  # covered
-            break
-        need -= amount
-        count += 1
-    return count
+    totals = [0, *accumulate(sorted(amounts.values(), reverse=True))]  # of no zone, the largest one, the two largest
+    return min(bisect_left(totals, need), len(amounts))
 
 
 def _iterate_zone_sets(zone_groups: Sequence[_ZoneGroup]) -> Iterator[tuple[Zones, ...]]:

@@ -97,9 +97,12 @@ def order_machine_actions(
             related = [parse_address(request.site.offering_addresses[request.machine.name])]  # its rack or machine
             related += [address for address, _ in request.leaving_vms]
             action_block = str(request.instance.address.config_address)
-            planned = [address for address in related if address in instances]
             # An object referring to the action is created after it.
-            earlier = [address for address in planned if action_block not in instances[address].dependencies]
+            earlier = [
+                address
+                for address in related
+                if address in instances and action_block not in instances[address].dependencies
+            ]
             step_order[request.instance.address] = tuple(dict.fromkeys([*previous, *earlier]))
             previous = [request.instance.address]
     windows = Counter(action.site_id for action in actions)
@@ -161,18 +164,15 @@ def _build_request(
     leaving: list[tuple[Address, EvacuatedVm]] = []  # with the address of the VM's object
     staying: dict[str, tuple[str, ...]] = {}  # names by cluster id
     for vms in objects:
-        keys_before = []
-        if vms.prior.site_id == site.id:
-            keys_before = [key for key, vm in vms.prior.existing.items() if vm.placement.machine == machine.name]
         keys_after = _list_keys_on_machine(vms, site.id, machine.name)
-        for key in keys_before:
-            if key not in keys_after:  # the VM is moved or removed
+        for key, vm in vms.prior.existing.items():
+            was_there = vms.prior.site_id == site.id and vm.placement.machine == machine.name
+            if was_there and key not in keys_after:  # the VM is moved or removed
                 placed = vms.placements.vms.get(key)
                 target = placed.placement.machine if placed is not None else ""  # "": removed
-                leaving.append((vms.instance.address, EvacuatedVm(vms.prior.existing[key].name, target)))
+                leaving.append((vms.instance.address, EvacuatedVm(vm.name, target)))
         if keys_after:
             names = tuple(vms.placements.vms[key].name for key in keys_after)
-            assert vms.request.demand is not None
             cluster_id = vms.request.demand.cluster_id
             staying[cluster_id] = (*staying.get(cluster_id, ()), *names)
     managed_names = {name for vms in objects for name in vms.list_prior_names()}
@@ -202,7 +202,6 @@ def _find_target_machines(
                 _, handle = vms.placements.reservations[key]
             if handle is not None:
                 scheduler.release(handle)
-            assert vms.request.demand is not None
             demand = build_demand(vms.request.demand, pool, number, group_hints=build_group_hints(vms, pool))
             placed = scheduler.try_place(demand) if not pool.pinned_machine else None  # handle and placement
             target = placed[1].machine if placed is not None else ""
@@ -212,13 +211,9 @@ def _find_target_machines(
 
 def _list_keys_on_machine(vms: VmObject, site_id: str, machine: str) -> list[VmKey]:
     """Return the VMs of an object on a machine after the plan."""
-    if not _is_on_site(vms, site_id):
+    if vms.request.demand.site_id != site_id:
         return []
     return [key for key, vm in vms.placements.vms.items() if vm.placement.machine == machine]
-
-
-def _is_on_site(vms: VmObject, site_id: str) -> bool:
-    return vms.request.demand is not None and vms.request.demand.site_id == site_id
 
 
 def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[Diagnostic]:
@@ -279,7 +274,7 @@ class _SiteActionOrder:
         disruptions: Sequence[FindDisruptions],
     ) -> None:
         self._requests = list(requests)
-        self._objects = [vms for vms in objects.values() if _is_on_site(vms, requests[0].site.id)]
+        self._objects = [vms for vms in objects.values() if vms.request.demand.site_id == requests[0].site.id]
         self._disruptions = disruptions
         self._site = requests[0].site  # of all requests
         self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}
@@ -330,18 +325,21 @@ class _SiteActionOrder:
             for other in self._site.machines.values()
             if other.name != machine.name and not _MANAGEMENT_ROLES.isdisjoint(other.roles)
         ]
-        broken = [other for other in others if other.name in self._down]  # the others must be healthy
-        control_planes = [other.name for other in broken if "control-plane" in other.roles]
-        if control_planes:
-            return f"All other control plane machines must be healthy; {format_list(control_planes, 4)} is not."
+        control_planes = [other for other in others if "control-plane" in other.roles]
         in_rack = [other for other in others if other.rack == machine.rack]
-        broken_in_rack = [other for other in broken if other.rack == machine.rack]
-        if in_rack and 2 * len(broken_in_rack) >= len(in_rack):
-            names = format_list((other.name for other in broken_in_rack), 4)
-            return f"More than 50 % of the other management servers of {machine.rack} must be healthy; {names} is not."
-        if 4 * len(broken) > len(others):
-            names = format_list((other.name for other in broken), 4)
-            return f"At least 75 % of the other management servers must be healthy; {names} is not."
+        requirements = (  # the servers, and the maximum number of them that may be down
+            ("All other control plane machines", control_planes, 0),
+            (
+                f"More than 50 % of the other management servers of {machine.rack}",
+                in_rack,
+                max((len(in_rack) - 1) // 2, 0),
+            ),
+            ("At least 75 % of the other management servers", others, len(others) // 4),
+        )
+        for subject, servers, maximum_down in requirements:
+            names = [server.name for server in servers if server.name in self._down]
+            if len(names) > maximum_down:
+                return f"{subject} must be healthy; {format_list(names, 4)} is not."
         return ""
 
     def _check_control_plane_quorums(self, request: MachineActionRequest, down: AbstractSet[str]) -> str:
@@ -353,7 +351,6 @@ class _SiteActionOrder:
             up = sum(vm.placement.machine not in down for vm in members)
             quorum = compute_quorum(len(members))
             if up < quorum:
-                assert vms.request.demand is not None
                 return (
                     f"The control plane of {vms.request.demand.cluster} would have {up} of {len(members)} nodes, and "
                     f"its quorum is {quorum}. Evacuate the machine first."
@@ -365,7 +362,7 @@ class _SiteActionOrder:
         for cluster_id, names in request.staying_vms.items():
             nodes = set(names)  # with those on machines already down
             for vms in self._objects:
-                if vms.request.demand is not None and vms.request.demand.cluster_id == cluster_id:
+                if vms.request.demand.cluster_id == cluster_id:
                     nodes |= {vm.name for vm in vms.placements.vms.values() if vm.placement.machine in down}
             obstacles = [find_obstacles(cluster_id, nodes) for find_obstacles in self._disruptions]
             budgets = list(chain.from_iterable(obstacle.budgets for obstacle in obstacles))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
@@ -123,9 +123,7 @@ def check_uncertain_fit(
     if placing_objects:
         share = f"in {numa_sampling.fitting_count:,} of {numa_sampling.sample_count:,} samples of NUMA cells"
         condition = share if numa_sampling.sample_count else "for some layouts of the existing VMs"
-        clusters = dict.fromkeys(
-            vms.request.demand.cluster for vms in placing_objects if vms.request.demand is not None
-        )
+        clusters = dict.fromkeys(vms.request.demand.cluster for vms in placing_objects)
         summary = f"{format_first_items(list(clusters), MAXIMUM_NAMED)}: everything fits {condition}"
         yield placing_objects[0].instance.build_diagnostic(
             Problem((), UNCERTAIN_FIT, detail, Severity.WARNING, brief=summary)
@@ -170,13 +168,7 @@ def list_maximum_capacity_samples(sites: Mapping[str, SitePlan]) -> list[SplitCh
     """Return the layouts with maximum capacity per machine, one per SKU to prefer; none if all cells are known."""
     demands = chain.from_iterable(map(_list_first_demand_per_sku, _select_sampled_sites(sites).values()))
     skus = list(dict.fromkeys(demand.sku for demand in demands))
-    return [LargestSplit(order) for order in _iterate_sku_rotations(skus)]
-
-
-def _iterate_sku_rotations(skus: Sequence[VmSku]) -> Iterator[tuple[VmSku, ...]]:
-    """Yield the SKUs once for each of them, with that one first."""
-    for index in range(len(skus)):
-        yield (*skus[index:], *skus[:index])
+    return [LargestSplit((*skus[index:], *skus[:index])) for index in range(len(skus))]  # each SKU first once
 
 
 def _has_sample_capacity_for_all(site: SitePlan, split_choice: SplitChoice) -> bool:

@@ -23,7 +23,7 @@ from nexusform.placements.prediction_scores import (
     PredictionRecord,
     lower_share_to_accuracy,
 )
-from nexusform.placements.vm_demands import OBSERVED, PlacedVm, PlacementGroupRule, PoolDemand
+from nexusform.placements.vm_demands import OBSERVED, PlacedVm, PlacementGroupRule, PoolDemand, index_pools
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan_request import PlanningStage, Progress
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_inventory, build_sites
@@ -37,7 +37,7 @@ from nexusform.scheduling.racks.uncertainty.certainty import (
     compute_default_runs,
     repeat_with_samples,
 )
-from nexusform.scheduling.racks.vms import CONTROL_PLANE, MIB_PER_GIB, Machine, NoFitReason, Placement
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, NoFitReason, Placement
 
 MAXIMUM_NAMED = 5
 DOES_NOT_FIT = "insufficient-capacity"
@@ -83,7 +83,11 @@ def collect_fit_failures(
     diagnostics: list[Diagnostic] = []
     unplaced = []
     for vms in objects:
-        diagnostics += [_build_pin_warning(vms, reason) for reason in vms.placements.pin_rejections]
+        for reason in vms.placements.pin_rejections:
+            text = f"The rule does not allow {vms.instance.address} there: {reason}."
+            detail = f"{text} It is counted on that machine anyway."
+            pin_problem = Problem(("machine",), PINNED_DOES_NOT_FIT, detail, Severity.WARNING)
+            diagnostics.append(vms.instance.build_diagnostic(pin_problem))
         for pool in vms.pools:
             failures = [vms.placements.failures[key] for key in pool.keys if key in vms.placements.failures]
             if failures:
@@ -96,7 +100,6 @@ def collect_fit_failures(
 def _build_unplaced_pool(vms: VmObject, pool: PoolDemand) -> PoolShortage:
     """Build the record of a pool without enough capacity."""
     demand = vms.request.demand
-    assert demand is not None
     return PoolShortage(
         address=vms.instance.address,
         pool=pool,
@@ -113,17 +116,6 @@ def _is_failed_upgrade(vms: VmObject, pool: PoolDemand) -> bool:
     """Return whether all VMs of the pool without capacity are re-created by a new kubernetes_version."""
     failed_keys = [key for key in vms.placements.failures if key[0] == pool.pool]
     return all(vms.request.actions.recreations.get(key) == ROLLING for key in failed_keys)
-
-
-def _build_pin_warning(vms: VmObject, reason: str) -> Diagnostic:
-    return vms.instance.build_diagnostic(
-        Problem(
-            ("machine",),
-            PINNED_DOES_NOT_FIT,
-            f"The rule does not allow {vms.instance.address} there: {reason}. It is counted on that machine anyway.",
-            Severity.WARNING,
-        )
-    )
 
 
 def _build_capacity_error(vms: VmObject, shortage: PoolShortage, failure: NoFitReason, hint: str) -> Diagnostic:
@@ -266,16 +258,11 @@ def _find_overcommitted_machines(site: SitePlan, machines: set[str]) -> list[str
     overcommitted |= {
         name
         for (name, cell), used_cpus in cpus.items()
-        if not _has_cell_capacity(site.machines[name], cell, used_cpus, memory[name, cell])
+        if used_cpus > site.machines[name].cpus_per_cell or memory[name, cell] > site.machines[name].memory_mib_per_cell
     }
     # VMs in unknown cells: no combination of cells has the capacity.
     overcommitted |= machines.intersection(site.scheduler.list_overfull_machines())
     return [name for name in site.machines if name in overcommitted]
-
-
-def _has_cell_capacity(machine: Machine, cell: int, cpus: int, mib: int) -> bool:
-    """Return whether a machine still has this NUMA cell, and the cell has the CPUs and the memory."""
-    return cell < machine.cells and cpus <= machine.cpus_per_cell and mib <= machine.memory_gib_per_cell * MIB_PER_GIB
 
 
 def _build_overcommit_warning(instance: Instance, machines: list[str]) -> Diagnostic:
@@ -300,16 +287,12 @@ def check_removed_cells(
     """Yield an error per rack or machine losing NUMA cells in use: state would record VMs in missing cells."""
     changed = {str(address): instance for address, instance in instances.items() if instance.action is not Action.NO_OP}
     vms_by_machine: dict[tuple[str, str], list[str]] = {}  # names of staying VMs in missing cells, by site and machine
-    for vms in objects:
-        site = vms.request.site
-        if site is None:
+    for vms, vm in _iterate_unchanged_vms(objects):
+        site, name = vms.request.site, vm.placement.machine
+        if site is None or name not in site.machines or site.offering_addresses[name] not in changed:
             continue
-        for key in vms.request.actions.unchanged:
-            vm = vms.placements.vms[key]
-            name = vm.placement.machine
-            is_missing = name in site.machines and max(vm.placement.cells, default=0) >= site.machines[name].cells
-            if is_missing and vm.provenance != OBSERVED and site.offering_addresses[name] in changed:
-                vms_by_machine.setdefault((site.id, name), []).append(vm.name)
+        if max(vm.placement.cells, default=0) >= site.machines[name].cells:
+            vms_by_machine.setdefault((site.id, name), []).append(vm.name)
     if not vms_by_machine:
         return
     prior = [(address, instance.before) for address, instance in instances.items() if instance.before is not None]
@@ -328,6 +311,15 @@ def check_removed_cells(
         )
 
 
+def _iterate_unchanged_vms(objects: Iterable[VmObject]) -> Iterator[tuple[VmObject, PlacedVm]]:
+    """Yield the unchanged VMs with recorded cells (not observed), each with its object."""
+    for vms in objects:
+        for key in vms.request.actions.unchanged:
+            vm = vms.placements.vms[key]
+            if vm.placement.cells and vm.provenance != OBSERVED:
+                yield vms, vm
+
+
 def check_changed_sku_cells(instances: Iterable[Instance], objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     """Yield an error per VM SKU with another number of NUMA cells than its existing VMs use."""
     changed = {
@@ -338,13 +330,11 @@ def check_changed_sku_cells(instances: Iterable[Instance], objects: Iterable[VmO
         and get_part(instance.before, ("numa_cells",)) != instance.planned.get("numa_cells")
     }
     vms_by_sku: dict[str, list[str]] = {}  # names of staying VMs in another number of cells
-    for vms in objects if changed else ():
-        cells_by_pool = {pool.pool: pool.sku.numa_cells for pool in vms.pools}
-        for key in vms.request.actions.unchanged:
-            vm = vms.placements.vms[key]
-            has_other_number = vm.placement.cells and len(vm.placement.cells) != cells_by_pool.get(vm.pool)
-            if vm.sku_name in changed and has_other_number and vm.provenance != OBSERVED:
-                vms_by_sku.setdefault(vm.sku_name, []).append(vm.name)
+    for vms, vm in _iterate_unchanged_vms(objects if changed else ()):
+        pool = index_pools(vms.pools).get(vm.pool)
+        is_resized = pool is not None and len(vm.placement.cells) != pool.sku.numa_cells
+        if vm.sku_name in changed and is_resized:
+            vms_by_sku.setdefault(vm.sku_name, []).append(vm.name)
     for sku_name, vm_names in vms_by_sku.items():
         verb = select_word_form(len(vm_names), "uses", "use")
         yield changed[sku_name].build_error(
@@ -421,10 +411,6 @@ class SiteCertainty(Struct, frozen=True):
     outcomes: tuple[Mapping[Token, Placement | None], ...] = ()
     fits: tuple[bool, ...] = ()
     uncertain_racks: frozenset[str] = frozenset()
-
-    def get_pool(self, owner: str, pool: str) -> PoolCertainty | None:
-        """Return the figures of a pool, None if this plan placed none of its VMs."""
-        return self.pools.get((owner, pool))
 
 
 def lower_certainty_to_accuracy(

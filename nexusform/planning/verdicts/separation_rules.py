@@ -14,7 +14,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_
 from nexusform.diagnostics.phrases import compute_natural_sort_key, format_first_items, select_word_form
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path, get_list, get_mapping
-from nexusform.placements.vm_demands import PoolDemand, VmDemand
+from nexusform.placements.vm_demands import NO_DEMAND, PoolDemand
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.phases import ScheduledPod
 from nexusform.planning.verdicts.placement_fit import SiteCertainty
@@ -121,9 +121,10 @@ class _MemberIndex:
             self._ranks[site.id] = {getattr(operation, "token", None): index for index, operation in operations}
         for vms in objects.values():
             demand = vms.request.demand
-            if demand is None:
+            if demand is NO_DEMAND:
                 continue
-            cluster_id = _get_cluster_id(vms, demand)
+            # The id of the cluster that owns the VMs, also for a separate pool.
+            cluster_id = demand.parent_id or vms.instance.type.build_id(get_mapping(vms.instance.argument_values))
             self.clusters.setdefault(cluster_id, []).append(vms)
             for pool in demand.pools:
                 self.pools[f"{cluster_id}/{pool.pool}"] = (vms, pool)
@@ -137,7 +138,6 @@ class _MemberIndex:
     def iterate_pool(self, vms: VmObject, pool: PoolDemand) -> Iterator[GroupMember]:
         """Yield the placed VMs of one pool."""
         demand = vms.request.demand
-        assert demand is not None
         ranks = self._ranks.get(demand.site_id, {})
         for key in pool.keys:
             vm = vms.placements.vms.get(key)
@@ -176,13 +176,6 @@ class _MemberIndex:
                 yield replace(node_vm, label=label, trigger=node_vm.trigger or pod.trigger)  # why either is placed
 
 
-def _get_cluster_id(vms: VmObject, demand: VmDemand) -> str:
-    """Return the id of the cluster that owns the VMs, also for a separate pool."""
-    if demand.parent_id:
-        return demand.parent_id
-    return vms.instance.type.build_id(get_mapping(vms.instance.argument_values))
-
-
 def _get_rule_arguments(instance: Instance) -> Mapping[str, Any]:
     """Return the arguments of a rule; a rule outside -target keeps those applied before."""
     values = instance.argument_values
@@ -211,7 +204,7 @@ def _build_groups(
                 )
                 break
         owners |= {(*member.vm, member.label): index for member in group}
-    return tuple(groups), [instance.build_diagnostic(problem) for problem in problems]
+    return tuple(groups), instance.build_diagnostics(problems)
 
 
 def _iterate_group_members(
@@ -320,7 +313,7 @@ def _find_violations(
             if placement is not None:
                 members_at.setdefault(_get_location_at_scope(member, placement, scope), []).append((index, member))
     shared = [location for location, members in members_at.items() if len({group for group, _ in members}) > 1]
-    shared.sort(key=lambda location: [compute_natural_sort_key(name) for name in location])  # rack2 before rack10
+    shared.sort(key=lambda location: list(map(compute_natural_sort_key, location)))  # rack2 before rack10
     return tuple(_build_violation(location, members_at[location], seed) for location in shared)
 
 

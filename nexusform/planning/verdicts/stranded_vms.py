@@ -20,6 +20,7 @@ from nexusform.diagnostics.phrases import (
 )
 from nexusform.interfaces.plugins import FORGOTTEN_KEY as FORGOTTEN_VMS
 from nexusform.interfaces.plugins import ResourceType
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.preparation.target_selection import Selection
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_inventory, build_sites
@@ -52,32 +53,31 @@ def check_stranded_vms(
     sites: Mapping[str, SitePlan],
 ) -> Iterator[Diagnostic]:
     """Yield an error per resource taking machines from VMs without a step, and a warning for those missing before."""
-    affected = [vms for vms in objects if vms.request.actions.losses]
-    if not affected:
+    if not any(vms.request.actions.losses for vms in objects):
         return
     offering_addresses = _index_prior_offers_by_machine(instances, types)  # resource to blame by machine
     for site_id, site in sites.items():  # a re-created machine has a new resource, or the one of its rack or site
         offering_addresses |= {(site_id, name): renewal.cause for name, renewal in site.recreated_machines.items()}
-    objects_by_offer: dict[str, list[VmObject]] = {}  # by the address to blame; "": missing before
-    for vms in affected:
-        machines = {vms.get_prior_placement(key).machine for key in vms.request.actions.losses}
-        for offering_address in sorted({offering_addresses.get((vms.prior.site_id, name), "") for name in machines}):
-            objects_by_offer.setdefault(offering_address, []).append(vms)
+    # Names of lost VMs by the address to blame ("": their machine was missing before) and by their object.
+    lost_names: dict[str, dict[Address, list[str]]] = {}
+    for vms in objects:
+        lost_vms = [vms.prior.existing[key] for key in vms.request.actions.losses]
+        blamed = [(offering_addresses.get((vms.prior.site_id, vm.placement.machine), ""), vm.name) for vm in lost_vms]
+        for offering_address, name in sorted(blamed):
+            lost_names.setdefault(offering_address, {}).setdefault(vms.instance.address, []).append(name)
     by_text = {str(address): instance for address, instance in instances.items()}
-    for offering_address, owners in objects_by_offer.items():
-        lost_names = {
-            vms.instance.address: _list_names_of_lost_vms(vms, offering_address, offering_addresses) for vms in owners
-        }
+    for offering_address, names_by_owner in lost_names.items():
         if not offering_address:
-            yield _build_missing_machine_warning(lost_names)
+            yield _build_missing_machine_warning(names_by_owner)
             continue
         instance = by_text[offering_address]
-        # A removed object with losses leaves only the state: its VMs keep running, so they need their machine.
-        forgotten = {address: names for address, names in lost_names.items() if instances[address].is_removed}
-        lost_names = {address: names for address, names in lost_names.items() if address not in forgotten}
-        if lost_names:
-            rejection = instance.build_error(STRANDED, _format_lost_vms_error(instance, lost_names, selection, mode))
-            options = _suggest_options(lost_names, selection, mode)
+        stranded, forgotten = dict[Address, list[str]](), dict[Address, list[str]]()
+        for address, names in names_by_owner.items():
+            # A removed object with losses leaves only the state: its VMs keep running, so they need their machine.
+            (forgotten if instances[address].is_removed else stranded)[address] = names
+        if stranded:
+            rejection = instance.build_error(STRANDED, _format_lost_vms_error(instance, stranded, selection, mode))
+            options = _suggest_options(stranded, selection, mode)
             yield replace(rejection, extra={SELECTION_KEY: options}) if options else rejection
         if forgotten:
             yield instance.build_error(STRANDED, _format_forgotten_rejection(instance, forgotten))
@@ -115,9 +115,7 @@ def find_lost_forgotten_vms(
 def _list_forgotten_vms(instance: Instance) -> list[LostVm]:
     """Return the forgotten VMs (no longer managed) recorded in the note of a rack or machine, [] for none."""
     rows = instance.prior_note.get(FORGOTTEN_VMS)
-    if not rows or instance.before is None:
-        return []
-    vms = read_recorded_vms(instance.type, instance.before, {FORGOTTEN_VMS: rows})
+    vms = read_recorded_vms(instance.type, get_mapping(instance.before), {FORGOTTEN_VMS: rows})
     return [(site_id, vm.machine, vm.name) for site_id, vm in vms]
 
 
@@ -153,13 +151,13 @@ def check_lost_forgotten_vms(
         )
         summary = f"{address}: {verb} under {format_count(len(names), 'forgotten VM')}"
         warning = instance.build_diagnostic(Problem((), FORGOTTEN_VMS_LOST, text, Severity.WARNING, brief=summary))
-        yield replace(warning, extra={LOST_VMS_KEY: [list(vm) for vm in vms]})
+        yield replace(warning, extra={LOST_VMS_KEY: list(map(list, vms))})
 
 
 def check_duplicate_names(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     """Yield a warning per object with new VMs named like VMs observed on their site without a resource."""
     for vms in objects:
-        if vms.request.site is None or not vms.request.site.observed_unmanaged or not vms.request.actions.additions:
+        if vms.request.site is None:
             continue
         machine_by_name = {vm.name: vm.machine for vm in vms.request.site.observed_unmanaged}
         new_names = [vms.placements.vms[key].name for key in vms.request.actions.additions if key in vms.placements.vms]
@@ -202,18 +200,6 @@ def _index_prior_offers_by_machine(
             is_removed = address in removed_addresses
             addresses[site_id, machine] = address if is_removed else removed_sites.get(site_id, address)
     return addresses
-
-
-def _list_names_of_lost_vms(
-    vms: VmObject, offering_address: str, offering_addresses: Mapping[tuple[str, str], str]
-) -> list[str]:
-    """Return the names of an object's lost VMs on machines offered by one resource."""
-    site_id = vms.prior.site_id
-    return [
-        vms.prior.existing[key].name
-        for key in vms.request.actions.losses
-        if offering_addresses.get((site_id, vms.get_prior_placement(key).machine), "") == offering_address
-    ]
 
 
 def _format_owners(lost_names: Mapping[Address, Sequence[str]]) -> str:
@@ -286,13 +272,13 @@ def _suggest_options(addresses: Iterable[Address], selection: Selection, mode: M
     if mode is Mode.DESTROY:
         return {}  # the message suggests another command
     if selection.targets:
-        return {"targets": [str(address) for address in addresses]}
+        return {"targets": list(map(str, addresses))}
     return {"excludes": _find_matching_exclusions(addresses, selection)}
 
 
 def _find_matching_exclusions(addresses: Iterable[Address], selection: Selection) -> list[str]:
     """Return the exclusions that match these objects; all of them if they are excluded by dependency."""
-    matching = [pattern for pattern in selection.excludes if any(pattern.is_match(address) for address in addresses)]
+    matching = [pattern for pattern in selection.excludes if any(map(pattern.is_match, addresses))]
     return list(map(str, matching or selection.excludes))
 
 
@@ -321,7 +307,7 @@ def check_rack_concentration(objects: Iterable[VmObject]) -> Iterator[Diagnostic
     """Yield a warning for each cluster (with its separate pools) or VNF of several VMs left on one rack of several."""
     racks_by_owner: dict[str, _ClusterRacks] = {}
     for vms in objects:
-        if vms.request.demand is None:
+        if not vms.pools:  # removed, or unknown
             continue
         racks = racks_by_owner.setdefault(vms.request.demand.owner, _ClusterRacks(vms))
         racks.before |= vms.list_prior_racks()
@@ -330,7 +316,6 @@ def check_rack_concentration(objects: Iterable[VmObject]) -> Iterator[Diagnostic
     for racks in racks_by_owner.values():
         if racks.vms > 1 and len(racks.after) == 1 < len(racks.before):
             demand = racks.first_object.request.demand
-            assert demand is not None
             (rack,) = racks.after
             summary = f"{demand.cluster}: all of its VMs will be on {rack}; losing that rack takes it down"
             detail = (

@@ -17,7 +17,7 @@ from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import get_text
 from nexusform.placements.vm_demands import OBSERVED, PlacedVm, VmDemand, index_pools
 from nexusform.planning.preparation.planning_order import index_owners
-from nexusform.planning.preparation.prior_state import PriorState
+from nexusform.planning.preparation.prior_state import PriorState, iterate_vm_owners
 from nexusform.planning.vm_planning.site_plans import build_inventory, build_recorded_context, build_sites, find_sku
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
@@ -45,22 +45,29 @@ def check_consistency(state: State, types: Mapping[str, ResourceType], providers
     machines = index_state_machines(state, types)
     vms = list(_iterate_vms(state, types))
     declared_skus = {sku.name for sku in build_state_inventory(state, types).skus.values()}
-    invalid_cells = list(_check_cells(vms, machines, declared_skus))
+    contradicting_cells, impossible_cells = list[str](), list[str]()  # reasons
+    for reason, is_contradiction in _check_cells(vms, machines, declared_skus):
+        (contradicting_cells if is_contradiction else impossible_cells).append(reason)
     contradictions = [  # sentences
         *_check_creation_numbers(state),
         *_check_unknown_provider_kinds(state, providers),
         *_check_dependency_cycles(state),
         *_check_duplicates(state, types, vms),
-        *[reason for reason, is_contradiction in invalid_cells if is_contradiction],  # others: a warning
+        *contradicting_cells,
     ]
     problems = [_build_contradiction_error(text) for text in contradictions[:MAXIMUM_NAMED]]
     if len(contradictions) > MAXIMUM_NAMED:
         problems.append(
             _build_contradiction_error(f"{len(contradictions) - MAXIMUM_NAMED} more parts of it are invalid.")
         )
-    impossible = [reason for reason, is_contradiction in invalid_cells if not is_contradiction]
-    if impossible:
-        problems.append(_build_impossible_cells_warning(impossible))
+    if impossible_cells:
+        more = f" {len(impossible_cells) - 1} more are impossible." if len(impossible_cells) > 1 else ""
+        cell_warning = build_warning(
+            "impossible-numa-cells",
+            f"{impossible_cells[0]}{more} The platform reported it, or the hardware or SKU changed. These cells count "
+            "as unknown, and the capacity stays reserved. To re-place the VMs, evacuate the machine.",
+        )
+        problems.append(cell_warning)
     overcommitted = {**_find_overcommitted(vms, machines), **dict.fromkeys(_find_impossible_layouts(vms, machines))}
     if overcommitted:
         counts = Counter(name for _, name in overcommitted)
@@ -203,15 +210,12 @@ def _iterate_vms(state: State, types: Mapping[str, ResourceType]) -> Iterator[_S
     """Yield the VMs of a state, each with its object's demand; without a SKU if it is unknown."""
     prior = PriorState(state, state.instances, by_block={}, previous={}, imports={}, diagnostics=())
     context = build_recorded_context(prior, types)
-    for address, current in state.list_current_objects():
-        resource_type = types.get(address.type)
-        if resource_type is None or resource_type.vms is None:  # an unknown type, or one without VMs
-            continue
-        demand, _ = resource_type.vms.build_demand(current.attributes, context, address)
+    for address, current, family in iterate_vm_owners(state.list_current_objects(), types):
+        demand, _ = family.build_demand(current.attributes, context, address)
         if demand is None:  # invalid attributes
             continue
         pools = index_pools(demand.pools)
-        for vm in resource_type.vms.list_existing_vms(current.attributes):
+        for vm in family.list_existing_vms(current.attributes):
             pool = pools.get(vm.pool)
             is_known = pool is not None or vm.sku_name in context.skus  # otherwise `find_sku` assumes one
             sku = find_sku(vm, pool, context.skus) if is_known else None
@@ -265,24 +269,14 @@ def _find_overcommitted(vms: Iterable[_StateVm], machines: Mapping[_MachineKey, 
 
 def _find_impossible_layouts(vms: Iterable[_StateVm], machines: Mapping[_MachineKey, Machine]) -> Iterator[_MachineKey]:
     """Yield the keys of the machines without capacity for their VMs in unknown NUMA cells in any layout."""
-    by_site = group_by(vms, lambda state_vm: state_vm.demand.site_id)
+    known_vms = [state_vm for state_vm in vms if state_vm.sku is not None]
+    by_site = group_by(known_vms, lambda state_vm: state_vm.demand.site_id)
     for site_id, on_site in sorted(by_site.items()):
-        without_cells = [state_vm.vm for state_vm in on_site if state_vm.sku and not state_vm.vm.placement.cells]
-        uncertain_names = sorted({vm.placement.machine for vm in without_cells})
-        uncertain_machines = [machines[site_id, name] for name in uncertain_names if (site_id, name) in machines]
-        scheduler = RackScheduler(uncertain_machines)
-        names = {machine.name for machine in uncertain_machines}
+        uncertain_names = {state_vm.vm.placement.machine for state_vm in on_site if not state_vm.vm.placement.cells}
+        names = [name for name in sorted(uncertain_names) if (site_id, name) in machines]
+        scheduler = RackScheduler([machines[site_id, name] for name in names])
         for number, state_vm in enumerate(on_site):
-            placement = state_vm.vm.placement
-            if state_vm.sku is not None and placement.machine in names:
-                scheduler.add_existing(VmName("existing", "existing", pool="", number=number), state_vm.sku, placement)
+            placement, sku = state_vm.vm.placement, state_vm.sku
+            if sku is not None and placement.machine in names:
+                scheduler.add_existing(VmName("existing", "existing", pool="", number=number), sku, placement)
         yield from ((site_id, name) for name in scheduler.list_overfull_machines())
-
-
-def _build_impossible_cells_warning(reasons: list[str]) -> Diagnostic:
-    more = f" {len(reasons) - 1} more are impossible." if len(reasons) > 1 else ""
-    return build_warning(
-        "impossible-numa-cells",
-        f"{reasons[0]}{more} The platform reported it, or the hardware or SKU changed. These cells count as unknown, "
-        "and the capacity stays reserved. To re-place the VMs, evacuate the machine.",
-    )

@@ -14,7 +14,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, VmHandlers
 from nexusform.json_data.plain_data import get_list, get_mapping
-from nexusform.placements.vm_demands import index_pools
+from nexusform.placements.vm_demands import NO_DEMAND, index_pools
 from nexusform.planning.instances.instance import ActionDecision, EvaluatedArguments, Instance
 from nexusform.planning.phases import list_workloads
 from nexusform.planning.preparation.prior_state import PriorState
@@ -60,7 +60,7 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
     for address, family in families.items():
         vms = objects[address]
         demand, _ = family.build_demand(get_mapping(vms.instance.config), context, address)
-        vms.request = replace(vms.request, demand=demand)
+        vms.request = replace(vms.request, demand=demand or NO_DEMAND)
     sites, _ = build_sites(build_state_inventory(state, types))
     for vms in objects.values():
         _place_existing_vms(vms, sites)
@@ -71,7 +71,7 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
 def _place_existing_vms(vms: VmObject, sites: Mapping[str, SitePlan]) -> None:
     """Place the VMs of an object on their machines; those without a pool or an existing machine follow no rule."""
     demand = vms.request.demand
-    if demand is None or demand.site_id not in sites:
+    if demand.site_id not in sites:
         return
     site, pools = sites[demand.site_id], index_pools(vms.pools)
     for key, vm in vms.placements.vms.items():
@@ -86,10 +86,7 @@ def _check_separation(
     state: State, instances: Sequence[Instance], objects: Mapping[Address, VmObject], registries: PluginRegistries
 ) -> Iterator[Diagnostic]:
     """Yield a warning per violated separation rule."""
-    rule_instances = [instance for instance in instances if instance.type.kind is PlanningKind.SEPARATION_RULE]
-    rules = {rule.address: rule for rule in rule_instances}
-    if not rules:
-        return
+    rules = {instance.address: instance for instance in instances if instance.type.kind is PlanningKind.SEPARATION_RULE}
     groups = chain.from_iterable(get_list(rule.config, "group") for rule in rules.values())
     selects_pods = any(group.get("workload_selector") for group in groups)
     pods = list_workloads(state, registries) if selects_pods else []

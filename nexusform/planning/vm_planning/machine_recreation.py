@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.interfaces.plugins import FORGOTTEN_KEY
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import MachineRecreation, SitePlan, build_inventory, index_sites_by_rack
@@ -29,7 +30,7 @@ def find_recreated_machines(
     blocks: BlockPlanner, sites: Mapping[str, SitePlan]
 ) -> dict[str, dict[str, MachineRecreation]]:
     """Return the re-created machines by site id and name: this plan deletes and creates them, their rack or site."""
-    removed = {str(address) for address in _iterate_removed_machine_owners(blocks)}  # sites, racks and machines
+    removed = set(map(str, _iterate_removed_machine_owners(blocks)))  # sites, racks and machines
     if not removed:
         return {}
     types = blocks.request.registries.resource_types
@@ -60,7 +61,7 @@ def _iterate_removed_machine_owners(blocks: BlockPlanner) -> Iterator[Address]:
             continue
         instance = blocks.instances.get(address)
         is_missing = blocks.prior.get_object(address) is None
-        if is_missing or (instance is not None and (instance.is_replaced or instance.action is Action.DELETE)):
+        if is_missing or (instance is not None and instance.is_destroyed):
             yield address
 
 
@@ -141,11 +142,8 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
 
 def _list_observed_unmanaged_vms(instance: Instance) -> list[tuple[str, OccupiedCapacity]]:
     """Return the VMs observed by a provider on an existing rack or machine (no forgotten ones), with the site id."""
-    prior = instance.prior
-    if prior is None or not prior.private:
-        return []
-    notes = {name: rows for name, rows in prior.private.items() if name != FORGOTTEN_KEY}  # without forgotten VMs
-    return read_recorded_vms(instance.type, prior.attributes, notes)
+    notes = {name: rows for name, rows in instance.prior_note.items() if name != FORGOTTEN_KEY}
+    return read_recorded_vms(instance.type, get_mapping(instance.before), notes)
 
 
 def _iterate_machines(inventory: PlanInventory) -> Iterator[_MachineRecord]:

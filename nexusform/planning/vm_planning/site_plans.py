@@ -225,8 +225,7 @@ def _select_unmanaged_vms(
 ) -> tuple[OccupiedCapacity, ...]:
     """Return the VMs seen by a provider on these machines, without duplicates and configured `occupied` entries."""
     configured = {(entry.machine, entry.name) for entry in occupied}
-    on_machines = [entry for entry in observed if entry.machine in machines]
-    by_key = {(entry.machine, entry.name): entry for entry in on_machines}
+    by_key = {(entry.machine, entry.name): entry for entry in observed if entry.machine in machines}
     return tuple(entry for key, entry in by_key.items() if key not in configured)
 
 

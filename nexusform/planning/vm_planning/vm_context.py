@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error, has_errors, suggest_name
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_mapping
-from nexusform.placements.vm_demands import PoolDemand, VmDemand, compute_number_sort_key, index_pools
+from nexusform.placements.vm_demands import NO_DEMAND, PoolDemand, VmDemand, compute_number_sort_key, index_pools
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import (
@@ -185,12 +185,8 @@ def build_vm_context(blocks: BlockPlanner) -> VmContext:
 def _set_recreated_machines(sites: Mapping[str, SitePlan], blocks: BlockPlanner) -> None:
     """Set the machines re-created by this plan in their sites."""
     missing_addresses = blocks.prior.state.instances.keys() - blocks.prior.instances.keys()  # deleted elsewhere
-    offering_instances = [
-        instance for instance in blocks.instances.values() if instance.type.add_to_inventory is not None
-    ]
-    if not missing_addresses and not any(
-        instance.is_replaced or instance.action is Action.DELETE for instance in offering_instances
-    ):
+    destroyed = [instance for instance in blocks.instances.values() if instance.is_destroyed]
+    if not missing_addresses and not destroyed:
         return  # no machine disappears
     from nexusform.planning.vm_planning.machine_recreation import find_recreated_machines
 
@@ -249,29 +245,29 @@ def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Ad
     return second.build_error("duplicate-machine", detail, path=(argument,) if has_argument else ())
 
 
-def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand | None, list[Diagnostic]]:
-    """Compute the demand of an instance; None if it is removed or invalid. An instance with errors becomes invalid."""
+def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand, list[Diagnostic]]:
+    """Compute the demand of an instance; NO_DEMAND if it is removed or invalid, as it becomes with errors."""
     instance = vms.instance
     family = instance.type.vms
     attributes = instance.argument_values
     if instance.is_removed or instance.is_invalid or attributes is None or family is None:
-        return None, []
+        return NO_DEMAND, []
     demand, problems = family.build_demand(attributes, context.current_context, instance.address)
-    diagnostics = [instance.build_diagnostic(problem) for problem in problems]
+    diagnostics = instance.build_diagnostics(problems)
     if demand is None:
         instance.is_invalid = True
-        return None, diagnostics
+        return NO_DEMAND, diagnostics
     site = context.sites.get(demand.site_id)
     if site is not None and site.scheduler.profile.platform:  # a platform chooses the machines there
         demand = replace(demand, provenance="predicted")
     demand = replace(demand, pools=tuple(_keep_existing_numbers(pool, demand.cluster, vms) for pool in demand.pools))
     if instance.block is None:  # outside the selection: nothing changes
         return demand, diagnostics
-    target_diagnostics = [instance.build_diagnostic(problem) for problem in _check_demand_targets(demand, vms, context)]
+    target_diagnostics = instance.build_diagnostics(_check_demand_targets(demand, vms, context))
     diagnostics += target_diagnostics
     if has_errors(target_diagnostics):
         instance.is_invalid = True
-        return None, diagnostics
+        return NO_DEMAND, diagnostics
     return demand, diagnostics
 
 
@@ -317,7 +313,9 @@ def _check_demand_targets(demand: VmDemand, vms: VmObject, context: VmContext) -
             is_harmless = has_unchanged_zones and machines <= site.machines.keys()
             yield (replace(problem, severity=Severity.WARNING) if is_harmless else problem)
         if pool.pinned_machine and pool.pinned_machine not in site.machines:
-            yield _build_unknown_machine_problem(pool, site)
+            hint = suggest_name(pool.pinned_machine, site.machines)
+            detail = f'Site {site.id} has no machine "{pool.pinned_machine}".{hint}'
+            yield Problem(("machine",), "unknown-machine", detail)
 
 
 def _build_unknown_zones_problem(
@@ -334,11 +332,6 @@ def _build_unknown_zones_problem(
     )
 
 
-def _build_unknown_machine_problem(pool: PoolDemand, site: SitePlan) -> Problem:
-    hint = suggest_name(pool.pinned_machine, site.machines)
-    return Problem(("machine",), "unknown-machine", f'Site {site.id} has no machine "{pool.pinned_machine}".{hint}')
-
-
 def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     """Yield errors for the replacement of a cluster's only System pool, warnings for clusters that lose all
     System pools. On Azure, a change that re-creates a pool's VMs deletes and creates the pool, and a cluster
@@ -347,8 +340,11 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     # The numbers of System pools by cluster.
     before = Counter(_iterate_system_pool_owners(vms.prior.demand for vms in objects))
     after = Counter(_iterate_system_pool_owners(vms.request.demand for vms in objects))
-    remaining = [(vms, vms.prior.demand) for vms in objects if vms.prior.demand is not None and _is_remaining(vms)]
-    for vms, prior in remaining:
+    remaining = [
+        vms for vms in objects if vms.pools and vms.instance.block is not None and not vms.instance.is_replaced
+    ]  # their pools change one by one
+    for vms in remaining:
+        prior = vms.prior.demand
         if before[prior.owner] != 1:  # another System pool stays meanwhile, or there was none
             continue
         requested_pools = index_pools(vms.pools)
@@ -362,7 +358,8 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
                     f"change {pool.pool} and apply again.",
                     pool.path,
                 )
-    for vms, prior in remaining:
+    for vms in remaining:
+        prior = vms.prior.demand
         # Pools in blocks of their own have a parent, and count for their cluster.
         if before[prior.owner] and not after[prior.owner] and not prior.parent_id:
             detail = (
@@ -373,15 +370,9 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
             yield vms.instance.build_diagnostic(warning)
 
 
-def _is_remaining(vms: VmObject) -> bool:
-    """Return whether an object with known VMs is configured and not replaced: its pools change one by one."""
-    return vms.request.demand is not None and vms.instance.block is not None and not vms.instance.is_replaced
-
-
-def _iterate_system_pool_owners(demands: Iterable[VmDemand | None]) -> Iterator[str]:
+def _iterate_system_pool_owners(demands: Iterable[VmDemand]) -> Iterator[str]:
     for demand in demands:
-        if demand is not None:
-            yield from (demand.owner for pool in demand.pools if pool.is_system)
+        yield from (demand.owner for pool in demand.pools if pool.is_system)
 
 
 def _is_pool_replaced(vms: VmObject, prior: PoolDemand, pool: PoolDemand) -> bool:

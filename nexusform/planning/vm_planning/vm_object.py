@@ -7,7 +7,7 @@ pool costs little more than its names.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.interfaces.plugins import UnplacedVms
 from nexusform.json_data.plain_data import get_list, get_mapping
-from nexusform.placements.vm_demands import PlacedVm, PlacementGroupRule, PoolDemand, VmDemand, index_pools
+from nexusform.placements.vm_demands import NO_DEMAND, PlacedVm, PlacementGroupRule, PoolDemand, VmDemand, index_pools
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.plan import Action
@@ -78,7 +78,7 @@ class PriorVms(Struct, frozen=True):
     `unplaced` those without a machine, `recorded_placements` the placements in state of VMs observed elsewhere.
     """
 
-    demand: VmDemand | None = None
+    demand: VmDemand = NO_DEMAND
     existing: Mapping[VmKey, PlacedVm] = field(default_factory=dict)
     unplaced: UnplacedVms = field(default_factory=dict)
     recorded_placements: Mapping[VmKey, Placement] = field(default_factory=dict)
@@ -86,18 +86,18 @@ class PriorVms(Struct, frozen=True):
     @property
     def site_id(self) -> str:
         """Site of the prior arguments; "" for a new instance."""
-        return self.demand.site_id if self.demand is not None else ""
+        return self.demand.site_id
 
     @property
     def cluster(self) -> str:
         """Cluster of the prior arguments; "" for a new instance."""
-        return self.demand.cluster if self.demand is not None else ""
+        return self.demand.cluster
 
 
 class RequestedVms(Struct, frozen=True):
-    """Requested VMs (`demand`: None while unknown or if removed), their `site`, and the resulting actions."""
+    """Requested VMs (`demand`: NO_DEMAND while unknown or if removed), their `site`, and the resulting actions."""
 
-    demand: VmDemand | None = None
+    demand: VmDemand = NO_DEMAND
     site: SitePlan | None = None
     actions: VmActions = field(default_factory=VmActions)
 
@@ -134,12 +134,12 @@ class VmObject(Struct):
     @property
     def pools(self) -> tuple[PoolDemand, ...]:
         """Requested pools; none while unknown."""
-        return self.request.demand.pools if self.request.demand is not None else ()
+        return self.request.demand.pools
 
     @property
     def prior_pools(self) -> tuple[PoolDemand, ...]:
         """Pools of the prior arguments; none for a new instance."""
-        return self.prior.demand.pools if self.prior.demand is not None else ()
+        return self.prior.demand.pools
 
     @property
     def placement_groups(self) -> list[PlacementGroupRule]:
@@ -233,16 +233,16 @@ class VmObject(Struct):
             if key in self.prior.existing and self.get_trigger(key) in hardware_triggers
         }
 
-    def keep_all_vms(self, demand: VmDemand | None = None) -> None:
-        """Keep every VM at its location, with no other action; `demand` replaces the requested one if it is set."""
+    def keep_all_vms(self, demand: VmDemand) -> None:
+        """Keep every VM at its location, with no other action, as the VMs of this demand."""
         self.placements.vms.clear()
         self.placements.vms.update(self.prior.existing)
         actions = VmActions(unchanged=list(self.prior.existing), waiting=list(self.prior.unplaced))
-        self.request = replace(self.request, demand=demand or self.request.demand, actions=actions)
+        self.request = replace(self.request, demand=demand, actions=actions)
 
     def keep_unselected_vms(self, find_trigger: Callable[[str], str]) -> None:
         """Keep the VMs of an object outside the selection; those losing their machine (`find_trigger`) are losses."""
-        self.keep_all_vms()
+        self.keep_all_vms(self.request.demand)
         triggers = {key: find_trigger(vm.placement.machine) for key, vm in self.prior.existing.items()}
         losing_triggers = (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN)
         losses = {key: trigger for key, trigger in triggers.items() if trigger in losing_triggers}
@@ -268,7 +268,7 @@ class VmObject(Struct):
         """Return every VM after the plan; with an unknown demand all prior VMs."""
         if self.is_removed:
             return ()
-        return tuple(self.prior.existing.values()) if self.request.demand is None else self.list_placed_vms()
+        return tuple(self.prior.existing.values()) if self.request.demand is NO_DEMAND else self.list_placed_vms()
 
     def list_prior_racks(self) -> frozenset[str]:
         """Return the racks of the VMs before the plan."""
@@ -304,25 +304,25 @@ class VmSituation(Struct, frozen=True):
 
 
 def compute_vm_actions(
-    existing_vms: tuple[PlacedVm, ...], prior_demand: VmDemand | None, demand: VmDemand | None, situation: VmSituation
+    existing_vms: tuple[PlacedVm, ...], prior_demand: VmDemand, demand: VmDemand, situation: VmSituation
 ) -> VmActions:
     """Compute the actions on the VMs of one instance. `prior_demand` is the demand of the prior arguments (to find
-    changed arguments and nodes deleted outside nexusform); `demand` None means that the resource is removed.
+    changed arguments and nodes deleted outside nexusform); NO_DEMAND means that the resource is removed.
     """
     actions = VmActions()
     existing_by_key = {(vm.pool, vm.number): vm for vm in existing_vms}
-    pools = index_pools(demand.pools) if demand else {}
+    pools = index_pools(demand.pools)
     numbers_by_pool = {name: frozenset(pool.numbers) for name, pool in pools.items()}
     prior_keys = [*existing_by_key, *situation.unplaced]  # of VMs with and without a machine
     vm_counts = Counter(pool_name for pool_name, _ in prior_keys)
     for key in prior_keys:
         pool_name, vm_number = key
         if pool_name not in pools:  # without a demand, the trigger is the removal of the resource
-            actions.removals[key] = "pool_removed" if demand else situation.common_trigger
+            actions.removals[key] = situation.common_trigger if demand is NO_DEMAND else "pool_removed"
         elif vm_number not in numbers_by_pool[pool_name]:
             actions.removals[key] = situation.common_trigger or "scale_in"
-    prior_pools = index_pools(prior_demand.pools) if prior_demand else {}
-    is_upgraded = bool(demand and prior_demand and demand.version != prior_demand.version)
+    prior_pools = index_pools(prior_demand.pools)
+    is_upgraded = prior_demand is not NO_DEMAND and demand.version != prior_demand.version
     for pool in pools.values():
         prior = prior_pools.get(pool.pool)
         argument_trigger = ROLLING if is_upgraded else find_changed_argument(prior, pool)  # "" for none
@@ -330,17 +330,22 @@ def compute_vm_actions(
         prior_numbers = set(prior.numbers) if prior and vm_counts[pool.pool] < len(prior.numbers) else set()
         for number in pool.numbers:
             key = (pool.pool, number)
-            existing_vm = existing_by_key.get(key)
-            if existing_vm is not None:
-                trigger = _find_recreation_trigger(existing_vm, situation, argument_trigger)
-                if trigger:
-                    actions.recreations[key] = trigger
-                else:
-                    actions.unchanged.append(key)
-            elif key in situation.unplaced:
-                _add_waiting_vm(actions, key, situation, argument_trigger)
+            remaining = actions.unchanged
+            if key in existing_by_key:
+                vm = existing_by_key[key]
+                machine_trigger = situation.find_machine_trigger(vm.placement.machine)
+                trigger = _find_recreation_trigger(vm.names, situation, machine_trigger or argument_trigger)
+            elif key in situation.unplaced:  # it waits for a machine
+                record, remaining = situation.unplaced[key], actions.waiting
+                names = (record["name"], record.get("platform_name"))
+                trigger = _find_recreation_trigger(names, situation, argument_trigger)
             else:
                 _add_action_for_missing_vm(actions, key, situation, prior, was_there=number in prior_numbers)
+                continue
+            if trigger:
+                actions.recreations[key] = trigger
+            else:
+                remaining.append(key)
     return actions
 
 
@@ -356,25 +361,11 @@ def _add_action_for_missing_vm(
         actions.additions[key] = "scale_out" if prior else "new"
 
 
-def _add_waiting_vm(actions: VmActions, key: VmKey, situation: VmSituation, argument_trigger: str) -> None:
-    """Add an existing VM without a machine: still waiting for one, unless a trigger re-creates it."""
-    trigger = situation.common_trigger or argument_trigger
-    record = situation.unplaced[key]
-    if not situation.healed_names.isdisjoint({record["name"], record.get("platform_name")}):
-        trigger = HEAL
-    if trigger:
-        actions.recreations[key] = trigger
-    else:
-        actions.waiting.append(key)
-
-
-def _find_recreation_trigger(vm: PlacedVm, situation: VmSituation, argument_trigger: str) -> str:
-    """Return the first applicable trigger to re-create an existing VM, "" for none."""
-    if not situation.healed_names.isdisjoint(vm.names):
+def _find_recreation_trigger(names: Iterable[str | None], situation: VmSituation, own_trigger: str) -> str:
+    """Return the first applicable trigger to re-create an existing VM (its names), "" for none."""
+    if not situation.healed_names.isdisjoint(names):
         return HEAL
-    if situation.common_trigger:
-        return situation.common_trigger
-    return situation.find_machine_trigger(vm.placement.machine) or argument_trigger
+    return situation.common_trigger or own_trigger
 
 
 def find_changed_argument(prior: PoolDemand | None, pool: PoolDemand) -> str:

@@ -18,7 +18,7 @@ from nexusform.configuration.declarations.limits import build_limit_error
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_mapping, has_unknown_part
-from nexusform.placements.vm_demands import VmDemand
+from nexusform.placements.vm_demands import NO_DEMAND, VmDemand
 from nexusform.planning.instances.argument_evaluation import find_unknown_placement_arguments
 from nexusform.planning.instances.attribute_differences import has_equal_values, plan_attributes
 from nexusform.planning.instances.block_planner import BlockPlanner, expose_instance
@@ -180,13 +180,12 @@ class _VmPlanner:
         followers: list[tuple[VmObject, VmDemand]] = []  # pools in resources of their own
         for vms in self._list_vm_objects(instances):
             demand, problems = compute_demand(vms, self.context)
-            if demand is not None:
-                self._demand_count += sum(len(pool.numbers) for pool in demand.pools)
+            self._demand_count += sum(len(pool.numbers) for pool in demand.pools)
             maximum = self.blocks.request.limits.vms
             if self._demand_count > maximum:
                 raise build_limit_error("VMs", "vms", maximum)
             self.diagnostics += problems
-            if demand is not None and demand.parent_id:  # decided after its cluster, which may be replaced
+            if demand.parent_id:  # decided after its cluster, which may be replaced
                 followers.append((vms, demand))
             else:
                 self._decide_object_actions(vms, demand, evaluation)
@@ -200,13 +199,13 @@ class _VmPlanner:
             self._decide_object_actions(vms, demand, evaluation)
         self.diagnostics += check_system_pools(self._list_vm_objects(instances))
 
-    def _decide_object_actions(self, vms: VmObject, demand: VmDemand | None, evaluation: Evaluation) -> None:
+    def _decide_object_actions(self, vms: VmObject, demand: VmDemand, evaluation: Evaluation) -> None:
         """Decide the action on an instance, as far as known before placement, and the actions on its VMs."""
         instance = vms.instance
-        if instance.is_configured and instance.config is not None:
+        if instance.is_configured:
             self.blocks.set_predicted_action(instance, evaluation)
             self.blocks.record_decision(instance)
-        if instance.is_invalid or (demand is None and not instance.is_removed):
+        if instance.is_invalid or (demand is NO_DEMAND and not instance.is_removed):
             # Unknown demand: it keeps its VMs, so that their capacity is not allocated to others.
             vms.keep_all_vms(vms.prior.demand)
             return
@@ -278,7 +277,7 @@ class _VmPlanner:
                 self.context.hints.add_objects([vms])
                 self._placed_count += len(vms.request.actions.additions)
                 self.blocks.request.progress(PlanningStage.VMS, self._placed_count, self._new_count)
-            if instance.is_configured and instance.config is not None:
+            if instance.is_configured:
                 self._decide_final_action(vms, evaluation)
             self.blocks.add_instance(instance, evaluation)
 
@@ -292,7 +291,7 @@ class _VmPlanner:
         if instance.action is Action.NO_OP and vms.placements.tokens:
             # Re-created at the same location: the values are unchanged, but a step is needed.
             instance.decision = replace(instance.decision, action=Action.UPDATE)
-        if not vms.is_unchanged and vms.request.demand is not None:
+        if not vms.is_unchanged:
             placed_vms, present = vms.list_placed_names(), vms.list_names()
             note = record_vm_placements(instance.prior_note, placed_vms, present, self.blocks.request.state.serial + 1)
             instance.private = record_previous_machines(
@@ -302,7 +301,7 @@ class _VmPlanner:
     def _compute_attributes_with_placements(self, vms: VmObject) -> dict[str, Any]:
         """Return the computed attributes with the placements; none for unchanged objects (they keep the state's)."""
         instance, family = vms.instance, vms.instance.type.vms
-        if instance.is_invalid or vms.request.demand is None or family is None or instance.config is None:
+        if instance.is_invalid or family is None or instance.config is None:
             return {}  # nothing can be computed
         # The prior computed attributes; none for a new or replaced object.
         before = instance.before
@@ -350,7 +349,7 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], Resourc
             continue
         vms = objects[address] = vm_placement_steps.build_vm_object(instance, context)
         if vms.is_removed:
-            vm_placement_steps.decide_actions(vms, demand=None, context=context)
+            vm_placement_steps.decide_actions(vms, NO_DEMAND, context)
         else:
             vms.keep_unselected_vms(vm_placement_steps.build_machine_trigger_finder(remaining_context, vms))
     return objects, context.prior_context

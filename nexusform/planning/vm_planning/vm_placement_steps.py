@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand, index_pools
+from nexusform.placements.vm_demands import NO_DEMAND, PlacedVm, PoolDemand, VmDemand, index_pools
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import (
     SitePlan,
@@ -50,15 +50,17 @@ def build_vm_object(instance: Instance, context: VmContext, recorded: ObjectStat
     recorded_placements: dict[VmKey, Placement] = {}
     if recorded is not None and recorded.attributes is not attributes:  # VMs may be observed elsewhere
         recorded_placements = find_moved_vms(existing, family.list_existing_vms(recorded.attributes))
-    vms = VmObject(instance, PriorVms(demand, existing, family.list_unplaced_vms(attributes), recorded_placements))
+    vms = VmObject(
+        instance, PriorVms(demand or NO_DEMAND, existing, family.list_unplaced_vms(attributes), recorded_placements)
+    )
     site = context.sites.get(vms.prior.site_id)
-    if demand is None or site is None:  # without its site, no machine has capacity to reserve
+    if site is None:  # without its site, no machine has capacity to reserve
         return vms
-    pools = index_pools(demand.pools)
+    pools = index_pools(vms.prior_pools)
     for key, vm in existing.items():
         pool = pools.get(vm.pool)
         sku = find_sku(vm, pool, context.prior_context.skus)
-        _reserve_vm_capacity(vms, key, site, build_vm_name(demand, pool, *key), sku)
+        _reserve_vm_capacity(vms, key, site, build_vm_name(vms.prior.demand, pool, *key), sku)
     return vms
 
 
@@ -80,12 +82,12 @@ def find_moved_vms(existing: Mapping[VmKey, PlacedVm], recorded: Iterable[Placed
     return moved
 
 
-def decide_actions(vms: VmObject, demand: VmDemand | None, context: VmContext) -> None:
-    """Decide which VMs are removed, re-created or new; the others stay. `demand` None: the instance is removed."""
+def decide_actions(vms: VmObject, demand: VmDemand, context: VmContext) -> None:
+    """Decide which VMs are removed, re-created or new; the others stay. NO_DEMAND: the instance is removed."""
     if vms.instance.action is Action.FORGET:
         vms.forget(_find_common_trigger(vms), build_machine_trigger_finder(context, vms))
         return
-    site = context.sites.get(demand.site_id) if demand is not None else None
+    site = context.sites.get(demand.site_id)
     situation = VmSituation(
         common_trigger=_find_common_trigger(vms),
         healed_names=context.healed_names.get(str(vms.instance.address), frozenset()),
@@ -122,8 +124,6 @@ def build_machine_trigger_finder(context: VmContext, vms: VmObject) -> Callable[
 
 def _update_vfs_of_unchanged_vms(vms: VmObject) -> None:
     """Update the SR-IOV VFs used by unchanged VMs to those of their pool: only they change without a re-creation."""
-    if vms.request.demand is None:
-        return
     vfs_before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}  # virtual functions per VM, by pool
     changed_pools = index_pools(pool for pool in vms.pools if pool.sku.vfs != vfs_before.get(pool.pool, pool.sku.vfs))
     for key in vms.request.actions.unchanged:
@@ -140,8 +140,7 @@ def _update_vfs_of_unchanged_vms(vms: VmObject) -> None:
 def _find_common_trigger(vms: VmObject) -> str:
     """Return the trigger for every VM of the instance, "" for individual triggers."""
     if vms.is_removed:
-        is_separate_pool = vms.prior.demand is not None and vms.prior.demand.parent_id  # a resource of its own
-        return "pool_removed" if is_separate_pool else "cluster_removed"
+        return "pool_removed" if vms.prior.demand.parent_id else "cluster_removed"  # a pool as a resource of its own
     if vms.instance.is_replaced:
         return "requested" if vms.instance.decision.reason == "replace_by_request" else "cluster_replaced"
     return ""
@@ -173,7 +172,7 @@ def restore_vm_locations(vms: VmObject) -> None:
     recreations = {
         key: trigger for key, trigger in vms.request.actions.recreations.items() if trigger == MACHINE_REPLACED
     }
-    if not recreations or vms.request.site is None or vms.request.demand is None:
+    if vms.request.site is None:
         return
     skus_before = {pool.pool: pool.sku for pool in vms.prior_pools}
     for pool, names in _iterate_pools(vms, recreations):
@@ -248,7 +247,6 @@ def _place_vm(
 ) -> None:
     """Place a VM on its pinned machine or by the rule, or record its failure. `last_resort`: used if no other fits."""
     key = (pool.pool, number)
-    assert vms.request.demand is not None, "its pool is part of the demand"
     assert vms.request.site is not None, "a demand without its site is invalid"
     if pool.pinned_machine:
         _place_pinned_vm(vms, pool, number, name)
@@ -280,7 +278,6 @@ def _place_vm(
 def _place_pinned_vm(vms: VmObject, pool: PoolDemand, number: int | str, name: str) -> None:
     """Place a VM on the machine named by the user, with a warning if the placement rule rejects that machine."""
     assert vms.request.site is not None
-    assert vms.request.demand is not None
     key = (pool.pool, number)
     demand = build_demand(vms.request.demand, pool, number)
     vms.placements.tokens[key], placement, refusal = vms.request.site.place_pinned_vm(demand, pool.pinned_machine)
@@ -291,7 +288,6 @@ def _place_pinned_vm(vms: VmObject, pool: PoolDemand, number: int | str, name: s
 
 def _build_placed_vm(vms: VmObject, pool: PoolDemand, number: int | str, name: str, placement: Placement) -> PlacedVm:
     """Return the record of a VM placed by this plan."""
-    assert vms.request.demand is not None
     trigger = vms.get_trigger((pool.pool, number))
     return PlacedVm(pool.pool, number, name, pool.sku.name, placement, vms.request.demand.provenance, trigger=trigger)
 

@@ -182,9 +182,7 @@ def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
     batch takes the drain timeout of its pool (control planes have none).
     """
     timeouts = {  # in seconds
-        (table.site_id, table.cluster, table.pool): table.drain_timeout
-        for table in plan.placement_tables
-        if table.drain_timeout
+        (table.site_id, table.cluster, table.pool): table.drain_timeout for table in plan.placement_tables
     }
     drained_pools = {
         (row.site_id, row.cluster, row.pool)

@@ -119,22 +119,17 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
         return replace(plan, guard_rails=tuple(unknown_results), diagnostics=(*plan.diagnostics, warning))
     results: list[GuardRailResult] = []
     diagnostics: list[Diagnostic] = []
+    # Resources without a prediction make every figure unknown.
+    missing = count_unpredicted_resources(plan)
+    unpredicted = GuardRailMeasurement(value=None, text=f"{format_count(missing, 'resource')} could not be predicted")
     for limit in limits:
-        measurements = list(_measure_plan_for_limit(plan, limit))
+        measurements = [*GUARD_RAILS[limit.name].measure(plan), *([unpredicted] if missing else [])]
         is_broken = GUARD_RAILS[limit.name].is_broken
         # An unknown figure (None) breaks every limit.
         breaches = [entry for entry in measurements if entry.value is None or is_broken(entry.value, limit.value)]
         diagnostics += [_build_limit_error(limit, breach) for breach in breaches]
         results.append(_summarize_breaches(limit, measurements, breaches))
     return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, *diagnostics))
-
-
-def _measure_plan_for_limit(plan: Plan, limit: GuardRailLimit) -> Iterator[GuardRailMeasurement]:
-    """Measure the plan for a limit. Resources without a prediction make every figure unknown."""
-    yield from GUARD_RAILS[limit.name].measure(plan)
-    missing = count_unpredicted_resources(plan)
-    if missing:
-        yield GuardRailMeasurement(value=None, text=f"{format_count(missing, 'resource')} could not be predicted")
 
 
 def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> Diagnostic:

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.diagnostics.phrases import format_count, format_list, group_by, select_word_form
 from nexusform.placement_kinds.placement_kind import KINDS, VM, get_kind_noun, get_kind_order
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
 from nexusform.resources.address import Address
@@ -65,10 +65,9 @@ def compute_effect(row: PlacementChange) -> Effect:
         if row.source is None and row.target is None:  # neither before nor after
             return Effect.NOT_CREATED
         return Effect.UNCHANGED if kind.is_running(row.target) else Effect.STILL_WAITING
-    if row.action is PlacementAction.PLACE:
-        return Effect.PLACED if kind.is_running(row.target) else Effect.WAITING
-    # The action is MOVE. For a VM, `is_running` is always true, but without a machine it does not run.
-    runs_before = kind.is_running(row.source) and not (row.kind == VM and row.source is None)
+    # A placed object did not run before. For a VM, `is_running` is always true, but without a machine it does not run.
+    is_unplaced_vm = row.kind == VM and row.source is None
+    runs_before = row.action is PlacementAction.MOVE and kind.is_running(row.source) and not is_unplaced_vm
     if not kind.is_running(row.target):
         return Effect.UNPLACED if runs_before else Effect.WAITING
     if not runs_before:
@@ -155,7 +154,7 @@ def collect_upgrade_nodes(plan: Plan) -> dict[Node, PlacementChange]:
     nodes: dict[Node, PlacementChange] = {}
     for row in plan.placements if pools else ():
         if row.kind == VM and is_upgrade_row(row, pools):
-            for name in filter(None, (row.object, row.platform_name)):  # its own and, if known, the platform's
+            for name in (row.object, row.platform_name or row.object):  # its own and, if known, the platform's
                 nodes[row.site_id, row.cluster, name] = row
     return nodes
 
@@ -200,49 +199,46 @@ def count_objects_with_effects(counts: Iterable[EffectCount], *effects: Effect) 
 
 
 def format_effect_clauses(counts: Sequence[EffectCount], effects: Iterable[Effect]) -> list[str]:
-    """Format clauses for the given effects in order: `1 VM and 3 pods are removed`. VM moves have their own clause."""
+    """Format clauses for the given effects in order: `1 VM and 3 pods are removed`."""
     clauses = []
     for effect in effects:
         rows = [row for row in counts if row.effect is effect]
-        if effect is Effect.MOVED:
-            clauses += [_format_vm_moves(row) for row in rows if row.kind == VM]
-            rows = [row for row in rows if row.kind != VM]
-        if effect is Effect.RECREATED:  # predictions (with a state) have their own clause, too
-            clauses += _format_clauses(effect, [row for row in rows if row.state])
-            rows = [row for row in rows if not row.state]
-        clauses += _format_clauses(effect, rows)
+        rows.sort(key=lambda row: row.state != PREDICTED)  # predictions first
+        clauses += [_format_clause(group) for group in group_by(rows, _get_clause_key).values()]
     return clauses
 
 
-def _format_vm_moves(vms: EffectCount) -> str:
-    target = select_word_form(vms.count, "another machine", "other machines")
-    return f"{format_count(vms.count, 'VM')} {select_word_form(vms.count, 'is', 'are')} re-created on {target}"
-
-
-def _format_clauses(effect: Effect, rows: Sequence[EffectCount]) -> list[str]:
-    """Format objects of all kinds with one effect as one clause, [] for none. Objects without a place yet (waiting) or
-    losing their host (`2 VMs lose their machine`) get a clause per row, so per kind and state.
+def _get_clause_key(row: EffectCount) -> tuple[str, ...]:
+    """Return a key shared by the objects of one clause. Objects without a place yet (waiting) or losing their host have
+    a clause per kind and state. Moves of VMs and predicted re-creations have their own clause.
     """
-    if effect in (Effect.WAITING, Effect.STILL_WAITING):
-        return [f"{_format_object_count(row)} {format_waiting_verb(row.state, row.count)}" for row in rows]
-    if effect is Effect.LOST:
-        verbs = [(row, select_word_form(row.count, "loses its", "lose their")) for row in rows]
-        return [f"{_format_object_count(row)} {verb} {get_host_noun(row.kind)}" for row, verb in verbs]
-    total = sum(row.count for row in rows)
-    by_kind: Counter[str] = Counter()
+    if row.effect in (Effect.WAITING, Effect.STILL_WAITING, Effect.LOST):
+        return row.kind, row.state
+    return ("moved VMs",) if _is_vm_move(row) else (row.state if row.state == PREDICTED else "",)
+
+
+def _is_vm_move(row: EffectCount) -> bool:
+    return row.effect is Effect.MOVED and row.kind == VM
+
+
+def _format_clause(rows: Sequence[EffectCount]) -> str:
+    """Format the objects of one clause, with one verb for all."""
+    first = rows[0]
+    counts: Counter[str] = Counter()  # by kind
     for row in rows:
-        by_kind[row.kind] += row.count
-    subjects = format_kind_counts({kind: by_kind[kind] for kind in sorted(by_kind, key=get_kind_order)})
-    return [f"{subjects} {format_effect_verb(effect, rows[0].state, total)}"] if rows else []  # one verb for all
+        counts[row.kind] += row.count
+    total = counts.total()
+    verb = format_effect_verb(first.effect, first.state, total)
+    if _is_vm_move(first):
+        verb = select_word_form(total, "is re-created on another machine", "are re-created on other machines")
+    elif first.effect is Effect.LOST:
+        verb = f"{select_word_form(total, 'loses its', 'lose their')} {get_host_noun(first.kind)}"
+    return f"{format_kind_counts(counts)} {verb}"
 
 
 def format_kind_counts(counts: Mapping[str, int]) -> str:
     """Format numbers of objects by kind: `3 VMs and 2 pods`."""
     return format_list(format_count(count, get_kind_noun(kind)) for kind, count in counts.items())
-
-
-def _format_object_count(row: EffectCount) -> str:
-    return format_count(row.count, get_kind_noun(row.kind))
 
 
 def describe_lost_vms(plan: Plan) -> list[str]:

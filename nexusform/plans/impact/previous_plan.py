@@ -28,7 +28,7 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
     if previous.errored:
         return warn_about_previous(plan, "That plan failed")
     before, after = build_decision(previous), build_decision(plan)
-    has_several_sites = len({*_list_sites(plan), *_list_sites(previous)}) > 1
+    has_several_sites = len({site.id for site in (*plan.sites, *previous.sites)}) > 1
     freed = _list_affected_clusters(previous, has_several_sites) - _list_affected_clusters(plan, has_several_sites)
     # The difference of spare capacity on the sites of both plans with the same largest SKU.
     capacity_by_site_and_sku = {(row.site, row.vm_sku_name): row.after for row in before.capacity}
@@ -95,10 +95,6 @@ def warn_about_previous(plan: Plan, reason: str) -> Plan:
 
 def _count_moved_objects(impact: ImpactSummary) -> int:
     return impact.moved + impact.recreated + impact.host_lost
-
-
-def _list_sites(plan: Plan) -> list[str]:
-    return [site.id for site in plan.sites]
 
 
 def _list_affected_clusters(plan: Plan, has_several_sites: bool) -> set[str]:

@@ -115,12 +115,12 @@ def _pair_compared_parts(left: Any, right: Any) -> Iterable[tuple[Any, Any]] | N
         if left.keys() != right.keys():
             return None
         return [(value, right[name]) for name, value in left.items()]
-    if isinstance(left, str) and isinstance(right, str):
-        return () if left == right else None  # a member of an enum is read as a text
-    if not isinstance(left, right.__class__) and not isinstance(right, left.__class__):
-        return None  # of different classes
-    if isinstance(left, Span):  # not compared: the configuration in a saved plan has another directory
-        return ()
     if isinstance(left, Struct):
-        return [(getattr(left, name), getattr(right, name)) for name in left.__struct_fields__]
-    return () if left.__class__ is right.__class__ and left == right else None  # true equals 1
+        if not isinstance(left, right.__class__) and not isinstance(right, left.__class__):
+            return None  # of different classes
+        # Spans are not compared: the configuration in a saved plan has another directory.
+        names = () if isinstance(left, Span) else left.__struct_fields__
+        return [(getattr(left, name), getattr(right, name)) for name in names]
+    is_text = isinstance(left, str) and isinstance(right, str)  # a member of an enum is read as a text
+    has_same_class = is_text or left.__class__ is right.__class__  # true equals 1
+    return () if has_same_class and left == right else None

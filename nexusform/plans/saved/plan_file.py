@@ -201,13 +201,19 @@ def _parse_signature(content: bytes | None, name: str) -> dict[str, Any] | None:
     """Parse the signature of the plan file `name`; None for an unsigned plan. Raises DiagnosticsError."""
     if content is None:
         return None
-    try:
-        signature = json_codec.parse_json(content)
-    except json_codec.JsonProblem:
-        signature = None  # rejected below
-    if not isinstance(signature, dict):
+    signature = _parse_json_object(content)
+    if signature is None:
         raise _build_damaged_file_error(name, "Its signature was not written by nexusform.")
     return signature
+
+
+def _parse_json_object(content: bytes) -> dict[str, Any] | None:
+    """Parse a JSON object; None if the content is something else."""
+    try:
+        document = json_codec.parse_json(content)
+    except json_codec.JsonProblem:
+        return None
+    return document if isinstance(document, dict) else None
 
 
 def _read_manifest(data: bytes, name: str) -> dict[str, Any]:
@@ -223,13 +229,10 @@ def _read_manifest(data: bytes, name: str) -> dict[str, Any]:
         if first_name == MULTI_SITE_PLAN:
             raise _build_rejection("not-a-plan-file", f"{name} {_MULTI_SITE_MESSAGE}")
         raise _build_damaged_file_error(name, "It is a ZIP file, but was not written by nexusform.")
-    try:
-        manifest = json_codec.parse_json(first[1])
-    except json_codec.JsonProblem:
-        manifest = None
-    if isinstance(manifest, dict) and manifest.get("format") == _DEVELOPMENT_FORMAT:
+    manifest = _parse_json_object(first[1]) or {}
+    if manifest.get("format") == _DEVELOPMENT_FORMAT:
         raise DiagnosticsError(build_development_file_error(name, "run plan again"))
-    if not isinstance(manifest, dict) or (manifest.get("format"), manifest.get("kind")) != (FORMAT, KIND):
+    if (manifest.get("format"), manifest.get("kind")) != (FORMAT, KIND):
         raise _build_damaged_file_error(name, "Its manifest has no format.")
     return manifest
 
@@ -250,7 +253,7 @@ def _check_plan_format_version(manifest: Mapping[str, Any], name: str, own_versi
 def _parse_version_numbers(version: str) -> tuple[int, ...]:
     """Return the numbers at the start of a version, comparable: `1.2.3rc1` counts as 1.2.3."""
     match = re.match(r"\d{1,9}(\.\d{1,9}){0,4}", version)
-    return tuple(int(number) for number in match.group().split(".")) if match else ()
+    return tuple(map(int, match.group().split("."))) if match else ()
 
 
 def _parse_plan_documents(manifest: Mapping[str, Any], members: Mapping[str, bytes], name: str) -> dict[str, Any]:

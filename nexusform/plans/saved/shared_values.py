@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from msgspec import ValidationError, convert
+
 from nexusform.values.typed_value import UNKNOWN
 
 _LETTER: Final = "&"
@@ -178,11 +180,10 @@ class DocumentExpander:
             raise SharedValuesError("Its shared values are not an object of keys and values.")
         self._mark = mark
         self._maximum_parts = maximum_parts
-        keys = shared["keys"]
-        are_lists = isinstance(keys, list) and all(isinstance(names, list) for names in keys)
-        if not are_lists or not all(isinstance(key, str) for names in keys for key in names):
-            raise SharedValuesError("The keys that its objects share are not lists of texts.")
-        self._keys = list(keys)  # a list for each kind of object
+        try:
+            self._keys = convert(shared["keys"], list[list[str]])  # a list for each kind of object
+        except ValidationError:
+            raise SharedValuesError("The keys that its objects share are not lists of texts.") from None
         self._values: list[Any] = []
         self._sizes: list[int] = []  # the number of parts in each of `_values`
         self._size = 0  # the number of parts expanded so far

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct
@@ -195,11 +196,8 @@ def list_out_of_service(sites: Iterable[SiteVms]) -> Iterator[OutOfService]:
 
 def list_changed_racks(sites: Iterable[SiteVms]) -> tuple[RackVmCounts, ...]:
     """Return the racks with added or removed VMs: those with most removed VMs first, then by name."""
-    racks: list[RackVmCounts] = []
-    for site in sites:
-        racks += _list_site_changes(site)
-    racks.sort(key=lambda rack: (-rack.removed_count, rack.site, compute_natural_sort_key(rack.name)))
-    return tuple(racks)
+    racks = chain.from_iterable(map(_list_site_changes, sites))
+    return tuple(sorted(racks, key=lambda rack: (-rack.removed_count, rack.site, compute_natural_sort_key(rack.name))))
 
 
 def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:

@@ -200,10 +200,8 @@ def format_shortage(row: SiteResourceCapacity) -> str:
 def build_site_resources_note(supplies: SiteResources) -> Mapping[str, Any]:
     """Build the note of a site with its supplies."""
     document = json.decode(json.encode(supplies))  # lists, as in a state that was read
-    if supplies.runtime is None:  # notes of sites without a known runtime stay unchanged
-        del document["runtime"]
-    for name in ("supported_until", "volume_sizes", "available_until", "upgrades", "attachable"):
-        if not document[name]:  # likewise
+    for name in ("runtime", "supported_until", "volume_sizes", "available_until", "upgrades", "attachable"):
+        if not document[name]:  # notes without known values stay unchanged
             del document[name]
     return {SUPPLIES: document}
 
@@ -276,7 +274,7 @@ def _compute_node_addresses(supplies: SiteResources, nodes: _SiteNodeCounts) -> 
     networks, and one per cluster without a known network. The total is None for networks not read.
     """
     read_networks = {network.name: network for network in supplies.networks or ()}
-    connected_clusters = {cluster for cluster in {**nodes.before, **nodes.after} if cluster in nodes.networks}
+    connected_clusters = (nodes.before.keys() | nodes.after.keys()) & nodes.networks.keys()
     network_names = {nodes.networks[cluster] for cluster in connected_clusters} | read_networks.keys()
     for network_name in sorted(network_names):
         own_clusters = [cluster for cluster in sorted(connected_clusters) if nodes.networks[cluster] == network_name]
