@@ -74,6 +74,7 @@ from nexusform.plans.plan import (
 )
 from nexusform.resources.address import Address, compute_address_order, parse_address
 from nexusform.resources.graph import find_reachable
+from nexusform.scheduling.racks.rule import CountFilter
 from nexusform.scheduling.racks.vms import RackSpread
 from nexusform.state.objects import get_current_object
 
@@ -466,12 +467,17 @@ def _check_existing_vms(blocks: BlockPlanner, outcome: PlacementPhasesResult) ->
 
 def _may_violate_rules(vms: VmObject) -> bool:
     """Return whether unchanged VMs are outside of their zones, or have constraints to check in detail."""
-    pools = index_pools(vms.pools)
-    unchanged = [(pools.get(key[0]), vms.placements.vms[key]) for key in vms.request.actions.unchanged if pools]
-    return any(
-        pool is not None and (pool.has_further_constraints or not pool.is_zone_allowed(vm.placement.availability_zone))
-        for pool, vm in unchanged
-    )
+    site, pools = vms.request.site, index_pools(vms.pools)
+    if site is None:  # removed, or unknown
+        return False
+    has_count_rules = any(isinstance(rule, CountFilter) for rule in site.scheduler.profile.filters)
+    for key in vms.request.actions.unchanged:
+        pool, zone = pools.get(key[0]), vms.placements.vms[key].placement.availability_zone
+        if pool is None:  # an unselected object with VMs of a missing pool
+            continue
+        if has_count_rules or pool.has_further_constraints or not pool.is_zone_allowed(zone):
+            return True
+    return False
 
 
 def _collect_domain_findings(

@@ -42,7 +42,7 @@ def _find_violating_vms(vms: VmObject, schedulers: dict[str, RackScheduler]) -> 
     violations: dict[tuple[str, str], list[PlacedVm]] = {}
     demand, pools = vms.request.demand, index_pools(vms.pools)
     for key in vms.request.actions.unchanged:
-        if key not in vms.placements.reservations:  # its machine is missing
+        if key not in vms.placements.reservations or key[0] not in pools:  # its machine or pool is missing
             continue
         site, handle = vms.placements.reservations[key]
         if site.id not in schedulers:

@@ -249,8 +249,9 @@ def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand, list[Di
     """Compute the demand of an instance; NO_DEMAND if it is removed or invalid, as it becomes with errors."""
     instance = vms.instance
     family = instance.type.vms
+    assert family is not None
     attributes = instance.argument_values
-    if instance.is_removed or instance.is_invalid or attributes is None or family is None:
+    if instance.is_removed or instance.is_invalid or attributes is None:
         return NO_DEMAND, []
     demand, problems = family.build_demand(attributes, context.current_context, instance.address)
     diagnostics = instance.build_diagnostics(problems)

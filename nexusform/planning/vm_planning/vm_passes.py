@@ -190,7 +190,7 @@ class _VmPlanner:
             else:
                 self._decide_object_actions(vms, demand, evaluation)
         replaced_ids = {
-            cluster.type.build_id(cluster.config) for cluster in clusters if cluster.is_replaced and cluster.config
+            cluster.type.build_id(get_mapping(cluster.config)) for cluster in clusters if cluster.is_replaced
         }
         for vms, demand in followers:
             instance = vms.instance
@@ -233,10 +233,11 @@ class _VmPlanner:
     def _update_hint_targets(self, vms: VmObject) -> None:
         """Compute the demand of an object with hints again, with the current locations of the VMs named by hints."""
         instance, family = vms.instance, vms.instance.type.vms
+        assert family is not None
         arguments = get_mapping(instance.config)
         # Hints near a VM without a location so far are missing in the pools.
         has_hints = any(pool.hints for pool in vms.pools) or "placement_hint" in arguments
-        if has_hints and family is not None:
+        if has_hints:
             demand, _ = family.build_demand(arguments, self.context.current_context, instance.address)
             vms.request = replace(vms.request, demand=demand or vms.request.demand)  # None: invalid, reported before
 
@@ -268,16 +269,15 @@ class _VmPlanner:
         """
         for vms in self._list_vm_objects(instances):
             instance = vms.instance
-            has_arguments = instance.config is not None and not instance.is_removed
-            if needs_evaluation and has_arguments and has_unknown_part(instance.config):
-                self.blocks.evaluate(instance, evaluation)
-            if has_arguments and not instance.is_invalid:
-                self._update_hint_targets(vms)
-                vm_placement_steps.place_new_vms(vms, self.context)
-                self.context.hints.add_objects([vms])
-                self._placed_count += len(vms.request.actions.additions)
-                self.blocks.request.progress(PlanningStage.VMS, self._placed_count, self._new_count)
             if instance.is_configured:
+                if needs_evaluation and has_unknown_part(instance.config):
+                    self.blocks.evaluate(instance, evaluation)
+                if not instance.is_invalid:
+                    self._update_hint_targets(vms)
+                    vm_placement_steps.place_new_vms(vms, self.context)
+                    self.context.hints.add_objects([vms])
+                    self._placed_count += len(vms.request.actions.additions)
+                    self.blocks.request.progress(PlanningStage.VMS, self._placed_count, self._new_count)
                 self._decide_final_action(vms, evaluation)
             self.blocks.add_instance(instance, evaluation)
 
@@ -301,7 +301,9 @@ class _VmPlanner:
     def _compute_attributes_with_placements(self, vms: VmObject) -> dict[str, Any]:
         """Return the computed attributes with the placements; none for unchanged objects (they keep the state's)."""
         instance, family = vms.instance, vms.instance.type.vms
-        if instance.is_invalid or family is None or instance.config is None:
+        assert family is not None
+        assert instance.config is not None
+        if instance.is_invalid:
             return {}  # nothing can be computed
         # The prior computed attributes; none for a new or replaced object.
         before = instance.before

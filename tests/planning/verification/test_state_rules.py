@@ -121,6 +121,7 @@ def test_added_filter_is_checked_for_existing_vms(monkeypatch: pytest.MonkeyPatc
     change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, build_limit(2)))
     # Each of the three VMs runs beside two others. VMs of q are not counted.
     (detail,) = list_warnings_of_state(state)
+    assert list_violations_of_plan(RACKS + cluster("a", pools=zoned), state) == [detail]
     assert detail.startswith("p in nexus_kubernetes_cluster.a: 2 VMs of p already. Violated by a-p-0 on r0-bm")
     change_profile(monkeypatch, "FILTERS", (*profile.FILTERS[:-1], build_limit(3)))
     assert list_warnings_of_state(state) == []
