@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
@@ -72,7 +73,7 @@ from nexusform.plans.plan import (
     SitePredictionAccuracy,
     Step,
 )
-from nexusform.resources.address import Address, compute_address_order, parse_address
+from nexusform.resources.address import Address, ConfigAddress, compute_address_order, parse_address
 from nexusform.resources.graph import find_reachable
 from nexusform.scheduling.racks.rule import CountFilter
 from nexusform.scheduling.racks.vms import RackSpread
@@ -550,17 +551,16 @@ def _remove_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: Plann
         for diagnostic in select_errors(diagnostics)
         if diagnostic.id != UNKNOWN_PLACEMENT and diagnostic.address
     }
-    if not blocks_with_errors:
-        return list(diagnostics)
+    return [diagnostic for diagnostic in diagnostics if not _is_consequence(diagnostic, blocks_with_errors, order)]
 
-    def is_consequence(diagnostic: Diagnostic) -> bool:
-        if diagnostic.id != UNKNOWN_PLACEMENT or not diagnostic.address:
-            return False
-        block = parse_address(diagnostic.address).config_address
-        needs = find_reachable([block], order.get_direct_dependencies)  # includes the block
-        return not blocks_with_errors.isdisjoint(needs)
 
-    return [diagnostic for diagnostic in diagnostics if not is_consequence(diagnostic)]
+def _is_consequence(diagnostic: Diagnostic, flawed_blocks: AbstractSet[ConfigAddress], order: PlanningOrder) -> bool:
+    """Return whether a diagnostic is about an unknown argument in a block that is or needs one of these blocks."""
+    if diagnostic.id != UNKNOWN_PLACEMENT or not diagnostic.address:
+        return False
+    block = parse_address(diagnostic.address).config_address
+    needs = find_reachable([block], order.get_direct_dependencies)  # includes the block
+    return not flawed_blocks.isdisjoint(needs)
 
 
 def remove_duplicate_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:

@@ -217,7 +217,7 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
     waits: Waits = {}
     for address, use in machines.items():
         apply_step = graph.apply_step.get(address)
-        if apply_step is None or not freeing:  # it places no VM, or nothing is freed
+        if apply_step is None:  # it places no VM
             continue
         # Under create_before_destroy the delete of the old VMs comes last, so the new ones cannot wait for it.
         own_delete = graph.delete_step.get((address, "")) if use.keeps_old else None
@@ -237,8 +237,7 @@ def _find_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines
             graph.apply_step[by_text[text]] for text in use.evacuated_addresses if by_text.get(text) in graph.apply_step
         }
         for step in [*list_step(graph.release_step, address), *list_step(graph.apply_step, address)]:
-            if updates:
-                yield step, updates - {step}
+            yield step, updates - {step}
 
 
 def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]) -> Waits:

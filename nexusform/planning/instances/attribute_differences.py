@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec import Struct, json
@@ -280,7 +281,7 @@ def is_replacement_triggered(instance: Instance, planned: DecidedInstances, eval
     if instance.prior is None or instance.module is None:
         return False  # only existing configured objects are replaced
     for expression in instance.lifecycle.replace_triggered_by:
-        trigger = _parse_trigger(expression, _build_key_reader(instance, evaluation))
+        trigger = _parse_trigger(expression, partial(_read_key, instance, evaluation))
         if trigger is not None:
             targets = _iterate_targets(trigger, instance.address.module, planned)
             if any(_has_planned_changes_at_path(target, trigger.path) for target in targets):
@@ -290,7 +291,7 @@ def is_replacement_triggered(instance: Instance, planned: DecidedInstances, eval
 
 def check_triggers(instance: Instance, planned: DecidedInstances, evaluation: Evaluation) -> Iterator[Diagnostic]:
     """Yield an error for each reference of replace_triggered_by with a key of a missing instance."""
-    read_key = _build_key_reader(instance, evaluation)
+    read_key = partial(_read_key, instance, evaluation)
     for expression in instance.lifecycle.replace_triggered_by:
         trigger = _parse_trigger(expression, read_key)
         if trigger is None or trigger.key is None or any(_iterate_targets(trigger, instance.address.module, planned)):
@@ -302,17 +303,13 @@ def check_triggers(instance: Instance, planned: DecidedInstances, evaluation: Ev
         yield build_error("invalid-trigger", detail, expression.span, block=instance.block_header)
 
 
-def _build_key_reader(instance: Instance, evaluation: Evaluation) -> Callable[[Expression], Key]:
-    """Return an evaluator of instance keys in a reference, as in `nexus_rack.r[count.index]`."""
-
-    def read(expression: Expression) -> Key:
-        assert instance.module is not None
-        assert instance.repetition is not None
-        value = evaluation.evaluate_expression(expression, evaluation.build_scope(instance.module, instance.repetition))
-        plain = convert_to_plain(value)[0] if value is not None else None
-        return plain if isinstance(plain, str | int) and not isinstance(plain, bool) else None  # None: no valid key
-
-    return read
+def _read_key(instance: Instance, evaluation: Evaluation, expression: Expression) -> Key:
+    """Evaluate an instance key in a reference, as in `nexus_rack.r[count.index]`; None if it is invalid."""
+    assert instance.module is not None
+    assert instance.repetition is not None
+    value = evaluation.evaluate_expression(expression, evaluation.build_scope(instance.module, instance.repetition))
+    plain = convert_to_plain(value)[0] if value is not None else None
+    return plain if isinstance(plain, str | int) and not isinstance(plain, bool) else None
 
 
 def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]) -> TriggerReference | None:

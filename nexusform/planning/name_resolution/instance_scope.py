@@ -148,7 +148,7 @@ class InstanceScope(Struct, frozen=True):
 def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Traversal, used: int) -> Lookup:
     """Resolve a reference into a resource, without problems. `used` counts resolved steps, at first before its name."""
     steps = traversal.steps
-    name_step = steps[used] if used < len(steps) else None
+    name_step = next(iter(steps[used:]), None)
     if not isinstance(name_step, TraverseAttribute):
         return _build_unknown_lookup(traversal)
     used += 1
@@ -160,17 +160,16 @@ def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Tr
         return _build_unknown_lookup(traversal)
     key: Key = None  # of a single instance
     if view.shape != SINGLE:
-        if used >= len(steps):
-            return view.get_value(), used, []
-        key = _parse_literal_key(steps[used], view.shape)
+        key = _parse_literal_key(next(iter(steps[used:]), None), view.shape)
         if key is None or key not in view.items:  # the evaluator indexes the whole value, or reports a missing key
             return view.get_value(), used, []
         used += 1
     item = view.items.get(key)
     if item is None:
         return _build_unknown_lookup(traversal)
-    if used < len(steps) and isinstance(steps[used], TraverseAttribute):
-        attribute = item.get_attribute(steps[used].name)  # type: ignore[union-attr]
+    attribute_step = next(iter(steps[used:]), None)
+    if isinstance(attribute_step, TraverseAttribute):
+        attribute = item.get_attribute(attribute_step.name)
         if attribute is not None:
             return attribute, used + 1, []
     return item.get_value(), used, []
@@ -197,10 +196,11 @@ def _resolve_module_reference(scope: InstanceScope, traversal: Traversal) -> Loo
         return _build_unknown_lookup(traversal)
     shape = scope.names.get_module_expansion(scope.instance, call).shape
     used, key = 1, None  # used steps: the name of the call
-    if shape != SINGLE and len(traversal.steps) > 1:
-        key = _parse_literal_key(traversal.steps[1], shape)  # None for other keys: the evaluator indexes the value
+    if shape != SINGLE:
+        # None for other keys: the evaluator indexes the value.
+        key = _parse_literal_key(next(iter(traversal.steps[1:]), None), shape)
         used = 2
-    output = traversal.steps[used] if used < len(traversal.steps) else None
+    output = next(iter(traversal.steps[used:]), None)
     if isinstance(output, TraverseAttribute) and (shape == SINGLE or key is not None):
         module_instance = scope.names.find_module_instance(scope.instance, call.name, key)
         if module_instance is not None and output.name in module_instance.module.outputs:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, combinations, islice
 from typing import Any, Final, Protocol, TypeVar
 
@@ -112,22 +113,7 @@ def add_remedies(
     errors = result.plan.errors
     if any(diagnostic.id != DOES_NOT_FIT for diagnostic in errors):
         return result  # another error would reject every trial, too
-    trial_request = replace(build_trial_request(request), samples=0)
-
-    def plan_trial(
-        adjustments: Sequence[ArgumentAdjustment], first: Sequence[Address] = (), replaces: Sequence[str] = ()
-    ) -> PlanResult:
-        """Plan again with adjustments, with the `first` blocks placed first, and with more -replace addresses."""
-        all_replaces = (*trial_request.replaces, *replaces)
-        adjusted = replace(
-            trial_request, adjustments=tuple(adjustments), first_addresses=tuple(first), replaces=all_replaces
-        )
-        outcome = make_plan(adjusted)
-        # Most trials fail by capacity: the first one takes no samples of NUMA cells, a second one if all fits.
-        if outcome.plan.errored or outcome.plan.numa_sampling is None or request.samples == 0:
-            return outcome
-        return make_plan(replace(adjusted, samples=request.samples))
-
+    plan_trial: TrialPlanner = partial(_plan_trial, request, make_plan)
     get_kind = request.registries.get_kind
     racks = [
         (change.address, change.after)
@@ -151,6 +137,27 @@ def add_remedies(
     return replace(result, plan=_add_advice(result.plan, remedies, trial_summary, _format_repack_hint(result)))
 
 
+def _plan_trial(
+    request: PlanRequest,
+    make_plan: Callable[[PlanRequest], PlanResult],
+    adjustments: Sequence[ArgumentAdjustment],
+    first: Sequence[Address] = (),
+    replaces: Sequence[str] = (),
+) -> PlanResult:
+    """Plan again with adjustments, with the `first` blocks placed first, and with more -replace addresses."""
+    trial_request = replace(
+        build_trial_request(request),
+        adjustments=tuple(adjustments),
+        first_addresses=tuple(first),
+        replaces=(*request.replaces, *replaces),
+    )
+    outcome = make_plan(replace(trial_request, samples=0))
+    # Most trials fail by capacity: the first one takes no samples of NUMA cells, a second one if all fits.
+    if outcome.plan.errored or outcome.plan.numa_sampling is None or request.samples == 0:
+        return outcome
+    return make_plan(trial_request)
+
+
 def _format_repack_hint(result: PlanResult) -> str:
     """Format a hint to free capacity for the first pool by re-creating VMs elsewhere; "" without existing VMs, without
     new ones in that pool, or if only upgrades lack capacity. No solver runs here, so the hint names the command.
@@ -169,10 +176,9 @@ def _format_repack_hint(result: PlanResult) -> str:
 
 def _add_advice(plan: Plan, remedies: Sequence[Remedy], trial_summary: str, repack_hint: str) -> Plan:
     """Add the remedies as data to every capacity error; the first also gets their text."""
-    lines = [f" {number}. {remedy.text}" for number, remedy in enumerate(remedies, 1)]
-    advice = (
-        "\n".join(["Suggested fixes (tested):", *lines]) if remedies else "No fix was found. Tested: " + trial_summary
-    )
+    advice = f"No fix was found. Tested: {trial_summary}"
+    if remedies:
+        advice = format_numbered_remedies("Suggested fixes (tested):", remedies)
     advice += repack_hint
     data = [build_remedy_document(remedy) for remedy in remedies]
     closing = f"\n\n{advice}\nNo changes were made."
@@ -186,6 +192,11 @@ def _add_advice(plan: Plan, remedies: Sequence[Remedy], trial_summary: str, repa
         diagnostics.append(replace(diagnostic, detail=detail, extra={**diagnostic.extra, "fit": fit}))
         closing = ""  # the other errors get the data only
     return replace(plan, diagnostics=tuple(diagnostics))
+
+
+def format_numbered_remedies(title: str, remedies: Iterable[Remedy]) -> str:
+    """Format a title and the remedies below it, one numbered line each."""
+    return "\n".join([title, *(f" {number}. {remedy.text}" for number, remedy in enumerate(remedies, 1))])
 
 
 def build_remedy_document(remedy: Remedy) -> dict[str, Any]:

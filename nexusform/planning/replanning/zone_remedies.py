@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from itertools import accumulate, chain, islice, product
 from typing import Final
 
@@ -21,6 +22,7 @@ from nexusform.planning.replanning.capacity_remedies import (
     build_remedy_document,
     count_moved_vms,
     format_certainty_note,
+    format_numbered_remedies,
 )
 from nexusform.planning.verdicts.separation_rules import SEPARATION_VIOLATED, GroupMember, UnsatisfiedRule
 from nexusform.planning.vm_planning.site_plans import SitePlan
@@ -59,26 +61,24 @@ def add_zone_remedies(
     for rule in deny_rules:
         # Existing violations of other rules do not count against a remedy for this one.
         other_rules = violated_addresses - {str(rule.instance.address)}
-        remedies = list(_find_remedies(rule, result, _build_replan_trial(request, make_plan, other_rules)))
+        remedies = list(_find_remedies(rule, result, partial(_plan_trial, request, make_plan, other_rules)))
         plan = _add_remedies_to_rule_diagnostic(plan, rule, remedies)
     return replace(result, plan=plan)
 
 
-def _build_replan_trial(
-    request: PlanRequest, make_plan: Callable[[PlanRequest], PlanResult], other_rules: AbstractSet[str]
-) -> ZoneTrial:
-    """Return a function planning again with adjustments: its result is None with errors besides `other_rules`."""
-    trial_request = build_trial_request(request)
-
-    def plan_trial(adjustments: Sequence[ArgumentAdjustment]) -> PlanResult | None:
-        # Most trials fail by capacity; samples are computed only for those that fit.
-        adjusted = replace(trial_request, adjustments=tuple(adjustments))
-        outcome = make_plan(replace(adjusted, samples=0))
-        if request.samples != 0 and _is_trial_without_other_errors(outcome, other_rules):
-            outcome = make_plan(adjusted)
-        return outcome if _is_trial_without_other_errors(outcome, other_rules) else None
-
-    return plan_trial
+def _plan_trial(
+    request: PlanRequest,
+    make_plan: Callable[[PlanRequest], PlanResult],
+    other_rules: AbstractSet[str],
+    adjustments: Sequence[ArgumentAdjustment],
+) -> PlanResult | None:
+    """Plan again with adjustments; None with errors besides `other_rules`."""
+    # Most trials fail by capacity; samples are computed only for those that fit.
+    trial_request = replace(build_trial_request(request), adjustments=tuple(adjustments))
+    outcome = make_plan(replace(trial_request, samples=0))
+    if request.samples != 0 and _is_trial_without_other_errors(outcome, other_rules):
+        outcome = make_plan(trial_request)
+    return outcome if _is_trial_without_other_errors(outcome, other_rules) else None
 
 
 def _is_trial_without_other_errors(outcome: PlanResult, other_rules: AbstractSet[str]) -> bool:
@@ -91,8 +91,7 @@ def _is_trial_without_other_errors(outcome: PlanResult, other_rules: AbstractSet
 def _add_remedies_to_rule_diagnostic(plan: Plan, rule: UnsatisfiedRule, remedies: Sequence[Remedy]) -> Plan:
     """Add the successful remedies, or the reason for none, to the diagnostic of the rule."""
     if remedies:
-        lines = [f" {number}. {remedy.text}" for number, remedy in enumerate(remedies, 1)]
-        advice = "\n".join(["Zones that satisfy it (tested):", *lines])
+        advice = format_numbered_remedies("Zones that satisfy it (tested):", remedies)
     elif rule.verdict.scope == "site":
         advice = "Zones cannot separate groups on one site. Move one of the groups to another site."
     else:

@@ -131,8 +131,9 @@ def _find_machine(machine_id: str, sites: Mapping[str, SitePlan]) -> tuple[SiteP
     site_id, _, path = machine_id.partition("/")
     rack, _, name = path.partition("/")
     site = sites.get(site_id)
-    machine = site.machines.get(name) if site is not None else None
-    return (site, machine) if site is not None and machine is not None and machine.rack == rack else None
+    if site is None or name not in site.machines or site.machines[name].rack != rack:
+        return None
+    return site, site.machines[name]
 
 
 def _build_requests(

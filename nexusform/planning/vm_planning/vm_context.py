@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -212,18 +212,19 @@ def build_destroy_context(blocks: BlockPlanner) -> VmContext:
 
 def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
     """Return a function: whether state contains a machine (site, name) not forgotten by this plan; lazily indexed."""
+    list_machines_once = cache(partial(_list_recorded_machines, blocks))
+    return lambda site_id, machine: (site_id, machine) in list_machines_once()
 
-    @cache
-    def list_recorded_machines() -> frozenset[tuple[str, str]]:
-        forgotten = {candidate.address for candidate in blocks.instances.values() if candidate.action is Action.FORGET}
-        recorded = [
-            (address, current.attributes)
-            for address, current in blocks.prior.state.list_current_objects()
-            if address not in forgotten
-        ]
-        return list_machines(build_inventory(recorded, blocks.request.registries.resource_types))
 
-    return lambda site_id, machine: (site_id, machine) in list_recorded_machines()
+def _list_recorded_machines(blocks: BlockPlanner) -> frozenset[tuple[str, str]]:
+    """Return the machines (site, name) in state not forgotten by this plan."""
+    forgotten = {candidate.address for candidate in blocks.instances.values() if candidate.action is Action.FORGET}
+    recorded = [
+        (address, current.attributes)
+        for address, current in blocks.prior.state.list_current_objects()
+        if address not in forgotten
+    ]
+    return list_machines(build_inventory(recorded, blocks.request.registries.resource_types))
 
 
 def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Address, Instance]) -> Diagnostic:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -381,26 +382,30 @@ def _select_instances_to_destroy(selection: Selection, prior: PriorState) -> Abs
 def _collect_with_transitive_dependents(addresses: Iterable[Address], prior: PriorState) -> set[Address]:
     """Return the objects and all their direct and indirect dependents."""
     dependents = index_owners((address, prior.get_dependencies(address)) for address in prior.instances)
+    return find_reachable(addresses, partial(_iterate_dependents, dependents))
 
-    def find_dependents(address: Address) -> Iterator[Address]:
-        for dependent in dependents.get(str(address.config_address), ()):
-            if _may_depend_on_object(address, dependent):
-                yield dependent
 
-    return find_reachable(addresses, find_dependents)
+def _iterate_dependents(dependents: Mapping[str, Sequence[Address]], address: Address) -> Iterator[Address]:
+    """Yield the objects that directly depend on an object; `dependents` are those of blocks, by text."""
+    for dependent in dependents.get(str(address.config_address), ()):
+        if _may_depend_on_object(address, dependent):
+            yield dependent
 
 
 def _collect_with_transitive_dependencies(remaining: Iterable[Address], prior: PriorState) -> set[Address]:
     """Return the objects and all their direct and indirect dependencies. State has dependencies as texts of blocks."""
     by_text = {str(block): addresses for block, addresses in prior.by_block.items()}
+    return find_reachable(remaining, partial(_iterate_dependencies, prior, by_text))
 
-    def find_needs(address: Address) -> Iterator[Address]:
-        for need in prior.get_dependencies(address):
-            for needed in by_text.get(need, ()):
-                if _may_depend_on_object(address, needed):
-                    yield needed
 
-    return find_reachable(remaining, find_needs)
+def _iterate_dependencies(
+    prior: PriorState, addresses_by_block: Mapping[str, Sequence[Address]], address: Address
+) -> Iterator[Address]:
+    """Yield the objects that an object directly depends on."""
+    for need in prior.get_dependencies(address):
+        for needed in addresses_by_block.get(need, ()):
+            if _may_depend_on_object(address, needed):
+                yield needed
 
 
 def _may_depend_on_object(address: Address, dependency: Address) -> bool:

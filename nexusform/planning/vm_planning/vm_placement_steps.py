@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -97,29 +98,28 @@ def decide_actions(vms: VmObject, demand: VmDemand, context: VmContext) -> None:
     actions = compute_vm_actions(tuple(vms.prior.existing.values()), vms.prior.demand, demand, situation)
     vms.request = RequestedVms(demand, site, actions)
     for key in actions.unchanged:
+        assert site is not None, "without its site, its machine is missing"
         vm = vms.prior.existing[key]
-        machine = site.machines.get(vm.placement.machine) if site is not None else None
-        if machine is not None:
-            placement = refresh_rack_and_zone(machine, vm.placement)
-            if placement is not vm.placement:  # its machine has a new rack or zone
-                vm = replace(vm, placement=placement)
-                vms.placements.relocated.add(key)
+        placement = refresh_rack_and_zone(site.machines[vm.placement.machine], vm.placement)
+        if placement is not vm.placement:  # its machine has a new rack or zone
+            vm = replace(vm, placement=placement)
+            vms.placements.relocated.add(key)
         vms.placements.vms[key] = vm
     _update_vfs_of_unchanged_vms(vms)
 
 
 def build_machine_trigger_finder(context: VmContext, vms: VmObject) -> Callable[[str], str]:
     """Return a function from a machine name to the trigger to move an object's VMs from there, "" to keep them."""
-    site_id = vms.prior.site_id
+    return partial(_find_machine_trigger, context, vms.prior.site_id)
+
+
+def _find_machine_trigger(context: VmContext, site_id: str, machine: str) -> str:
+    """Return the trigger to move the VMs of a machine, "" to keep them."""
     site = context.sites.get(site_id)
-
-    def find_trigger(machine: str) -> str:
-        site_trigger = site.find_machine_trigger(machine) if site is not None else MACHINE_REMOVED
-        # A machine neither planned nor in state was forgotten, by this plan or before.
-        was_forgotten = site_trigger == MACHINE_REMOVED and not context.is_recorded_machine(site_id, machine)
-        return MACHINE_FORGOTTEN if was_forgotten else site_trigger
-
-    return find_trigger
+    site_trigger = site.find_machine_trigger(machine) if site is not None else MACHINE_REMOVED
+    # A machine neither planned nor in state was forgotten, by this plan or before.
+    was_forgotten = site_trigger == MACHINE_REMOVED and not context.is_recorded_machine(site_id, machine)
+    return MACHINE_FORGOTTEN if was_forgotten else site_trigger
 
 
 def _update_vfs_of_unchanged_vms(vms: VmObject) -> None:

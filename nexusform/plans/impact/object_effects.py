@@ -6,7 +6,7 @@ location, or a pod has no node afterwards. Guard rails and reports agree because
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -169,12 +169,14 @@ def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:
     """Return the placements without the nodes re-created by the plan's upgrades and without the pods leaving them."""
     nodes = collect_upgrade_nodes(plan)
     pools = list_upgrade_pools(plan)
+    outside = [row for row in plan.placements if not is_upgrade_row(row, pools)]
+    return [row for row in outside if not _is_leaving_node(row, nodes)]
 
-    def is_leaving_upgraded_node(row: PlacementChange) -> bool:
-        has_moved = KINDS[row.kind].runs_on_vms and compute_effect(row) in (Effect.MOVED, Effect.RECREATED)
-        return has_moved and get_source_node(row) in nodes
 
-    return [row for row in plan.placements if not is_upgrade_row(row, pools) and not is_leaving_upgraded_node(row)]
+def _is_leaving_node(row: PlacementChange, nodes: Container[Node]) -> bool:
+    """Return whether a pod leaves one of these nodes."""
+    has_moved = KINDS[row.kind].runs_on_vms and compute_effect(row) in (Effect.MOVED, Effect.RECREATED)
+    return has_moved and get_source_node(row) in nodes
 
 
 def count_substitutions(rows: Iterable[PlacementChange]) -> dict[str, int]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from itertools import repeat
 from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -172,46 +172,35 @@ def _read_with_path(step: str | int, read: Read, data: Any) -> Any:
 
 def _build_scalar_shape(*kinds: type) -> Shape:
     """Build the shape of values of these classes, written and read unchanged. A bool is no int."""
-    class_names = " or ".join(kind.__name__ for kind in kinds)
-
-    def read(data: Any) -> Any:
-        if data.__class__ not in kinds:
-            raise ConversionProblem(path=(), message=f"{class_names} expected")
-        return data
-
-    return Shape(write=None, read=read)  # nothing to convert
+    return Shape(write=None, read=partial(_read_scalar, kinds))  # nothing to convert
 
 
-def _build_enum_shape(kind: type[Enum]) -> Shape:
-    """Build the shape of an enum: its value, a text."""
-    members = {member.value: member for member in kind}
-
-    def read(data: Any) -> Any:
-        if data.__class__ is not str or data not in members:
-            raise ConversionProblem(path=(), message=f"one of {', '.join(members)} expected")
-        return members[data]
-
-    return Shape(write=lambda member: member.value, read=read)
+def _read_scalar(kinds: tuple[type, ...], data: Any) -> Any:
+    if data.__class__ not in kinds:
+        raise ConversionProblem(path=(), message=f"{' or '.join(kind.__name__ for kind in kinds)} expected")
+    return data
 
 
-def _build_address_shape() -> Shape:
-    """Build the shape of an address: its text. Addresses repeat often, so parsed ones are cached."""
-    cache: dict[str, Address] = {}
+def _read_enum(members: Mapping[str, Enum], data: Any) -> Enum:
+    """Read a member of an enum from its value, a text."""
+    if data.__class__ is not str or data not in members:
+        raise ConversionProblem(path=(), message=f"one of {', '.join(members)} expected")
+    return members[data]
 
-    def read(data: Any) -> Address:  # from JSON data
-        if data.__class__ is not str:
-            raise ConversionProblem(path=(), message="an address expected")
-        address = cache.get(data)
-        if address is None:
-            try:
-                address = parse_address(data)
-            except AddressProblem:
-                raise ConversionProblem(path=(), message="an address expected") from None
-            if len(cache) < _ADDRESS_CACHE_LIMIT:
-                cache[data] = address
-        return address
 
-    return Shape(write=str, read=read)
+def _read_address(cache: dict[str, Address], data: Any) -> Address:
+    """Read an address from its text. Addresses repeat often, so parsed ones are cached."""
+    if data.__class__ is not str:
+        raise ConversionProblem(path=(), message="an address expected")
+    address = cache.get(data)
+    if address is None:
+        try:
+            address = parse_address(data)
+        except AddressProblem:
+            raise ConversionProblem(path=(), message="an address expected") from None
+        if len(cache) < _ADDRESS_CACHE_LIMIT:
+            cache[data] = address
+    return address
 
 
 _ADDRESS_CACHE_LIMIT: Final = 100_000
@@ -236,67 +225,73 @@ def _build_optional_shape(inner: Shape) -> Shape:
 
 def _build_sequence_shape(item: Shape) -> Shape:
     """Build the shape of a tuple of any length: a list, or a table (a list per field) of many records."""
-    write, converter = item.write, item.table
-    write_list: Write = list if write is None else lambda value: [write(element) for element in value]
-
-    def read(data: Any) -> tuple[Any, ...]:  # of `tuple[X, ...]`, from JSON data
-        if converter is not None and data.__class__ is dict:  # records as a table of columns
-            return read_table(data, converter.kind, converter.fields)
-        if data.__class__ is not list:
-            raise ConversionProblem(path=(), message="a list expected")
-        try:
-            return tuple([item.read(element) for element in data])
-        except ConversionProblem:
-            # Read again, slower, to find the index of the invalid element.
-            return tuple([_read_with_path(index, item.read, element) for index, element in enumerate(data)])
-
-    if converter is None:
-        return Shape(write_list, read)
-
-    def write_many(value: Any) -> Any:
-        table = write_table(value, converter.fields) if len(value) >= MINIMUM_ROWS else None
-        return write_list(value) if table is None else table
-
-    return Shape(write_many, read)
+    write_list: Write = list if item.write is None else partial(_write_elements, item.write)
+    write_many = write_list if item.table is None else partial(_write_records, write_list, item.table)
+    return Shape(write_many, partial(_read_elements, item))
 
 
-def _build_tuple_shape(items: tuple[Shape, ...]) -> Shape:
-    """Build the shape of a tuple of fixed length: a list with one shape per element."""
+def _write_elements(write: Write, value: Sequence[Any]) -> list[Any]:
+    return [write(element) for element in value]
 
-    def write(value: tuple[Any, ...]) -> list[Any]:
-        return [
-            element if item.write is None else item.write(element) for item, element in zip(items, value, strict=True)
-        ]
 
-    def read(data: Any) -> tuple[Any, ...]:
-        if data.__class__ is not list or len(data) != len(items):
-            raise ConversionProblem(path=(), message=f"a list of {len(items)} expected")
-        return tuple([_read_with_path(index, item.read, data[index]) for index, item in enumerate(items)])
+def _write_records(write_list: Write, converter: _TableConverter, value: Sequence[Any]) -> Any:
+    """Write records as a table if they are many and differ, else as a list."""
+    table = write_table(value, converter.fields) if len(value) >= MINIMUM_ROWS else None
+    return write_list(value) if table is None else table
 
-    return Shape(write, read)
+
+def _read_elements(item: Shape, data: Any) -> tuple[Any, ...]:
+    """Read `tuple[X, ...]` from JSON data."""
+    if item.table is not None and data.__class__ is dict:  # records as a table of columns
+        return read_table(data, item.table.kind, item.table.fields)
+    if data.__class__ is not list:
+        raise ConversionProblem(path=(), message="a list expected")
+    read = item.read
+    try:
+        return tuple([read(element) for element in data])
+    except ConversionProblem:
+        # Read again, slower, to find the index of the invalid element.
+        return tuple([_read_with_path(index, read, element) for index, element in enumerate(data)])
+
+
+def _write_tuple(items: tuple[Shape, ...], value: tuple[Any, ...]) -> list[Any]:
+    """Write a tuple of fixed length as a list, with one shape per element."""
+    return [element if item.write is None else item.write(element) for item, element in zip(items, value, strict=True)]
+
+
+def _read_tuple(items: tuple[Shape, ...], data: Any) -> tuple[Any, ...]:
+    if data.__class__ is not list or len(data) != len(items):
+        raise ConversionProblem(path=(), message=f"a list of {len(items)} expected")
+    return tuple([_read_with_path(index, item.read, data[index]) for index, item in enumerate(items)])
+
+
+def _build_tuple_shape(*items: Shape) -> Shape:
+    """Build the shape of a tuple of fixed length."""
+    return Shape(partial(_write_tuple, items), partial(_read_tuple, items))
 
 
 def _build_mapping_shape(key: Any, value: Shape) -> Shape:
     """Build the shape of a mapping to values of a shape: an object for text keys, a list of pairs for addresses."""
     if key is Address:
-        pairs = _build_sequence_shape(_build_tuple_shape((get_annotation_shape(Address), value)))
+        pairs = _build_sequence_shape(_build_tuple_shape(get_annotation_shape(Address), value))
         write_pairs = pairs.write
         assert write_pairs is not None
         return Shape(lambda mapping: write_pairs(mapping.items()), lambda data: dict(pairs.read(data)))
     if key is not str:
         raise TypeError(f"a mapping from {key} cannot be written")
-    write = value.write
-
-    def read(data: Any) -> dict[str, Any]:
-        if data.__class__ is not dict:
-            raise ConversionProblem(path=(), message="an object expected")
-        if value is _PLAIN:  # nothing to convert
-            return data
-        return {name: _read_with_path(name, value.read, inner) for name, inner in data.items()}
-
+    write, read = value.write, partial(_read_mapping, value)
     if write is None:  # the values are JSON data already, so the mapping is, too
         return Shape(None, read, is_plain=value.is_plain)
     return Shape(lambda mapping: {name: write(inner) for name, inner in mapping.items()}, read)
+
+
+def _read_mapping(value: Shape, data: Any) -> dict[str, Any]:
+    """Read a mapping from text to values of a shape."""
+    if data.__class__ is not dict:
+        raise ConversionProblem(path=(), message="an object expected")
+    if value is _PLAIN:  # nothing to convert
+        return data
+    return {name: _read_with_path(name, value.read, inner) for name, inner in data.items()}
 
 
 class _RecordField(NamedTuple):
@@ -319,27 +314,31 @@ def _build_record_shape(kind: type[Any]) -> Shape:
     ]
     writers = [(field.name, field.shape.write, field.default) for field in record_fields]
     readers = {field.name: field.shape.read for field in record_fields}
-    required_names = {field.name for field in record_fields if field.default is NODEFAULT}
+    required_names = frozenset(field.name for field in record_fields if field.default is NODEFAULT)
+    table = _TableConverter(kind, tuple([field.build_column() for field in record_fields]))
+    return Shape(partial(_write_fields, writers), partial(_read_fields, kind, readers, required_names), table)
 
-    def write(record: Any) -> dict[str, Any]:
-        data = {}
-        for name, write_field, default in writers:
-            value = getattr(record, name)
-            if value is default or (value == default and value.__class__ is default.__class__):  # true equals 1
-                continue
-            data[name] = value if write_field is None else write_field(value)  # None: JSON data already
-        return data
 
-    def read(data: Any) -> Any:  # the inverse of `write`
-        if data.__class__ is not dict:
-            raise ConversionProblem(path=(), message="an object expected")
-        if not data.keys() <= readers.keys():
-            raise ConversionProblem(path=(), message=f'"{min(data.keys() - readers.keys())}" is not known here')
-        if not required_names <= data.keys():
-            raise ConversionProblem(path=(), message=f'"{min(required_names - data.keys())}" is missing')
-        return kind(**{name: _read_with_path(name, readers[name], value) for name, value in data.items()})
+def _write_fields(writers: Sequence[tuple[str, Write | None, Any]], record: Any) -> dict[str, Any]:
+    """Write a record as an object, without fields at their defaults. `writers`: name, converter, default of each."""
+    data = {}
+    for name, write_field, default in writers:
+        value = getattr(record, name)
+        if value is default or (value == default and value.__class__ is default.__class__):  # true equals 1
+            continue
+        data[name] = value if write_field is None else write_field(value)  # None: JSON data already
+    return data
 
-    return Shape(write, read, _TableConverter(kind, tuple([field.build_column() for field in record_fields])))
+
+def _read_fields(kind: type[Any], readers: Mapping[str, Read], required_names: frozenset[str], data: Any) -> Any:
+    """Read a record of this kind from an object of its fields."""
+    if data.__class__ is not dict:
+        raise ConversionProblem(path=(), message="an object expected")
+    if not data.keys() <= readers.keys():
+        raise ConversionProblem(path=(), message=f'"{min(data.keys() - readers.keys())}" is not known here')
+    if not required_names <= data.keys():
+        raise ConversionProblem(path=(), message=f'"{min(required_names - data.keys())}" is missing')
+    return kind(**{name: _read_with_path(name, readers[name], value) for name, value in data.items()})
 
 
 def _get_default(field: Any) -> Any:
@@ -349,39 +348,22 @@ def _get_default(field: Any) -> Any:
     return NODEFAULT if field.default_factory is NODEFAULT else field.default_factory()
 
 
-def _build_record_union_shape(kinds: tuple[type[Struct], ...]) -> Shape:
-    """Build the shape of one of several records: an object with one key, the record's name."""
-    shapes = {kind.__name__: get_annotation_shape(kind) for kind in kinds}
-
-    def write(record: Any) -> dict[str, Any]:
-        name = type(record).__name__
-        write_as = shapes[name].write
-        assert write_as is not None
-        return {name: write_as(record)}
-
-    def read(data: Any) -> Any:
-        if data.__class__ is not dict or len(data) != 1 or not data.keys() <= shapes.keys():
-            raise ConversionProblem(path=(), message=f"one of {', '.join(shapes)} expected")
-        ((name, field_values),) = data.items()
-        return _read_with_path(name, shapes[name].read, field_values)
-
-    return Shape(write, read)
+def _write_location(location: Any) -> dict[str, Any]:
+    """Write a location: an object with one key, the name of its record."""
+    write = get_annotation_shape(type(location)).write
+    assert write is not None
+    return {type(location).__name__: write(location)}
 
 
-def _build_location_shape() -> Shape:
-    """Build the shape of a location: one of the records of all kinds, imported on first use."""
-
-    def write(location: Any) -> dict[str, Any]:
-        write_as = get_annotation_shape(type(location)).write
-        assert write_as is not None
-        return {type(location).__name__: write_as(location)}
-
-    def read(data: Any) -> Any:
-        if data.__class__ is dict and data.keys() == {Placement.__name__}:  # of a VM: other kinds are not imported
-            return _read_with_path(Placement.__name__, get_annotation_shape(Placement).read, data[Placement.__name__])
-        return _build_record_union_shape(tuple(get_location_classes().values())).read(data)
-
-    return Shape(write, read)
+def _read_location(data: Any) -> Any:
+    """Read a location: one of the records of all kinds."""
+    kinds: Mapping[str, type[ObjectLocation]] = {Placement.__name__: Placement}
+    if data.__class__ is not dict or data.keys() != kinds.keys():  # not of a VM: import the other kinds
+        kinds = get_location_classes()
+    if data.__class__ is not dict or len(data) != 1 or not data.keys() <= kinds.keys():
+        raise ConversionProblem(path=(), message=f"one of {', '.join(kinds)} expected")
+    ((name, field_values),) = data.items()
+    return _read_with_path(name, get_annotation_shape(kinds[name]).read, field_values)
 
 
 _PLAIN: Final = Shape(None, lambda data: data, is_plain=True)
@@ -411,15 +393,18 @@ def _build_shape_of_annotation(annotation: Any) -> Shape:
     if origin is tuple:
         if len(arguments) == 2 and arguments[1] is Ellipsis:  # tuple[X, ...]
             return _build_sequence_shape(get_annotation_shape(arguments[0]))
-        return _build_tuple_shape(tuple([get_annotation_shape(argument) for argument in arguments]))
+        return _build_tuple_shape(*map(get_annotation_shape, arguments))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return _build_mapping_shape(arguments[0], get_annotation_shape(arguments[1]))
     if annotation is Address:
-        return _build_address_shape()
+        return Shape(str, partial(_read_address, {}))
     if annotation is ObjectLocation:
-        return _build_location_shape()
+        return Shape(_write_location, _read_location)
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        members = {member.value: member for member in annotation}
+        return Shape(lambda member: member.value, partial(_read_enum, members))
     if isinstance(annotation, type):
-        return _build_enum_shape(annotation) if issubclass(annotation, Enum) else _build_record_shape(annotation)
+        return _build_record_shape(annotation)
     raise TypeError(f"{annotation} cannot be written")
 
 

@@ -6,7 +6,7 @@ PUBLIC = {
     "explanation": "DecisionExplanation RankedCandidate MachineRanking",
     "layout": "Share FreeCapacity NumberedSite",
     "rule": (
-        "RankingFigure MachineFilter CapacityFilter Filter RankedItemKind MachineLoad RejectionCheck Weigh "
+        "RankingFigure MachineFilter CapacityFilter CountFilter Filter RankedItemKind MachineLoad RejectionCheck Weigh "
         "ShortageContext CapacityCheck DemandFilter"
     ),
     "vms": (
