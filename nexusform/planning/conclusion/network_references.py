@@ -13,7 +13,7 @@ from nexusform.json_data.plain_data import Path
 from nexusform.planning.conclusion.plan_result import PlanResult, index_site_resources
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Action, Change
-from nexusform.plans.site_capacity.site_resource_capacity import AttachableNetworks
+from nexusform.plans.site_capacity.site_resource_capacity import AttachableNetworks, SiteResources
 
 _NETWORK_ID: Final = re.compile(
     r"/subscriptions/\S*/providers/microsoft\.networkcloud/(l2networks|l3networks|trunkednetworks)/[^/\s]+/?"
@@ -84,8 +84,7 @@ def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, Vm
         vms = result.objects.get(change.address)
         if vms is None or change.action in (Action.NO_OP, Action.DELETE):
             continue
-        resources = resources_by_site.get(vms.request.demand.site_id)
-        networks = resources.attachable if resources is not None else None
+        networks = resources_by_site.get(vms.request.demand.site_id, SiteResources()).attachable
         if networks is not None or change.provider.partition(".")[0] != DEFAULT_PROVIDER:  # without its alias
             yield change, vms, networks or _NO_LISTS
 

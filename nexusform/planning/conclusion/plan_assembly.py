@@ -472,11 +472,11 @@ def _may_violate_rules(vms: VmObject) -> bool:
     if site is None:  # removed, or unknown
         return False
     has_count_rules = any(isinstance(rule, CountFilter) for rule in site.scheduler.profile.filters)
-    for key in vms.request.actions.unchanged:
-        pool, zone = pools.get(key[0]), vms.placements.vms[key].placement.availability_zone
-        if pool is None:  # an unselected object with VMs of a missing pool
-            continue
-        if has_count_rules or pool.has_further_constraints or not pool.is_zone_allowed(zone):
+    constrained = {name for name, pool in pools.items() if has_count_rules or pool.has_further_constraints}
+    for name, number in vms.request.actions.unchanged:
+        zone = vms.placements.vms[name, number].placement.availability_zone
+        # An unselected object may have VMs of a missing pool.
+        if name in constrained or (name in pools and not pools[name].is_zone_allowed(zone)):
             return True
     return False
 

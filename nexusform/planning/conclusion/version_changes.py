@@ -33,14 +33,15 @@ def check_version_changes(result: PlanResult, registries: PluginRegistries) -> I
         is_cluster = registries.get_kind(change.address.type) is PlanningKind.CLUSTER
         if not (is_cluster and change.before and change.after):
             continue  # only a cluster before and after the plan changes its version
-        problem = _check_cluster(change, resources_by_site.get(str(change.after.get("site_id"))), result.plan.timestamp)
+        supplies = resources_by_site.get(str(change.after.get("site_id")), SiteResources())
+        problem = _check_cluster(change, supplies, result.plan.timestamp)
         if problem is not None:
             yield result.objects[change.address].instance.build_diagnostic(problem)
 
 
-def _check_cluster(change: Change, supplies: SiteResources | None, today: str) -> Problem | None:
+def _check_cluster(change: Change, supplies: SiteResources, today: str) -> Problem | None:
     """Return the error of a rejected change of version, or a warning for an unchanged one near or past the end of its
-    availability, else None. `supplies` are resources of the site read by a provider, None if none did.
+    availability, else None. `supplies` are resources of the site read by a provider.
     """
     assert change.before is not None
     assert change.after is not None
@@ -48,10 +49,8 @@ def _check_cluster(change: Change, supplies: SiteResources | None, today: str) -
     version = parse_version(str(current or ""))
     if version is None:  # an unknown version
         return None
-    offers = OfferedVersions()
-    if supplies is not None:
-        upgrades = dict(supplies.upgrades).get(str(change.after.get("name")), ())
-        offers = OfferedVersions(supplies.versions, upgrades, dict(supplies.available_until))
+    upgrades = dict(supplies.upgrades).get(str(change.after.get("name")), ())
+    offers = OfferedVersions(supplies.versions, upgrades, dict(supplies.available_until))
     if isinstance(target, str) and target != current:
         if UNFINISHED_KEY in change.note or parse_version(target) is None:
             return None  # a failed upgrade may be undone; the resource type checks the text of a version

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from nexusform.placement_kinds.placement_kind import VM
-from nexusform.placements.vm_demands import PoolDemand, VmDemand, index_pools
+from nexusform.placements.vm_demands import PoolDemand, index_pools
 from nexusform.planning.conclusion.plan_result import ExplainedVm
 from nexusform.planning.verdicts.placement_fit import SiteCertainty
 from nexusform.planning.vm_planning.site_plans import SitePlan
@@ -117,24 +117,20 @@ def _list_current_vm_rows(
     vms: VmObject, certainty: Mapping[str, SiteCertainty], *, everything: bool
 ) -> Iterator[PlacementChange]:
     """Yield rows of the VMs placed by this plan or observed elsewhere; with `everything` also of unchanged ones."""
-    demand = vms.request.demand
-    site_certainty = certainty.get(demand.site_id, SiteCertainty())
-    for pool in demand.pools:
+    site_certainty = certainty.get(vms.request.demand.site_id, SiteCertainty())
+    for pool in vms.pools:
         for key in pool.keys:
             is_listed = everything or key in vms.placements.tokens or key in vms.prior.recorded_placements
             if not is_listed or key not in vms.placements.vms:  # unchanged, or without a location
                 continue
-            row = _build_row_of_current_vm(vms, demand, pool, key, site_certainty)
-            if row.rejections and not everything:
-                row = replace(row, rejections=())
-            yield row
+            yield _build_row_of_current_vm(vms, pool, key, site_certainty, everything=everything)
 
 
 def _build_row_of_current_vm(
-    vms: VmObject, demand: VmDemand, pool: PoolDemand, key: VmKey, certainty: SiteCertainty
+    vms: VmObject, pool: PoolDemand, key: VmKey, certainty: SiteCertainty, *, everything: bool
 ) -> PlacementChange:
-    """Build the row of a VM with a location after the plan."""
-    vm = vms.placements.vms[key]
+    """Build the row of a VM with a location after the plan; the rejected machines only with `everything`."""
+    vm, demand = vms.placements.vms[key], vms.request.demand
     action, source = _determine_vm_action(vms, key)
     trigger = vms.get_trigger(key)
     is_placed = key in vms.placements.tokens  # by this plan
@@ -158,7 +154,7 @@ def _build_row_of_current_vm(
         scores=_collect_deciding_scores(explanation),
         certainty=certainty.vms.get(vms.placements.tokens[key]) if is_placed else None,
         provenance=vm.provenance,
-        rejections=explanation.rejections if explanation is not None else (),
+        rejections=explanation.rejections if explanation is not None and everything else (),
         platform_name=vms.prior.existing.get(key, vm).platform_name or "",
     )
 

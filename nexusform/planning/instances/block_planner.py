@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -204,7 +205,7 @@ class BlockPlanner:
         address: Address,
         block: ResourceBlock | None,
         decision: ActionDecision,
-        deposed: Mapping[str, ObjectState] | None = None,
+        deposed: Mapping[str, ObjectState] = MappingProxyType({}),
     ) -> Instance:
         """Build an instance with this decision from its prior object alone, without evaluated arguments."""
         prior = self.prior.get_object(address)
@@ -214,7 +215,7 @@ class BlockPlanner:
             prior=prior,
             block=block,
             dependencies=self.prior.get_dependencies(address),
-            deposed=deposed or {},
+            deposed=deposed,
             previous_address=self.prior.previous.get(address),
             arguments=EvaluatedArguments(sensitive=prior.sensitive if prior is not None else ()),
             decision=decision,

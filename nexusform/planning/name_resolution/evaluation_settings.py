@@ -91,6 +91,7 @@ def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, s
             context = replace(context, query_server=partial(_query_server_and_record, request.query, reads.answers))
         answer, problems = _read_data_source(source, arguments, context)
         body = bodies.get_body(block)
+        assert body is not None, "its arguments were evaluated"
         return answer, [_build_diagnostic(problem, block, body, address) for problem in problems]
 
     settings = EvaluationSettings(
@@ -230,9 +231,9 @@ def _read_data_source(
     return replace(answer, attributes=values), problems
 
 
-def _build_diagnostic(problem: Problem, block: ResourceBlock, body: PreparedBody | None, address: str) -> Diagnostic:
+def _build_diagnostic(problem: Problem, block: ResourceBlock, body: PreparedBody, address: str) -> Diagnostic:
     """Return the problem as a diagnostic at its line."""
-    span = body.locate(problem.path) if body is not None and problem.path else block.header_span
+    span = body.locate(problem.path) if problem.path else block.header_span
     return build_diagnostic(
         problem.severity,
         problem.id,

@@ -75,17 +75,12 @@ class _MaximumDepthExceeded(Exception):
 class Evaluation:
     """Names of one pass. `diagnostics` collects the problems of evaluation."""
 
-    def __init__(
-        self,
-        settings: EvaluationSettings,
-        cache: MutableMapping[tuple[ModulePath, str, str], Value] | None = None,
-        resources: MutableMapping[ResourceKey, ResourceView] | None = None,
-    ) -> None:
+    def __init__(self, settings: EvaluationSettings) -> None:
         self.settings = settings
         self.root = ModuleInstance(ROOT_MODULE, settings.configuration.root)
         self.diagnostics: list[Diagnostic] = []
-        self.resources: MutableMapping[ResourceKey, ResourceView] = {} if resources is None else resources
-        self._cache: MutableMapping[tuple[ModulePath, str, str], Value] = {} if cache is None else cache
+        self.resources: MutableMapping[ResourceKey, ResourceView] = {}
+        self._cache: MutableMapping[tuple[ModulePath, str, str], Value] = {}
         # Values that the validation of their variable rejects; everything else reads them as unknown.
         self.rejected_values: dict[tuple[ModulePath, str], Value] = {}
         self._modules: dict[tuple[str, ...], list[ModuleInstance]] = {(): [self.root]}  # by path without keys
@@ -95,7 +90,9 @@ class Evaluation:
 
     def create_tentative_copy(self) -> Evaluation:
         """Return a pass that starts with the known values and keeps new values and diagnostics to itself."""
-        fork = Evaluation(self.settings, ChainMap({}, self._cache), ChainMap({}, self.resources))
+        fork = Evaluation(self.settings)
+        fork.resources = ChainMap({}, self.resources)
+        fork._cache = ChainMap({}, self._cache)
         fork.rejected_values = self.rejected_values
         return fork
 

@@ -238,14 +238,14 @@ def _build_zone_group(
     for machine in site.machines.values():
         cpus[machine.availability_zone] += machine.cells * machine.cpus_per_cell
         memory[machine.availability_zone] += machine.cells * machine.memory_mib_per_cell
-    # The sum over the members, and the resources of all machines by zone, occupied or not.
-    needs = [(sum(sku.host_vcpus for sku in skus), cpus), (sum(sku.memory_mib for sku in skus), memory)]
-    minimum_count = max(1, *(_count_covering_zones(need, by_zone) for need, by_zone in needs))
+    # The sum over the members, against the resources of all machines by zone, occupied or not.
+    zones_for_cpus = _count_covering_zones(sum(sku.host_vcpus for sku in skus), cpus)
+    zones_for_memory = _count_covering_zones(sum(sku.memory_mib for sku in skus), memory)
     return _ZoneGroup(
         names=tuple(names),
         required_zones=tuple(ordered_required),
         optional_zones=tuple(optional_zones),
-        minimum_count=minimum_count,
+        minimum_count=max(1, zones_for_cpus, zones_for_memory),
         members=tuple(changed_members),
         is_rewritten=is_rewritten,
     )

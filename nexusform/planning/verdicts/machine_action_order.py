@@ -141,7 +141,7 @@ def _build_requests(
 ) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
     """Return the requests of known machines, and errors about unknown ones."""
     requests, problems = [], []
-    schedulers = {site_id: site.scheduler.copy() for site_id, site in sites.items()}  # copies to try moves of VMs
+    schedulers: dict[str, RackScheduler] = {}  # copies by site id, to try moves of VMs
     for instance in pending:
         values = instance.planned
         assert values is not None, "the action runs"
@@ -152,6 +152,8 @@ def _build_requests(
             continue
         kind = ACTION_KINDS[str(values["action"])]
         request = _build_request(instance, kind, *location, objects.values())
+        if request.site.id not in schedulers:
+            schedulers[request.site.id] = request.site.scheduler.copy()
         scheduler = schedulers[request.site.id]
         targets = _find_target_machines(request, objects.values(), scheduler) if request.stopped_vms else ()
         requests.append(replace(request, targets=targets))

@@ -46,8 +46,8 @@ def find_recreated_machines(
     }
     recreated: dict[str, dict[str, MachineRecreation]] = {}
     for site_id, name, cause, machine in _iterate_affected_machines(before, causes):
-        new_machine = sites[site_id].machines.get(name) if site_id in sites else None
-        if new_machine is not None:  # None: the new rack has no machine of this name
+        if site_id in sites and name in sites[site_id].machines:  # else the new rack has no machine of this name
+            new_machine = sites[site_id].machines[name]
             has_same_hardware = _copy_hardware_without_location(machine) == _copy_hardware_without_location(new_machine)
             recreated.setdefault(site_id, {})[name] = MachineRecreation(cause, has_same_hardware=has_same_hardware)
     return recreated

@@ -152,7 +152,7 @@ def collect_upgrade_nodes(plan: Plan) -> dict[Node, PlacementChange]:
     """Return the rows of nodes re-created by the plan's upgrades, by every name of the node."""
     pools = list_upgrade_pools(plan)
     nodes: dict[Node, PlacementChange] = {}
-    for row in plan.placements if pools else ():
+    for row in plan.placements:
         if row.kind == VM and is_upgrade_row(row, pools):
             for name in (row.object, row.platform_name or row.object):  # its own and, if known, the platform's
                 nodes[row.site_id, row.cluster, name] = row
