@@ -43,10 +43,11 @@ def compute_machine_use(vms: VmObject) -> UsedMachines:
     """Compute the machines used by the VMs of an object before and after its steps, and the resources offering them."""
     occupied: set[tuple[str, str, str]] = set()
     freed_early: set[OnSite] = set()  # before anything is placed
-    for key, vm in vms.prior.existing.items():
-        occupied.add((vms.prior.site_id, vm.placement.rack, vm.placement.machine))
+    for key in vms.prior.existing:
+        placement = vms.get_prior_placement(key)
+        occupied.add((vms.prior.site_id, placement.rack, placement.machine))
         if vms.is_released_early(key):
-            freed_early.add((vms.prior.site_id, vm.placement.machine))
+            freed_early.add((vms.prior.site_id, placement.machine))
     allocated = {(vms.request.demand.site_id, vms.get_placement(key).machine) for key in vms.placements.tokens}
     offering_addresses: set[str] = set()
     evacuated_addresses: set[str] = set()
