@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.documents.scalars import parse_integer
 from nexusform.domains.fleet.importers.api_defaults import add_api_server_defaults
 from nexusform.domains.fleet.importers.fleet_records import (
     FleetOverride,
@@ -24,6 +23,7 @@ from nexusform.domains.fleet.importers.fleet_records import (
     OverrideRule,
     format_object_key,
 )
+from nexusform.domains.fleet.scheduling.go_integers import parse_go_integer
 from nexusform.domains.pods.importers.manifest_parser import (
     Manifest,
     build_changed_manifest,
@@ -438,19 +438,16 @@ def _apply_patch_to_list(target: list[Any], last: str, patch: JsonPatch, value: 
 
 def _explain_missing_item(step: str, patch: JsonPatch) -> str:
     """Return the hub's message for a patch path with a step (an index) not found in a list."""
-    number = parse_integer(step, signed=True)
-    if number is not None:
+    number = parse_go_integer(step)
+    if isinstance(number, int):
         return f"Unable to access invalid index: {number}: invalid index referenced"
-    unreadable = f'strconv.Atoi: parsing "{step}": invalid syntax'
-    if patch.operation == "add":
-        return f"value was not a proper array index: '{step}': {unreadable}"
-    return unreadable
+    return f"value was not a proper array index: '{step}': {number}" if patch.operation == "add" else number
 
 
 def _resolve_index(step: str, count: int) -> int | None:
     """Return the list position of a step, counted from the end if negative; None if invalid."""
-    number = parse_integer(step, signed=True)
-    if number is None:
+    number = parse_go_integer(step)
+    if isinstance(number, str):  # an error
         return None
     position = number + count if number < 0 else number
     return position if 0 <= position < count else None

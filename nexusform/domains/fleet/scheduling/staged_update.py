@@ -11,7 +11,6 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.documents.scalars import parse_integer
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
     BindingState,
@@ -20,6 +19,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     index_by_cluster,
     select_scheduled_bindings,
 )
+from nexusform.domains.fleet.scheduling.go_integers import parse_go_integer
 from nexusform.kubernetes.matching import LabelSelector, is_selected, validate_selector
 from nexusform.kubernetes.quantity import IntegerOrPercent
 
@@ -128,6 +128,10 @@ def _assign_clusters_to_stages(
     assigned: set[str] = set()
     plans: list[UpdateStagePlan] = []
     for stage in stages:
+        for number, task in enumerate(stage.after):
+            if task.type == TIMED_WAIT and not task.wait_seconds:  # accepted by the API, but not by a run
+                reason = f"task {number} of type TimedWait has wait duration <= 0"
+                return RunProblem(f"the after stage tasks are invalid, stage: {stage.name}, err: {reason}")
         stage_clusters = _select_clusters(stage, picked_clusters, members)
         if isinstance(stage_clusters, RunProblem):
             return stage_clusters
@@ -166,11 +170,14 @@ def _sort_clusters(stage: Stage, clusters: list[str], members: Mapping[str, Memb
     key = stage.sorting_label_key
     if key is None:
         return tuple(sorted(clusters))
+    positions: dict[str, int] = {}
     for name in clusters:
         value = members[name].labels.get(key, "")
-        if parse_integer(value, signed=True) is None:
-            return RunProblem(f"the sorting label `{key}:{value}` on cluster `{name}` is not valid: not an integer")
-    return tuple(sorted(clusters, key=lambda name: (int(members[name].labels[key]), name)))  # by label, then name
+        number = parse_go_integer(value)
+        if isinstance(number, str):
+            return RunProblem(f"the sorting label `{key}:{value}` on cluster `{name}` is not valid: {number}")
+        positions[name] = number
+    return tuple(sorted(clusters, key=lambda name: (positions[name], name)))
 
 
 class RunStepKind(StrEnum):

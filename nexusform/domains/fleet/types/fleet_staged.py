@@ -79,10 +79,10 @@ def _read_run(attributes: Values, arguments: Values) -> FleetUpdateRun:
 
 
 def _check_run(_run: FleetObject, arguments: Values) -> Iterator[Problem]:
-    """Yield an error for an invalid snapshot index, read as absent."""
+    """Yield an error for a snapshot index in another form than a hub's labels: it compares them as texts."""
     index = arguments.get("resource_snapshot_index")
-    if index and parse_integer(index) is None:
-        message = f'"{index}" is not the number of a resource snapshot'
+    if index and str(parse_integer(index)) != str(index):  # such as 007
+        message = f'"{index}" is not the number of a resource snapshot: digits without leading zeros'
         yield build_error(("resource_snapshot_index",), message)
 
 

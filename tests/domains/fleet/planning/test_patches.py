@@ -72,6 +72,17 @@ def test_index_before_first_item_fails() -> None:
     assert "doc is missing key" in render_patches(("replace", f"{ARGS}/-4", "x")).failure
 
 
+@pytest.mark.parametrize(
+    ("index", "error"),
+    [
+        ("1000000000000000000", "Unable to access invalid index: 1000000000000000000: invalid index referenced"),
+        ("9" * 5000, f'strconv.Atoi: parsing "{"9" * 5000}": value out of range'),
+    ],
+)
+def test_long_index_fails_as_on_a_hub(index: str, error: str) -> None:
+    assert render_patches(("remove", f"{ARGS}/{index}")).failure.endswith(error)
+
+
 def test_variables_are_replaced_in_keys_and_values() -> None:
     value = {"${MEMBER-CLUSTER-NAME}": "${MEMBER-CLUSTER-LABEL-KEY-region}"}
     spec = apply_patches(("add", "/spec/template/metadata/annotations", value))

@@ -88,12 +88,40 @@ def test_empty_selector_selects_all_and_none_selects_nothing() -> None:
         ([Stage("all", LabelSelector(), "ring")], "the sorting label `ring:canary` on cluster `a`"),
         ([Stage("all", LabelSelector(), "absent")], "the sorting label `absent:` on cluster `a`"),
         ([Stage("all", build_label_selector({"a b": "c"}))], "the stage label selector is invalid"),
+        (
+            [Stage("none", after=(UpdateStageTask("TimedWait", 0.0),))],
+            "task 0 of type TimedWait has wait duration <= 0",
+        ),
     ],
 )
 def test_errors_of_stages(stages: list[Stage], about: str) -> None:
     problem = initialize_run(stages)
     assert isinstance(problem, RunProblem)
     assert about in problem.message
+
+
+def test_long_numbers_sort_as_on_a_hub() -> None:
+    orders = {"a": "9223372036854775807", "b": f"{'0' * 40}7", "c": "1000000000000000000", "d": "7"}
+    members = [member(name, {"order": order}) for name, order in orders.items()]
+    run = initialize_run([Stage("all", LabelSelector(), "order")], members=members)
+    assert isinstance(run, StagedRunPlan)
+    assert run.stages[0].clusters == ("b", "d", "c", "a")
+
+
+@pytest.mark.parametrize(
+    ("order", "error"),
+    [
+        ("9223372036854775808", "value out of range"),
+        ("9" * 63, "value out of range"),
+        ("1_0", "invalid syntax"),
+        ("", "invalid syntax"),
+    ],
+)
+def test_errors_of_sorting_labels_are_those_of_a_hub(order: str, error: str) -> None:
+    members = [member("a", {"order": order}), *MEMBERS[1:]]
+    problem = initialize_run([Stage("all", LabelSelector(), "order")], members=members)
+    assert isinstance(problem, RunProblem)
+    assert problem.message.endswith(f'on cluster `a` is not valid: strconv.Atoi: parsing "{order}": {error}')
 
 
 def test_only_ten_missing_clusters_are_named() -> None:

@@ -374,6 +374,11 @@ SNAPSHOT = "{apiVersion: placement.kubernetes-fleet.io/v1, kind: ClusterResource
             'placement_name = "p"\nstaged_rollout_strategy_name = "s"\nresource_snapshot_index = "one"',
             '"one" is not the number of a resource snapshot',
         ),
+        (
+            "fleet_cluster_staged_update_run",
+            'placement_name = "p"\nstaged_rollout_strategy_name = "s"\nresource_snapshot_index = "007"',
+            '"007" is not the number of a resource snapshot',
+        ),
         ("fleet_cluster_staged_update_strategy", "", "needs at least one stage"),
         (
             "fleet_cluster_staged_update_strategy",
