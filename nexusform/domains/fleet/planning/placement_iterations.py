@@ -61,13 +61,27 @@ def _ignore_progress_report(_stage: PlanningStage, _done: int, _of: int) -> None
 class PlacementIterations(Struct):
     """State of the iterations. `member_list` is the fleet after the last iteration; `placed` are (placement
     address, cluster) pairs with predicted pods. `shared_objects` may be applied by several placements.
-    `progress` reports the current placement of each pass.
+    `progress` reports the current placement of each pass. `defaulted_workloads` are pairs of a workload and its form
+    with defaults, by the identity of the first: most clusters and passes share it.
     """
 
     member_list: MemberList
     placed: set[tuple[str, str]] = field(default_factory=set)
     shared_objects: SharedObjects = SharedObjects()
     progress: Progress = _ignore_progress_report
+    defaulted_workloads: dict[int, tuple[Manifest, Manifest]] = field(default_factory=dict)
+
+    def add_workload_defaults(self, manifest: Manifest) -> Manifest:
+        """Return a workload with the API server's defaults outside its template: an apply sets them, too."""
+        spec = get_mapping(manifest.body, "spec")
+        if "template" not in spec:
+            return manifest
+        if id(manifest) not in self.defaulted_workloads:
+            own_fields = {name: value for name, value in spec.items() if value is not None}
+            defaults = get_mapping(add_api_server_defaults(manifest.body), "spec")
+            workload = replace(manifest, body={**manifest.body, "spec": {**defaults, **own_fields}})
+            self.defaulted_workloads[id(manifest)] = (manifest, workload)  # the first, so that its id stays its own
+        return self.defaulted_workloads[id(manifest)][1]
 
     def list_rejections(self, placements: Sequence[PlacementPlan]) -> dict[Address, tuple[Rejection, ...]]:
         """Return the rejections of clusters without a binding by placement, for members after the last iteration."""
@@ -260,7 +274,7 @@ def update_pod_predictions(
             state = members.get(binding.cluster)
             is_placed = (placement.address, binding.cluster) in iterations.placed
             if state is not None and state.cluster is not None and not is_placed:  # without a cluster: unknown nodes
-                _predict_binding_pods(placement, binding, reached, state.cluster.id, pods, iterations.placed)
+                _predict_binding_pods(placement, binding, reached, state.cluster.id, pods, iterations)
 
 
 def _find_clusters_losing_pods(
@@ -288,14 +302,14 @@ def _predict_binding_pods(
     reached: AbstractSet[str],
     cluster_id: str,
     pods: FleetPodPredictor,
-    placed: set[tuple[str, str]],
+    iterations: PlacementIterations,
 ) -> None:
     """Predict the pods of a binding with resources after the rollout to `reached`, and record pods and binding."""
     cluster = binding.cluster
     resources = placement.compute_resources(binding, reached)
     if resources is None:
         return  # nothing is applied there
-    placed.add((placement.address, cluster))
+    iterations.placed.add((placement.address, cluster))
     previous_resources = placement.current.applied.on_cluster.get(cluster)
     prior_workloads = get_mapping(placement.spec.prior_attributes, "workloads")
     prior_binding = index_by_cluster(placement.spec.prior_bindings).get(cluster)
@@ -305,23 +319,13 @@ def _predict_binding_pods(
     workloads = pods.place_pods(
         placement.address,
         cluster_id,
-        tuple(_add_workload_defaults(manifest) for manifest in resources.manifests),
+        tuple(map(iterations.add_workload_defaults, resources.manifests)),
         get_mapping(prior_workloads, cluster),
         previous=previous_resources.manifests if previous_resources is not None else (),
         overrides_changed=digest_changed and same_snapshot,  # with other objects, more than the overrides differs
     )
     if workloads:
         placement.workloads[cluster] = workloads
-
-
-def _add_workload_defaults(manifest: Manifest) -> Manifest:
-    """Return a workload with the defaults of the hub's API server besides its template: the apply sets them, too."""
-    spec = get_mapping(manifest.body, "spec")
-    if "template" not in spec:
-        return manifest
-    own_fields = {name: value for name, value in spec.items() if value is not None}
-    defaults = get_mapping(add_api_server_defaults(manifest.body), "spec")
-    return replace(manifest, body={**manifest.body, "spec": {**defaults, **own_fields}})
 
 
 def _recompute_member_resource_usage(members: Mapping[str, FleetMemberState], pods: FleetPodPredictor) -> bool:

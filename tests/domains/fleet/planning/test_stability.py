@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.domains.fleet.planning.placement_iterations import PlacementIterations
+from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from tests.domains.fleet.planning.fleet_harness import (
     build_hub,
     build_member,
@@ -20,6 +23,7 @@ from tests.domains.fleet.planning.fleet_harness import (
     get_bindings,
     list_moves,
 )
+from tests.domains.fleet.workload_texts import build_deployment
 from tests.planning.harness import build_state, build_state_after, is_empty, plan, require_success
 
 FLEETS = int(os.environ.get("NF_TEST_FLEETS", "25"))
@@ -163,3 +167,13 @@ def test_leaving_member_moves_only_its_bindings(fleet: Fleet, data: st.DataObjec
     others = {n: b for n, b in held.items() if n != name}
     assert {n: get_bindings(after)[n] for n in others} == others
     assert is_empty(plan(left.text(), after))
+
+
+def test_defaults_of_a_workload_are_computed_once() -> None:
+    namespace, deployment = parse_manifests("web.yaml", build_deployment("web", 2, 1)).manifests
+    iterations = PlacementIterations(MemberList(()))
+    with_defaults = iterations.add_workload_defaults(deployment)
+    assert with_defaults.body["spec"]["progressDeadlineSeconds"] == 600
+    assert "progressDeadlineSeconds" not in deployment.body["spec"]
+    assert iterations.add_workload_defaults(deployment) is with_defaults
+    assert iterations.add_workload_defaults(namespace) is namespace
