@@ -14,7 +14,12 @@ from msgspec.structs import replace
 from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domains.fleet.planning.fleet_outcome import FleetOutcome
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
-from nexusform.domains.fleet.scheduling.bindings import PlacementType, collect_clusters, select_scheduled_bindings
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    PlacementType,
+    collect_clusters,
+    select_scheduled_bindings,
+)
 from nexusform.domains.fleet.types.fleet_member_cluster import MEMBER_LABEL
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.planning.pod_feasibility import (
@@ -36,6 +41,7 @@ from nexusform.scheduling.racks.vms import Interval, build_standalone_demand
 
 _NO_NODES: Final = "the nodes of the cluster are not known"
 _NO_PODS: Final = "no pods of the placement are predicted on the cluster"  # such as deleted by an override
+_LEAVING: Final = "its member is leaving the fleet"
 _UNKNOWN: Final = "unknown"
 
 
@@ -79,29 +85,39 @@ def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Itera
     capacities: dict[str, ClusterPodCapacity] = {}  # by cluster id
     for address, placement in outcome.placements.items():
         bindings = [item for item in select_scheduled_bindings(placement.bindings) if not item.is_deleting]
-        workloads = collect_workloads(placement.selection.manifests).workloads if bindings else ()
-        if not workloads:
+        if not bindings or not collect_workloads(placement.selection.manifests).workloads:
             continue
-        requested = sum(workload.replicas for workload in workloads)  # on one cluster
-        # No pods are requested on any cluster: 0 replicas, and no DaemonSet.
-        is_empty = all(workload.replicas == 0 and workload.kind != "DaemonSet" for workload in workloads)
         for binding in bindings:
             cluster = outcome.clusters.get(binding.cluster)
-            assessment = None
-            if cluster is not None:
-                if cluster.id not in capacities:
-                    capacities[cluster.id] = ClusterPodCapacity(pods, cluster)
-                assessment = find_object_feasibility(placement.address, capacities[cluster.id])
-            if assessment is None:  # the cluster's nodes are not known, or it gets no pods
-                is_known = cluster is None and is_empty  # no pod needs a node
-                unknown_reason = _NO_NODES if cluster is None else _NO_PODS
-                result = FeasibilityResult.RUNS if is_known else FeasibilityResult.UNKNOWN
-                reason = "" if is_known else unknown_reason
-                yield Feasibility(
-                    address, binding.cluster, result, reason=reason, replicas_requested=requested, is_certain=is_known
-                )
+            if binding.cluster in placement.departed_clusters:
+                yield _build_unassessed_row(address, placement, binding, _LEAVING)
                 continue
-            yield _build_feasibility_row(address, binding.cluster, assessment)
+            if cluster is None:
+                yield _build_unassessed_row(address, placement, binding, _NO_NODES)
+                continue
+            if cluster.id not in capacities:
+                capacities[cluster.id] = ClusterPodCapacity(pods, cluster)
+            assessment = find_object_feasibility(placement.address, capacities[cluster.id])
+            if assessment is None:
+                yield _build_unassessed_row(address, placement, binding, _NO_PODS)
+            else:
+                yield _build_feasibility_row(address, binding.cluster, assessment)
+
+
+def _build_unassessed_row(address: Address, placement: PlacementPlan, binding: Binding, reason: str) -> Feasibility:
+    """Build the row of a binding without an assessment, for this reason: unknown, unless no pod needs a node there."""
+    resources = placement.compute_planned_resources(binding)
+    workloads = collect_workloads(resources.manifests if resources is not None else ()).workloads
+    needs_no_node = all(workload.replicas == 0 and workload.kind != "DaemonSet" for workload in workloads)
+    is_known = reason == _NO_NODES and bool(workloads) and needs_no_node
+    return Feasibility(
+        address,
+        binding.cluster,
+        FeasibilityResult.RUNS if is_known else FeasibilityResult.UNKNOWN,
+        reason="" if is_known else reason,
+        replicas_requested=sum(workload.replicas for workload in workloads),
+        is_certain=is_known,
+    )
 
 
 def _build_rows_with_loss_effects(

@@ -290,6 +290,12 @@ class PlacementPlan(Struct):
         conflicting_objects = tuple(identity for identity, _ in wanted if identity in conflicts)
         return replace(resources, manifests=manifests, conflicting_objects=conflicting_objects)
 
+    def compute_planned_resources(self, binding: Binding) -> RenderedResources | None:
+        """Return a cluster's resources after the plan, or before its rollout those of the newest snapshot."""
+        store = self.snapshot_store
+        resources = self.compute_resources(binding, self.rollout.clusters)
+        return resources or store.render_cluster(store.latest_index, binding.cluster)
+
     def list_wanted_objects(self, binding: Binding, reached: AbstractSet[str]) -> tuple[Manifest, ...]:
         """Return the objects on a cluster as if there were no other owners: the placement's, and those in conflict."""
         resources = self._compute_own_resources(binding, reached)

@@ -175,6 +175,30 @@ def test_cluster_without_pods_because_of_an_override_names_another_reason(
     assert "west is unknown (no pods of the placement are predicted on the cluster)" in text
 
 
+MORE_REPLICAS = DELETION.replace(
+    'override_type = "Delete"', 'json_patch_override {\n op = "replace"\n path = "/spec/replicas"\n value = "3"\n}'
+)
+
+
+@pytest.mark.parametrize("replicas", [0, 2])
+def test_override_sets_requested_replicas_of_a_cluster_without_known_nodes(
+    replicas: int, plan: Callable[..., Answer], tmp_path: Path
+) -> None:
+    (tmp_path / "replicas.nf.hcl").write_text(MORE_REPLICAS)
+    _, _, (row,) = plan(replicas=replicas, clusters='"south"')
+    assert (row["result"], row["replicas_requested"], row["certain"]) == ("unknown", 3, False)
+
+
+def test_pods_on_a_leaving_member_are_unknown(plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch) -> None:
+    plan(replicas=2)
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    leaving = SITE.replace("cluster.west.id", 'cluster.west.id\nhealth = "Leaving"')
+    monkeypatch.setattr(f"{__name__}.SITE", leaving)
+    _, text, rows = plan(replicas=2)
+    assert "west is unknown (its member is leaving the fleet)" in text
+    assert [(row["result"], row["certain"]) for row in rows] == [("unknown", False)]
+
+
 EAST = """
 resource "nexus_kubernetes_cluster" "east" {
   name    = "east"
