@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -31,6 +31,8 @@ from nexusform.domains.fleet.scheduling.placement_status import (
 )
 from nexusform.json_data.plain_data import get_list, get_text
 
+_TRACKED_WORKLOADS: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
+
 
 def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
     """Return the conditions and cluster statuses after the plan as attributes; unchanged if nothing updates them."""
@@ -42,7 +44,8 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
     if scheduling is None and prior.get("conditions") is not None:
         # No cycle ran, or it stopped before it wrote a status.
         is_reprocessed = placement.current.is_selection_changed and _has_stale_status(placement)
-        if not is_reprocessed and not placement.has_changes and not _has_new_apply_failure(placement):
+        has_new_status = _has_new_apply_failure(placement) or _has_new_availability(placement)
+        if not is_reprocessed and not placement.has_changes and not has_new_status:
             return prior_status
         scheduling = read_scheduling(prior, placement.bindings)  # the result of the last cycle stays
     status = build_placement_status(
@@ -110,6 +113,25 @@ def _has_new_apply_failure(placement: PlacementPlan) -> bool:
     return bool(failing & (with_applied_step - reported))
 
 
+def _has_new_availability(placement: PlacementPlan) -> bool:
+    """Return True if pods wait on other clusters than reported as unavailable; a hub reports it itself."""
+    if placement.spec.observed_attributes or ON_HUB in placement.spec.instance.prior_note:
+        return False
+    reported = {cluster: item["status"] for cluster, item in _list_prior_conditions(placement, "Available")}
+    waiting = _find_clusters_with_waiting_pods(placement)
+    return any((status == FALSE) != (cluster in waiting) for cluster, status in reported.items())
+
+
+def _find_clusters_with_waiting_pods(placement: PlacementPlan) -> set[str]:
+    """Return the clusters with a predicted pod without a node, of a workload with a tracked availability."""
+    return {
+        cluster
+        for cluster, workloads in placement.workloads.items()
+        for key, pods in workloads.items()  # the key is `namespace/kind/name`
+        if key.split("/")[1] in _TRACKED_WORKLOADS and not all(pod["node"] for pod in pods.values())
+    }
+
+
 def _sort_status_clusters(placement: PlacementPlan, status: PlacementStatus) -> PlacementStatus:
     """Return the status with objects of other owners as failed, in the cluster order of state, then the scheduler's."""
     prior_statuses = get_list(placement.spec.prior_attributes, "placement_statuses")
@@ -128,7 +150,7 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
     """Return the progress of the rollout on each picked cluster."""
     compute_progress = _compute_staged_progress if placement.spec.is_external else _compute_rolling_progress
     final_resources = placement.compute_final_resources()
-    apply_failing = placement.clusters_failing_apply
+    apply_failing, waiting_clusters = placement.clusters_failing_apply, _find_clusters_with_waiting_pods(placement)
     is_report_only = placement.spec.configuration.is_report_only
     # Name of the hub's Work (the objects for one member); namespaced placements prefix it with their namespace.
     work_name = f"{placement.key.replace('/', '.')}-work"
@@ -143,6 +165,7 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
             overridden=FALSE if resources.has_override_failure else progress.overridden,
             work_synchronized=FALSE if resources.has_envelope_failure else progress.work_synchronized,
             applied=FALSE if fails and progress.applied != UNKNOWN else progress.applied,  # UNKNOWN: not tried yet
+            available=FALSE if cluster in waiting_clusters else progress.available,
             diff_reported=(progress.diff_reported or TRUE) if is_report_only else None,  # None: objects are applied
             is_trackable=is_availability_tracked(resources.manifests),
             work_name=work_name,

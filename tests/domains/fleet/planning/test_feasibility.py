@@ -199,6 +199,22 @@ def test_pods_on_a_leaving_member_are_unknown(plan: Callable[..., Answer], monke
     assert [(row["result"], row["certain"]) for row in rows] == [("unknown", False)]
 
 
+def test_waiting_pods_are_not_available(plan: Callable[..., Answer], capsys: pytest.CaptureFixture[str]) -> None:
+    def apply_and_read_status(workers: int) -> tuple[str, str]:
+        plan("-var", f"workers={workers}", replicas=9)
+        assert run_command_line(["apply", "-auto-approve", "-var", f"workers={workers}"]) == 0
+        capsys.readouterr()
+        assert run_command_line(["show", "-json"]) == 0
+        resources = json.loads(capsys.readouterr().out)["values"]["root_module"]["resources"]
+        values = next(item["values"] for item in resources if "placement_statuses" in item["values"])
+        return values["conditions"][-1]["reason"], values["placement_statuses"][0]["conditions"][-1]["reason"]
+
+    waiting = ("ResourceNotAvailableYet", "NotAllWorkAreAvailable")
+    assert apply_and_read_status(2) == waiting
+    assert apply_and_read_status(2) == waiting
+    assert apply_and_read_status(5) == ("ResourceAvailable", "AllWorkAreAvailable")
+
+
 EAST = """
 resource "nexus_kubernetes_cluster" "east" {
   name    = "east"
