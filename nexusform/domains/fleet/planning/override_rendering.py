@@ -77,15 +77,14 @@ _WRAPPED_MESSAGE: Final = "has been wrapped in a"
 class RenderedResources(Struct, frozen=True):
     """Objects rendered for one cluster. `digest` identifies the changes made ("": none). `failure` is the
     error of an override or envelope, "" without one; `conflicting_objects` have another owner on the cluster.
-    `overrides` are the override snapshots of its binding, None if state did not record them.
-    `reported_failure` is a hub's shorter text of the failure.
+    `overrides` are the override snapshots of its binding. `reported_failure` is a hub's shorter text of the failure.
     """
 
     manifests: tuple[Manifest, ...]
     digest: str = ""
     failure: str = ""
     conflicting_objects: tuple[ObjectIdentity, ...] = ()
-    overrides: tuple[str, ...] | None = ()
+    overrides: tuple[str, ...] = ()
     reported_failure: str = ""
 
     @property
@@ -106,12 +105,6 @@ class RenderedResources(Struct, frozen=True):
     def has_same_result(self, other: RenderedResources) -> bool:
         """Return True if overrides change the objects equally, or fail in both."""
         return (self.digest, bool(self.failure)) == (other.digest, bool(other.failure))
-
-    def has_same_overrides(self, other: RenderedResources) -> bool:
-        """Return True if the bindings of both name the same override snapshots, like a hub's comparison."""
-        if self.overrides is None:  # not recorded
-            return self.has_same_result(other)
-        return self.overrides == other.overrides
 
 
 class OverrideIndex:

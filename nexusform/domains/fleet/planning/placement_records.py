@@ -144,11 +144,6 @@ def is_availability_tracked(manifests: Iterable[Manifest]) -> bool:
     return all((manifest.group, manifest.kind) in _TRACKED for manifest in manifests)
 
 
-def has_resource_record(note: Mapping[str, Any]) -> bool:
-    """Return True if the note has snapshots with objects; older states recorded only the latest hash."""
-    return SNAPSHOTS in note
-
-
 def read_applied_resources(
     note: Mapping[str, Any], bindings: Iterable[Binding], known_objects: Mapping[str, Manifest] = {}
 ) -> AppliedResources:
@@ -178,7 +173,7 @@ def read_applied_resources(
                 digest=get_text(record, "overrides"),
                 failure=get_text(record, "failure"),
                 conflicting_objects=tuple(ObjectIdentity(*fields) for fields in get_list(record, "refused")),
-                overrides=tuple(record["picked"]) if "picked" in record else None,
+                overrides=tuple(get_list(record, "picked")),
                 reported_failure=get_text(record, "said"),
             )
         elif snapshot is not None:
@@ -207,8 +202,7 @@ def write_applied_resources(applied: AppliedResources, bindings: Iterable[Bindin
         has_differences = rendered.digest or rendered.failure or rendered.overrides
         if has_differences or digests != digests_of.get(binding.resource_snapshot):
             content[binding.cluster] = {"objects": digests, "overrides": rendered.digest, "failure": rendered.failure}
-            if rendered.overrides is not None:
-                content[binding.cluster]["picked"] = list(rendered.overrides)
+            content[binding.cluster]["picked"] = list(rendered.overrides)
             if rendered.reported_failure:
                 content[binding.cluster]["said"] = rendered.reported_failure
             if rendered.conflicting_objects:
@@ -244,7 +238,7 @@ def list_cluster_objects(
     attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> dict[str, tuple[Manifest, ...]] | None:
     """Return the recorded objects of a placement by cluster; None if state does not record them."""
-    if not note or not has_resource_record(note):
+    if not note or SNAPSHOTS not in note:
         return None
     if not note.get(_BODIES):  # nothing is placed
         return {}

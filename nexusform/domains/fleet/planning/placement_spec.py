@@ -56,7 +56,7 @@ class PlacementSpec(Struct, frozen=True):
     @property
     def is_new(self) -> bool:
         """Whether the plan creates the object; False if state or a hub has it."""
-        return not self.observed_attributes and (self.instance.prior is None or self.instance.is_replaced)
+        return self.previous_configuration is None
 
     @property
     def is_being_deleted(self) -> bool:

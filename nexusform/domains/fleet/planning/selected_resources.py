@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import json
@@ -15,10 +15,10 @@ from nexusform.domains.fleet.planning.foreign_field_merge import ON_HUB
 from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, RenderedResources, select_overrides
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import (
+    SNAPSHOTS,
     AppliedResources,
     ResourceSnapshot,
     compute_comparable_hash,
-    has_resource_record,
     read_applied_resources,
     write_applied_resources,
 )
@@ -73,7 +73,7 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
     if spec.is_external or spec.is_being_deleted or selection.selector_problem:
         staged_trigger = _find_trigger_of_staged_change(comparison, hub) if spec.is_external else None
         is_selection_changed = False
-        if spec.previous_configuration is not None and not spec.is_new:
+        if spec.previous_configuration is not None:
             previous_objects = select_resources(spec.previous_configuration, hub.prior_object_index)
             digest_before, digest_now = compute_fingerprint(previous_objects), compute_fingerprint(manifests)
             # Without objects in state, they are known from a dump only, and the hub may have processed their changes.
@@ -85,7 +85,7 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
         )
     latest, previous = snapshot_store.add_snapshot(spec.configuration.revision_history_limit), applied.latest
     pairs = _pair_current_and_new_resources(comparison, latest.index)
-    outdated_clusters = frozenset(cluster for cluster, old, new in pairs if not old.has_same_overrides(new))
+    outdated_clusters = frozenset(cluster for cluster, old, new in pairs if old.overrides != new.overrides)
     current = CurrentResources(
         applied,
         resources_changed=previous is not None and previous.hash != latest.hash,
@@ -120,7 +120,7 @@ def _find_trigger_of_staged_change(comparison: _ResourceComparisonInput, hub: Pl
     None without a change, or for a placement not distributed yet.
     """
     previous = comparison.spec.previous_configuration
-    if previous is None or comparison.spec.is_new:
+    if previous is None:
         return None
     if comparison.spec.observed_attributes:  # a hub was read: compare with its latest snapshot, else with state
         latest = comparison.applied.latest
@@ -128,7 +128,7 @@ def _find_trigger_of_staged_change(comparison: _ResourceComparisonInput, hub: Pl
             return None
         if latest.hash != compute_fingerprint(comparison.selection.manifests):
             return Trigger.RESOURCES_CHANGED
-        return Trigger.OVERRIDES_CHANGED if any(_find_differing_clusters(comparison, latest.index)) else None
+        return Trigger.OVERRIDES_CHANGED if _find_differing_clusters(comparison, latest.index) else None
     previous_objects = select_resources(previous, hub.prior_object_index)
     if compute_fingerprint(previous_objects) != compute_fingerprint(comparison.selection.manifests):
         return Trigger.RESOURCES_CHANGED
@@ -140,37 +140,39 @@ def _has_own_override_changes(comparison: _ResourceComparisonInput, hub: Planned
     """Return True if the overrides naming the placement differ from those on its clusters. Other overrides start no
     rollout. Source: seen on a running hub; KubeFleet pkg/controllers/rollout watches overrides with a placement name.
     """
-    key = comparison.spec.configuration.key
+    key, observed = comparison.spec.configuration.key, comparison.spec.observed_attributes
     own_overrides = [override for override in comparison.selection.overrides if override.placement == key]
-    if not comparison.spec.observed_attributes:  # no hub: compare with state
+    if not observed:  # no hub: compare with state
         prior_overrides = hub.prior_override_index.list_overrides(key)
         return own_overrides != [override for override in prior_overrides if override.placement == key]
-    observed = comparison.spec.observed_attributes
     override_snapshots: Mapping[str, FleetOverride] = get_mapping(observed, "override_snapshots")
-    # An override captured in any binding is not new: clusters with new labels matching it start no rollout.
-    captured_overrides = [override for override in override_snapshots.values() if override.placement == key]
     for cluster, binding in get_mapping(observed, "bindings").items():
         snapshot = comparison.snapshot_store.find_snapshot(binding.get("resource_snapshot"))
-        if snapshot is None or cluster not in comparison.selection.clusters.labels:
-            continue  # not comparable: no captured snapshot, or no such member
-        names = get_list(binding, "overrides")
-        if any(name not in override_snapshots for name in names):
-            continue  # uncaptured overrides count as unchanged
-        bound_overrides = [override_snapshots[name] for name in names if override_snapshots[name].placement == key]
-        labels = comparison.selection.clusters.labels[cluster]
+        labels = comparison.selection.clusters.labels.get(cluster)
+        bound_overrides = _get_captured_overrides(override_snapshots, get_list(binding, "overrides"))
+        if snapshot is None or labels is None or bound_overrides is None:
+            continue  # not comparable: the snapshot, the member or an override is unknown
         current_overrides = select_overrides(own_overrides, snapshot.objects, labels)
-        has_removed = any(candidate not in own_overrides for candidate in bound_overrides)
-        has_added = any(candidate not in captured_overrides for candidate in current_overrides)
+        has_removed = any(item.placement == key and item not in own_overrides for item in bound_overrides)
+        # An override captured in any binding is not new: clusters with new labels matching it start no rollout.
+        has_added = any(candidate not in override_snapshots.values() for candidate in current_overrides)
         if has_removed or has_added:
             return True
     return False
 
 
-def _find_differing_clusters(comparison: _ResourceComparisonInput, index: int) -> Iterator[str]:
-    """Yield the bound clusters with other objects after the current overrides than now."""
-    for cluster, previous, updated in _pair_current_and_new_resources(comparison, index):
-        if not previous.has_same_result(updated):
-            yield cluster
+def _get_captured_overrides(
+    override_snapshots: Mapping[str, FleetOverride], names: Sequence[str]
+) -> tuple[FleetOverride, ...] | None:
+    """Return the overrides of a binding; None if one was not captured."""
+    is_captured = override_snapshots.keys() >= set(names)
+    return tuple(map(override_snapshots.__getitem__, names)) if is_captured else None
+
+
+def _find_differing_clusters(comparison: _ResourceComparisonInput, index: int) -> list[str]:
+    """Return the bound clusters with other objects after the current overrides than now."""
+    pairs = _pair_current_and_new_resources(comparison, index)
+    return [cluster for cluster, previous, updated in pairs if not previous.has_same_result(updated)]
 
 
 def _pair_current_and_new_resources(
@@ -190,27 +192,18 @@ def get_prior_note(spec: PlacementSpec) -> Mapping[str, Any]:
 
 
 def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, hub: PlannedHub) -> AppliedResources:
-    """Return the resources on the clusters before the plan: observed on a hub, else those of the private note. Notes of
-    older states have hashes only, so derive the objects from the selection.
+    """Return the resources on the clusters before the plan: observed on a hub, else those of the private note. An
+    imported placement has no resources in its note: the selected ones count as applied.
     """
     note = get_prior_note(spec)
     if spec.observed_attributes:
         return _read_observed_resources(spec, selection, hub, note)
-    if has_resource_record(note) or spec.is_new or spec.previous_configuration is None:
+    if SNAPSHOTS in note or spec.previous_configuration is None:
         return read_applied_resources(note, spec.prior_bindings, hub.manifests_by_hash)
     indices = _list_snapshot_indices(spec)  # of resource snapshots in bindings
     if spec.is_external and not indices:  # no staged run has reached a cluster yet
         return AppliedResources()
-    selected_digest = compute_fingerprint(selection.manifests)
-    digest, index = selected_digest, max(indices, default=0)  # the oldest states have no hash: as if unchanged
-    last_resources = note.get("resources")
-    if last_resources is not None:
-        digest, index = str(last_resources["hash"]), int(last_resources.get("index") or 0)
-    objects = selection.manifests
-    if digest != selected_digest:  # the selection has changed since: select by the previous configuration
-        objects = select_resources(spec.previous_configuration, hub.prior_object_index)
-    on_cluster = _restore_resources_from_hashes(spec, selection, hub, objects, digests=note.get("overrides"))
-    return AppliedResources((ResourceSnapshot(index, digest, objects),), on_cluster)
+    return _assume_applied(spec, selection, max(indices, default=0), selection.manifests)
 
 
 def _list_snapshot_indices(spec: PlacementSpec) -> list[int]:
@@ -226,10 +219,10 @@ def _read_observed_resources(
     else selected now.
     """
     observed_snapshots: list[ResourceSnapshot] = []
-    selected_hashes = {compute_comparable_hash(manifest) for manifest in selection.manifests}
+    selected_hashes = set(map(compute_comparable_hash, selection.manifests))
     for snapshot in get_list(spec.observed_attributes, "resource_snapshots"):
         objects = build_manifests(map(json.decode, snapshot["objects"]))
-        if {compute_comparable_hash(manifest) for manifest in objects} == selected_hashes:
+        if set(map(compute_comparable_hash, objects)) == selected_hashes:
             objects = selection.manifests  # the same apart from their order and the server's fields
         observed_snapshots.append(ResourceSnapshot(int(snapshot["index"]), compute_fingerprint(objects), objects))
     snapshots = tuple(observed_snapshots)
@@ -238,12 +231,9 @@ def _read_observed_resources(
     indices = _list_snapshot_indices(spec)  # of resource snapshots in bindings
     if not indices:
         return AppliedResources()
-    objects, digest = selection.manifests, compute_fingerprint(selection.manifests)
     recorded = read_applied_resources(note, spec.prior_bindings, hub.manifests_by_hash).latest
-    if recorded is not None:
-        objects, digest = recorded.objects, recorded.hash
-    on_cluster = _restore_resources_from_hashes(spec, selection, hub, objects, digests=None)
-    return AppliedResources((ResourceSnapshot(max(indices), digest, objects),), on_cluster)
+    objects = selection.manifests if recorded is None else recorded.objects
+    return _assume_applied(spec, selection, max(indices), objects)
 
 
 def _render_observed_clusters(
@@ -258,52 +248,41 @@ def _render_observed_clusters(
         snapshot = by_index.get(binding.resource_snapshot)
         if snapshot is None or not binding.has_resources:
             continue  # unknown snapshot, or nothing placed
-        names = tuple(get_list(observed_bindings, binding.cluster, "overrides"))
-        key = snapshot.index, names
-        is_captured = all(name in override_snapshots for name in names)
-        if key not in renderers:
-            # In the order of the binding's list: cluster overrides first.
-            overrides = tuple(override_snapshots[name] for name in names) if is_captured else selection.overrides
-            renderers[key] = ClusterRenderer(snapshot.objects, overrides, selection.clusters.labels)
-        rendered = renderers[key].render_cluster(binding.cluster) or RenderedResources(snapshot.objects)
+        observed = observed_bindings[binding.cluster]
+        names = tuple(get_list(observed, "overrides"))
+        overrides = _get_captured_overrides(
+            override_snapshots, names
+        )  # in the binding's order: cluster overrides first
+        if (snapshot.index, names) not in renderers:
+            known_overrides = selection.overrides if overrides is None else overrides
+            renderer = ClusterRenderer(snapshot.objects, known_overrides, selection.clusters.labels)
+            renderers[snapshot.index, names] = renderer
+        renderer = renderers[snapshot.index, names]
+        rendered = renderer.render_cluster(binding.cluster) or RenderedResources(snapshot.objects)
         # A hub's report of the override failure precedes the current result, because labels may have changed.
-        failure, readiness = rendered.failure_message, observed_bindings[binding.cluster].get("readiness")
+        failure, readiness = rendered.failure_message, observed.get("readiness")
         if readiness == OVERRIDE_FAILED:
-            failure = observed_bindings[binding.cluster].get("failure") or failure or "overrides failed on the hub"
+            failure = observed.get("failure") or failure or "overrides failed on the hub"
         elif readiness in (READY, FAILED) and not rendered.has_envelope_failure:
             failure = ""  # applied, or failed after the overrides
-        if is_captured:
+        if overrides is not None:
             rendered = replace(rendered, overrides=names)
         if failure != rendered.failure_message:  # the full text of a truncated failure is known
             rendered = replace(rendered, failure=failure, reported_failure="")
         yield binding.cluster, rendered
 
 
-def _restore_resources_from_hashes(
-    spec: PlacementSpec,
-    selection: ResourceSelection,
-    hub: PlannedHub,
-    objects: tuple[Manifest, ...],
-    digests: Mapping[str, str] | None,
-) -> dict[str, RenderedResources]:
-    """Return the resources of each cluster, for states with only the hash of the override result. `digests` has it by
-    cluster ("": unchanged objects); None if state has none: the current overrides count as applied.
-    """
-    prior_overrides = hub.prior_override_index.list_overrides(spec.configuration.key)
-    # Try the current overrides, then those of state.
-    renderers = [
-        ClusterRenderer(objects, overrides, selection.clusters.labels)
-        for overrides in (selection.overrides, prior_overrides)
-    ]
-    on_cluster: dict[str, RenderedResources] = {}
-    for binding in spec.prior_bindings:
-        if not binding.has_resources:
-            continue  # nothing is applied there
-        candidates = [renderer.render_cluster(binding.cluster) or RenderedResources(objects) for renderer in renderers]
-        digest = candidates[0].digest if digests is None else str(digests.get(binding.cluster, ""))
-        matching = (rendered for rendered in candidates if rendered.digest == digest)
-        on_cluster[binding.cluster] = next(matching, RenderedResources(objects, digest=digest))  # else unknown
-    return on_cluster
+def _assume_applied(
+    spec: PlacementSpec, selection: ResourceSelection, index: int, objects: tuple[Manifest, ...]
+) -> AppliedResources:
+    """Return these objects as the only snapshot, applied to each cluster with the current overrides."""
+    renderer = ClusterRenderer(objects, selection.overrides, selection.clusters.labels)
+    on_cluster = {
+        binding.cluster: renderer.render_cluster(binding.cluster) or RenderedResources(objects)
+        for binding in spec.prior_bindings
+        if binding.has_resources
+    }
+    return AppliedResources((ResourceSnapshot(index, compute_fingerprint(objects), objects),), on_cluster)
 
 
 def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:

@@ -158,7 +158,7 @@ def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, c
             or cluster in placement.rollout.clusters | placement.released_clusters
             or resources is None
             or rendered is None
-            or not resources.has_same_overrides(rendered)
+            or resources.overrides != rendered.overrides
             or cluster in placement.clusters_with_unknown_rollout
             or placement.spec.find_apply_strategy(cluster) != placement.spec.configuration.apply
         ):

@@ -7,6 +7,7 @@ starting one wait for it, and for labels. A placement is left to staged runs bef
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Final, TypeAlias
 
@@ -94,109 +95,9 @@ class _StepOrderContext(Struct, frozen=True):
         return self.changed.versions[-1]
 
 
-# The following conditions decide if the step of the context waits for the step of `changed` (see _AWAITED).
-def _is_content_of_placement(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    return not context.rollout.identities.isdisjoint(changed.identities)
-
-
-def _is_removed_selected_object(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    """Return True for removed content still selected from state: the rollout is predicted without it, so the removal
-    is first. A placement switched to staged runs does not roll out.
-    """
-    is_removed = changed.instance.is_removed and not context.rollout.is_switched
-    return is_removed and not context.rollout.previous_identities.isdisjoint(changed.identities)
-
-
-def _is_override_for_placement(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    keys = {(FleetOverride, ""), (FleetOverride, context.rollout.placement)}  # "" applies to all placements
-    return not changed.placement_keys.isdisjoint(keys)
-
-
-def _is_placement_of_rollout(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    return (FleetPlacement, context.rollout.placement) in changed.placement_keys
-
-
-def _is_budget_of_placement(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    return (FleetDisruptionBudget, context.rollout.placement) in changed.placement_keys
-
-
-def _is_strategy_of_run(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    return (FleetUpdateStrategy, _get_strategy_key(context)) in changed.placement_keys
-
-
-def _is_remaining_member(changed: _ChangedInstance, _context: _StepOrderContext) -> bool:
-    return changed.instance.type.kind is PlanningKind.MEMBER and not changed.instance.is_removed
-
-
-def _is_changed_member(changed: _ChangedInstance, _context: _StepOrderContext) -> bool:
-    return changed.instance.type.kind is PlanningKind.MEMBER and len(changed.versions) > 1  # neither new nor removed
-
-
-def _is_relabeled_member(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    """Return True for a member with other labels, awaited by steps starting a rollout."""
-    return bool(context.rollout.placement) and _has_new_labels(changed)
-
-
 def _has_new_labels(changed: _ChangedInstance) -> bool:
     labels = [item.labels for item in changed.versions if isinstance(item, FleetMember)]  # before and after
     return len(labels) > 1 and labels[0] != labels[1]
-
-
-def _is_placement_switched_to_staged_runs(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    return context.rollout.is_switched and _is_placement_of_rollout(changed, context)
-
-
-def _is_earlier_override(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    return changed.position in context.rollout.earlier_overrides
-
-
-def _is_eviction_before_override(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    """Return True for an eviction awaited by an override; one without a placement name starts no rollout."""
-    return bool(getattr(context.requested, "placement", "")) and _is_eviction_of_placement(changed, context)
-
-
-def _is_eviction_of_placement(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    return (FleetEviction, context.rollout.placement) in changed.placement_keys
-
-
-def _is_earlier_eviction(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    return changed.position < context.changed.position and _is_eviction_of_placement(changed, context)
-
-
-def _is_ended_run(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    """Return True for an earlier run of the placement, completed by this plan."""
-    is_ended = changed.position < context.changed.position and get_value_at_path(changed.instance.private, "ended")
-    return bool(is_ended) and (FleetUpdateRun, context.rollout.placement) in changed.placement_keys
-
-
-def _is_rollout_override(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    return changed.position in context.rollout.overrides
-
-
-def _is_awaited_by_objects(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    """Return True if content waits for an override, to be rolled out with it. There is no need for content of a new
-    placement, since this waits itself; and content with the new namespace of the override must be first.
-    """
-    is_namespace_first = _has_new_namespace_of_override(context.changed, changed.versions[-1])
-    return not context.rollout.is_new and not is_namespace_first and _is_rollout_override(changed, context)
-
-
-def _is_override_after_namespace(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    """Return True for an override of objects in content applied before it, since content adds its namespace."""
-    override, objects = changed.versions[-1], context.requested
-    if not isinstance(override, FleetOverride) or not isinstance(objects, HubObjects) or changed.instance.is_removed:
-        return False
-    is_needed = not context.rollout.is_new and _is_rollout_override(changed, context)  # a new placement waits itself
-    follows_content = is_needed and _has_new_namespace_of_override(context.changed, override)
-    return follows_content and is_any_affected(override, expand_envelopes(objects.manifests))
-
-
-def _is_override_before_named_override(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    return bool(getattr(context.requested, "placement", "")) and _is_rollout_override(changed, context)
-
-
-def _is_new_namespace_of_override(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    return _has_new_namespace_of_override(changed, context.requested)
 
 
 def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetObject) -> bool:
@@ -209,71 +110,162 @@ def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetObj
     return changed.instance.action in _CREATE_ACTIONS or namespace not in _collect_identities(changed.versions[:1])
 
 
-# A hub evaluates an eviction against the existing bindings, so all rollouts of its placement follow it.
-_AWAITED: Final[Mapping[type, tuple[Callable[[_ChangedInstance, _StepOrderContext], bool], ...]]] = {
-    FleetUpdateRun: (
-        _is_content_of_placement,
-        _is_override_for_placement,
-        _is_placement_of_rollout,
-        _is_strategy_of_run,
-        _is_remaining_member,
-        _is_ended_run,
-        _is_eviction_of_placement,
-    ),
-    FleetApprovalRequest: (
-        _is_content_of_placement,
-        _is_override_for_placement,
-        _is_placement_of_rollout,
-        _is_strategy_of_run,
-        _is_remaining_member,
-        _is_eviction_of_placement,
-    ),
-    FleetEviction: (_is_budget_of_placement, _is_remaining_member, _is_earlier_eviction, _is_earlier_override),
-    FleetPlacement: (_is_eviction_of_placement, _is_rollout_override, _is_removed_selected_object, _is_changed_member),
-    FleetOverride: (
-        *(_is_eviction_before_override, _is_new_namespace_of_override, _is_override_before_named_override),
-        *(_is_relabeled_member, _is_placement_switched_to_staged_runs),
-    ),
-    HubObjects: (
-        _is_eviction_of_placement,
-        _is_awaited_by_objects,
-        _is_relabeled_member,
-        _is_placement_switched_to_staged_runs,
-    ),
-}
-
-
 class _ChangedIndex:
-    """Changed objects by position, by identity of their content, and by type and placement."""
+    """Changed objects by position, and positions by identity of their content, by type and placement, and of members:
+    those not removed, those changed, and those with other labels.
+    """
 
     def __init__(self, changed_objects: Sequence[_ChangedInstance]) -> None:
         self.by_position = {item.position: item for item in changed_objects}
-        self.by_identity: dict[ObjectIdentity, list[int]] = {}  # positions by object in a manifest
-        self.members: list[int] = []  # positions
-        self._by_placement: dict[tuple[type, str | None], list[int]] = {}  # positions by type and key of a placement
-        removed: set[ObjectIdentity] = set()
+        self._by_identity: dict[ObjectIdentity, list[int]] = {}
+        self._by_placement: dict[tuple[type, str | None], list[int]] = {}
         for item in changed_objects:
             for identity in item.identities:
-                self.by_identity.setdefault(identity, []).append(item.position)
-            if item.instance.is_removed:
-                removed |= item.identities
-            if item.instance.type.kind is PlanningKind.MEMBER:
-                self.members.append(item.position)
+                self._by_identity.setdefault(identity, []).append(item.position)
             for key in item.placement_keys:
                 self._by_placement.setdefault(key, []).append(item.position)
-        self.content, self.removed_content = frozenset(self.by_identity), frozenset(removed)
+        members = [item for item in changed_objects if item.instance.type.kind is PlanningKind.MEMBER]
+        self.remaining_members = [item.position for item in members if not item.instance.is_removed]
+        self.changed_members = [item.position for item in members if len(item.versions) > 1]  # neither new nor removed
+        self.relabeled_members = [item.position for item in members if _has_new_labels(item)]
 
-    def list_content(self, identities: Iterable[ObjectIdentity]) -> Iterator[int]:
+    def list_content(self, identities: AbstractSet[ObjectIdentity]) -> Iterator[int]:
         """Yield the positions of the manifests with any of these objects."""
-        return chain.from_iterable(self.by_identity.get(identity, ()) for identity in identities)
+        return chain.from_iterable(map(self._by_identity.__getitem__, self._by_identity.keys() & identities))
 
     def list_namespace(self, name: str) -> Iterator[int]:
         """Yield the positions of the manifests with this Namespace."""
-        return self.list_content([ObjectIdentity("", "Namespace", "", name)])
+        return self.list_content({ObjectIdentity("", "Namespace", "", name)})
 
-    def list_steps_of_placement(self, kind: type, *keys: str) -> Iterator[int]:
+    def list_steps(self, kind: type, *placements: str) -> Iterator[int]:
         """Yield the positions of the objects of a type for one of these placements."""
-        return chain.from_iterable(self._by_placement.get((kind, key), ()) for key in keys)
+        return chain.from_iterable(self._by_placement.get((kind, key), ()) for key in placements)
+
+
+# Each of the following functions returns the positions of steps awaited by the step of the context (see _AWAITED).
+def _find_content(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
+    return index.list_content(context.rollout.identities)
+
+
+def _find_removed_content(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
+    """Return removed content still selected from state: the rollout is predicted without it, so the removal is first. A
+    placement switched to staged runs does not roll out.
+    """
+    identities = frozenset() if context.rollout.is_switched else context.rollout.previous_identities
+    return [position for position in index.list_content(identities) if index.by_position[position].instance.is_removed]
+
+
+def _find_overrides(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
+    return index.list_steps(FleetOverride, "", context.rollout.placement)  # "" applies to all placements
+
+
+def _find_placement(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
+    return index.list_steps(FleetPlacement, context.rollout.placement)
+
+
+def _find_switched_placement(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
+    return _find_placement(index, context) if context.rollout.is_switched else ()
+
+
+def _find_budget(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
+    return index.list_steps(FleetDisruptionBudget, context.rollout.placement)
+
+
+def _find_strategy(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
+    run = context.requested
+    return index.list_steps(FleetUpdateStrategy, run.build_key(run.strategy)) if isinstance(run, FleetUpdateRun) else ()
+
+
+def _find_remaining_members(index: _ChangedIndex, _context: _StepOrderContext) -> Iterable[int]:
+    return index.remaining_members
+
+
+def _find_changed_members(index: _ChangedIndex, _context: _StepOrderContext) -> Iterable[int]:
+    return index.changed_members
+
+
+def _find_relabeled_members(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
+    """Return members with other labels, awaited by steps starting a rollout."""
+    return index.relabeled_members if context.rollout.placement else ()
+
+
+def _find_evictions(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
+    return index.list_steps(FleetEviction, context.rollout.placement)
+
+
+def _find_earlier_evictions(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
+    return [position for position in _find_evictions(index, context) if position < context.changed.position]
+
+
+def _find_ended_runs(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
+    """Return the earlier runs of the placement completed by this plan."""
+    for position in index.list_steps(FleetUpdateRun, context.rollout.placement):
+        is_ended = get_value_at_path(index.by_position[position].instance.private, "ended")
+        if is_ended and position < context.changed.position:
+            yield position
+
+
+def _find_earlier_overrides(_index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
+    return context.rollout.earlier_overrides
+
+
+def _find_rollout_overrides(_index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
+    return context.rollout.overrides
+
+
+def _find_overrides_before_content(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
+    """Return the overrides awaited by content, to be rolled out with it. There are none for content of a new placement,
+    since this waits itself; and content with the new namespace of an override must be first.
+    """
+    for position in () if context.rollout.is_new else context.rollout.overrides:
+        if not _has_new_namespace_of_override(context.changed, index.by_position[position].versions[-1]):
+            yield position
+
+
+def _find_steps_before_named_override(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
+    """Return what an override waits for if it names its placement, since only then it starts a rollout."""
+    is_named = isinstance(context.requested, FleetOverride) and context.requested.placement
+    return (*_find_evictions(index, context), *context.rollout.overrides) if is_named else ()
+
+
+def _find_namespace_of_override(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
+    """Return the manifests creating the namespace of an override."""
+    for position in index.list_namespace(getattr(context.requested, "namespace", "")):
+        if _has_new_namespace_of_override(index.by_position[position], context.requested):
+            yield position
+
+
+# A hub evaluates an eviction against the existing bindings, so all rollouts of its placement follow it.
+_APPROVAL_INPUTS: Final = (
+    _find_content,
+    _find_overrides,
+    _find_placement,
+    _find_strategy,
+    _find_remaining_members,
+    _find_evictions,
+)
+_AWAITED: Final[Mapping[type, tuple[Callable[[_ChangedIndex, _StepOrderContext], Iterable[int]], ...]]] = {
+    FleetUpdateRun: (*_APPROVAL_INPUTS, _find_ended_runs),
+    FleetApprovalRequest: _APPROVAL_INPUTS,
+    FleetEviction: (_find_budget, _find_remaining_members, _find_earlier_evictions, _find_earlier_overrides),
+    FleetPlacement: (_find_evictions, _find_rollout_overrides, _find_removed_content, _find_changed_members),
+    FleetOverride: (
+        _find_steps_before_named_override,
+        _find_namespace_of_override,
+        _find_relabeled_members,
+        _find_switched_placement,
+    ),
+    HubObjects: (_find_evictions, _find_overrides_before_content, _find_relabeled_members, _find_switched_placement),
+}
+
+
+def _is_override_after_namespace(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
+    """Return True for an override of objects in content applied before it, since content adds its namespace."""
+    override, objects = changed.versions[-1], context.requested
+    if not isinstance(override, FleetOverride) or not isinstance(objects, HubObjects) or changed.instance.is_removed:
+        return False
+    follows_content = not context.rollout.is_new and _has_new_namespace_of_override(context.changed, override)
+    return follows_content and is_any_affected(override, expand_envelopes(objects.manifests))
 
 
 def _get_placement_key(version: FleetObject) -> str | None:
@@ -286,51 +278,6 @@ def _get_placement_key(version: FleetObject) -> str | None:
         case FleetDisruptionBudget() | FleetEviction() | FleetOverride():
             return version.placement
     return None
-
-
-def _get_strategy_key(context: _StepOrderContext) -> str:
-    """Return the key of the strategy of a run; "" for other objects."""
-    run = context.requested
-    return run.build_key(run.strategy) if isinstance(run, FleetUpdateRun) else ""
-
-
-_Check: TypeAlias = Callable[[_ChangedInstance, _StepOrderContext], bool]
-# Positions of the objects that may pass a check: few of the changed ones.
-_CANDIDATES: Final[Mapping[_Check, Callable[[_ChangedIndex, _StepOrderContext], Iterable[int]]]] = {
-    _is_content_of_placement: lambda index, context: index.list_content(index.content & context.rollout.identities),
-    _is_removed_selected_object: lambda index, context: index.list_content(
-        index.removed_content & context.rollout.previous_identities
-    ),
-    _is_new_namespace_of_override: lambda index, context: index.list_namespace(
-        getattr(context.requested, "namespace", "")
-    ),
-    **dict.fromkeys(
-        (_is_remaining_member, _is_changed_member, _is_relabeled_member), lambda index, _context: index.members
-    ),
-    **dict.fromkeys(
-        (_is_placement_of_rollout, _is_placement_switched_to_staged_runs),
-        lambda index, context: index.list_steps_of_placement(FleetPlacement, context.rollout.placement),
-    ),
-    **dict.fromkeys(
-        (_is_eviction_of_placement, _is_earlier_eviction, _is_eviction_before_override),
-        lambda index, context: index.list_steps_of_placement(FleetEviction, context.rollout.placement),
-    ),
-    _is_budget_of_placement: lambda index, context: index.list_steps_of_placement(
-        FleetDisruptionBudget, context.rollout.placement
-    ),
-    _is_strategy_of_run: lambda index, context: index.list_steps_of_placement(
-        FleetUpdateStrategy, _get_strategy_key(context)
-    ),
-    _is_ended_run: lambda index, context: index.list_steps_of_placement(FleetUpdateRun, context.rollout.placement),
-    _is_override_for_placement: lambda index, context: index.list_steps_of_placement(
-        FleetOverride, "", context.rollout.placement
-    ),
-    _is_earlier_override: lambda _index, context: context.rollout.earlier_overrides,
-    **dict.fromkeys(
-        (_is_rollout_override, _is_awaited_by_objects, _is_override_before_named_override),
-        lambda _index, context: context.rollout.overrides,
-    ),
-}
 
 
 def compute_step_order(
@@ -346,17 +293,16 @@ def compute_step_order(
     warnings: dict[Address, Diagnostic] = {}
     for changed in changed_objects:
         requested = changed.versions[-1]  # the object after the plan; the former one if removed
-        checks = _AWAITED.get(type(requested), ())  # conditions for waiting for another object
+        finders = _AWAITED.get(type(requested), ())
         can_wait = not changed.instance.is_removed or isinstance(requested, FleetOverride | HubObjects)
-        if not checks or not can_wait:
+        if not finders or not can_wait:
             continue  # only a removal of overrides or content changes placements, as its creation does
         awaited: dict[Address, None] = {}  # an ordered set
         for key in _list_affected_placements(changed, rollouts, hub):
             context = _StepOrderContext(changed, rollouts.get(key))
-            candidate_positions = {position for check in checks for position in _CANDIDATES[check](index, context)}
-            for item in map(index.by_position.__getitem__, sorted(candidate_positions)):
-                if any(check(item, context) for check in checks):
-                    awaited[item.instance.address] = None
+            positions = {position for find_awaited in finders for position in find_awaited(index, context)}
+            for position in sorted(positions):
+                awaited[index.by_position[position].instance.address] = None
             rollout_overrides = sorted(context.rollout.overrides) if isinstance(requested, HubObjects) else ()
             for item in map(index.by_position.__getitem__, rollout_overrides):
                 if _is_override_after_namespace(item, context):
@@ -394,7 +340,7 @@ class _RolloutIndex:
             if any(_has_new_namespace_of_override(manifest, override) for manifest in manifests):
                 self._new_namespace_positions.add(position)
         # Other placements with a reason to wait: new labels of members, a switch to staged runs, or `_overrides`.
-        has_new_labels = any(map(_has_new_labels, changed_objects))
+        has_new_labels = bool(index.relabeled_members)
         with_other_reason = [
             key
             for key, placement in placements.items()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import pytest
 
+from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.planning import step_order
 from nexusform.plans.plan import Mode
 from nexusform.resources.address import parse_address
@@ -632,22 +635,19 @@ def test_ineffective_delete_strategy_is_reported_on_removal() -> None:
 
 
 def test_new_placements_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared: list[int] = []
+    searches: list[list[int]] = []  # positions found by each search for awaited steps
 
-    def wrap_check(check: step_order._Check) -> step_order._Check:
-        def check_and_count(changed: step_order._ChangedInstance, context: step_order._StepOrderContext) -> bool:
-            compared.append(changed.position)
-            return check(changed, context)
+    def count_search(find: Callable[..., Iterable[int]]) -> Callable[..., Iterable[int]]:
+        def find_and_count(*arguments: object) -> Iterable[int]:
+            searches.append(list(find(*arguments)))
+            return searches[-1]
 
-        return check_and_count
+        return find_and_count
 
-    checks = step_order._AWAITED
-    counted = {check: wrap_check(check) for kind in checks.values() for check in kind}
-    monkeypatch.setattr(
-        step_order, "_CANDIDATES", {counted[check]: candidates for check, candidates in step_order._CANDIDATES.items()}
-    )
-    monkeypatch.setattr(step_order, "_AWAITED", {kind: tuple(map(counted.get, checks[kind])) for kind in checks})
+    finders = step_order._AWAITED
+    counted = {kind: tuple(map(count_search, finders[kind])) for kind in finders}
+    monkeypatch.setattr(step_order, "_AWAITED", counted)
     placements = "".join(build_placement(name=f"p{number}") for number in range(30))
     require_success(plan(FLEET + placements))
-    # Each placement is compared only with the 4 new members.
-    assert 0 < len(compared) <= 30 * 4 * 4
+    assert 0 < len(searches) <= 30 * len(finders[FleetPlacement])
+    assert not any(searches)

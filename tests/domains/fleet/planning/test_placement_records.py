@@ -1,4 +1,4 @@
-"""Tests of recorded cluster content: snapshots with their objects, pruned ones, blocked rollouts, older states."""
+"""Tests of recorded cluster content: snapshots with their objects, pruned ones, blocked rollouts, imports."""
 
 from __future__ import annotations
 
@@ -104,19 +104,15 @@ def count_pods(state: State) -> dict[str, int]:
     return {member: sum(map(len, placed.values())) for member, placed in workloads.items()}
 
 
-def convert_to_older_state(state: State) -> State:
-    """Return the state in the format before snapshots with content: the latest hash, and hashed override results."""
+def forget_resources(state: State) -> State:
+    """Return the state without the resources of the placement, as after an import."""
     address = parse_address(P)
     instance = state.instances[address]
     assert instance.current is not None
     noted = dict(instance.current.private or {})
-    latest = noted.pop("snapshots")[-1]
-    content = noted.pop("content")
-    noted.pop("bodies")
-    noted["resources"] = {"index": latest["index"], "hash": latest["hash"]}
-    noted["overrides"] = {c: content[c]["overrides"] if c in content else "" for c in get_bindings(state)}
-    current = replace(instance.current, private=noted)
-    return state.replace_instance(address, replace(instance, current=current))
+    for name in ("snapshots", "content", "bodies"):
+        noted.pop(name)
+    return state.replace_instance(address, replace(instance, current=replace(instance.current, private=noted)))
 
 
 def test_pruned_content_is_kept_but_unavailable_to_runs() -> None:
@@ -172,23 +168,14 @@ def test_blocked_rollout_keeps_old_pods() -> None:
     assert count_pods(build_state_after(require_success(plan(moving, state)), state)) == {"a": 3, "b": 3}
 
 
-def test_older_state_plans_no_changes() -> None:
+def test_resources_missing_in_state_count_as_applied() -> None:
     text = RACKS + CLUSTERS + MEMBERS + objects(build_web_deployment(1)) + build_placement() + OVERRIDE
     state = build_state(text)
     assert count_pods(state) == {"a": 2, "b": 2}
-    older = convert_to_older_state(state)
-    assert is_empty(plan(text, older))
-    fewer = require_success(plan(text.replace('value = "2"', 'value = "1"'), older))
+    imported = forget_resources(state)
+    assert is_empty(plan(text, imported))
+    fewer = require_success(plan(text.replace('value = "2"', 'value = "1"'), imported))
     assert {row.trigger for row in fewer.plan.placements if row.kind == "pod"} == {"", "scale_in"}
-
-
-def test_older_state_has_resources_of_external_placement() -> None:
-    text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES + build_run("r", 'approvals = ["r-after-one"]')
-    older = convert_to_older_state(build_state(text + build_hub("blue")))
-    assert is_empty(plan(text + build_hub("blue"), older))
-    state = build_state_after(require_success(plan(text + build_hub("red"), older)), older)
-    assert list_colours(state) == {"c3": "blue", "c4": "blue"}
-    assert [each["index"] for each in read_private_data(state)["snapshots"]] == [0]
 
 
 def test_failed_override_keeps_old_content() -> None:
