@@ -287,7 +287,7 @@ class _FleetObjectReader:
         if part.node.data != ELISION:
             return False
         wrong = f'{part.display_path} is "{ELISION}", a placeholder. Replace it with the value.'
-        is_condition = any(step in _CONDITION_FIELDS for step in re.split(r"[.\[]", part.api_path))
+        is_condition = not _CONDITION_FIELDS.isdisjoint(re.split(r"[.\[]", part.api_path))
         correction = "left-out-condition" if is_condition else "left-out"
         self._apply_correction(correction, part, wrong, f'{part.display_path}: "{ELISION}" counts as absent.')
         return True

@@ -116,4 +116,4 @@ def _sort_mapping_keys(value: Any) -> Any:
     """Return the value with mappings sorted by key, so JSON and YAML of an object give the same text."""
     if isinstance(value, Mapping):
         return {name: _sort_mapping_keys(value[name]) for name in sorted(value, key=str)}
-    return [_sort_mapping_keys(part) for part in value] if isinstance(value, list) else value
+    return list(map(_sort_mapping_keys, value)) if isinstance(value, list) else value

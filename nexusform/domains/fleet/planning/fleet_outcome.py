@@ -82,7 +82,7 @@ def build_observed_bindings(placements: Iterable[PlacementPlan]) -> Iterator[tup
 def build_destroy_outcome(instances: Iterable[Instance]) -> FleetOutcome:
     """Build the outcome of a destroy plan."""
     removed = [item for item in instances if item.is_removed and item.type.kind is PlanningKind.PLACEMENT]
-    rows = chain.from_iterable(build_removed_rows(instance) for instance in removed)
+    rows = chain.from_iterable(map(build_removed_rows, removed))
     return FleetOutcome(tuple(rows), diagnostics=tuple(warn_abandon_policy(removed)))
 
 

@@ -86,7 +86,7 @@ def _build_fleet_contribution(
         pod_rows = [replace(row, rejections=()) if row.rejections else row for row in pod_rows]
     decided_rows = (*outcome.rows, *pod_rows)
     rows = tuple(forget_on_forgotten_members(decided_rows, blocks, vms, pods.clusters))
-    row_keys = {_get_row_key(row) for row in rows}
+    row_keys = set(map(_get_row_key, rows))
     known_members = _collect_known_members(blocks, outcome)
     excluded_rows = build_excluded_rows(blocks, vms, pods.clusters, known_members)
     outside_rows = (row for row in excluded_rows if _get_row_key(row) not in row_keys)

@@ -63,7 +63,7 @@ def get_object_identity(manifest: Manifest) -> ObjectIdentity:
 
 def collect_object_identities(manifests: Iterable[Manifest]) -> frozenset[ObjectIdentity]:
     """Return the identities of these objects on a member, with envelopes expanded."""
-    return frozenset(get_object_identity(manifest) for manifest in expand_envelopes(manifests))
+    return frozenset(map(get_object_identity, expand_envelopes(manifests)))
 
 
 def collect_namespace_names(objects: Iterable[Manifest | ObjectIdentity]) -> set[str]:

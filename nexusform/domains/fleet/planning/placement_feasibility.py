@@ -271,7 +271,7 @@ def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, po
         placement = outcome.placements[row.placement]
         if not _can_use_pick_fixed(placement):
             continue
-        selected = [binding.cluster for binding in placement.bindings]
+        selected = collect_clusters(placement.bindings)
         for cluster in _list_clusters_with_capacity(placement, outcome, pods):
             names = sorted(cluster if name == row.cluster else name for name in selected)
             listed = ", ".join(f'"{name}"' for name in names)

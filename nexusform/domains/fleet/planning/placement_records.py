@@ -206,7 +206,7 @@ def write_applied_resources(applied: AppliedResources, bindings: Iterable[Bindin
             if rendered.reported_failure:
                 content[binding.cluster]["said"] = rendered.reported_failure
             if rendered.conflicting_objects:
-                content[binding.cluster]["refused"] = [list(names) for names in rendered.conflicting_objects]
+                content[binding.cluster]["refused"] = list(map(list, rendered.conflicting_objects))
     return {SNAPSHOTS: snapshots, _CONTENT: content, _BODIES: dict(sorted(bodies.by_digest.items()))}
 
 
@@ -222,7 +222,7 @@ class _ObjectBodyCollector:
         """Add these objects and return their digests."""
         digests = self._lists.get(id(manifests))
         if digests is None:
-            digests = self._lists[id(manifests)] = [self._store_body(manifest) for manifest in manifests]
+            digests = self._lists[id(manifests)] = list(map(self._store_body, manifests))
         return digests
 
     def _store_body(self, manifest: Manifest) -> str:
@@ -294,7 +294,7 @@ def read_policy_snapshot(attributes: Mapping[str, Any]) -> PolicySnapshot | None
 
 def write_conditions(conditions: Iterable[Condition]) -> list[dict[str, Any]]:
     """Return conditions as an attribute."""
-    return [asdict(condition) for condition in conditions]
+    return list(map(asdict, conditions))
 
 
 def read_conditions(values: Iterable[Mapping[str, Any]]) -> tuple[Condition, ...]:
@@ -315,7 +315,7 @@ def write_statuses(status: PlacementStatus) -> list[dict[str, Any]]:
             "conditions": write_conditions(cluster.conditions),
         }
         if cluster.failed_objects:
-            attribute["failed_placements"] = [asdict(failed) for failed in cluster.failed_objects]
+            attribute["failed_placements"] = list(map(asdict, cluster.failed_objects))
         attributes.append(attribute)
     return attributes
 

@@ -34,7 +34,7 @@ def decide_placement(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
     previous = _read_placement(snapshot["placement"]) if snapshot.get("placement") else None
     last_snapshot = build_next_snapshot(previous=None, policy=previous.policy) if previous else None
     policy_snapshot = build_next_snapshot(last_snapshot, placement.policy)
-    bindings = tuple(_read_binding(item) for item in get_list(snapshot, "bindings"))
+    bindings = tuple(map(_read_binding, get_list(snapshot, "bindings")))
     is_fulfilled = bool(snapshot.get("fulfilled"))
     watched = WatchedPlacement(placement.name, placement.placement_type, is_fulfilled)
     is_edited = previous is None or policy_snapshot != last_snapshot

@@ -175,7 +175,7 @@ def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -
         return recorded
     by_cluster = get_mapping(hub.observed.run_overrides, run.build_key(run.name))
     names = sorted({*chain.from_iterable(by_cluster.values())})
-    if any(name not in hub.observed.overrides for name in names):
+    if not hub.observed.overrides.keys() >= set(names):
         # Some snapshots were not captured; use those recorded in state.
         return replace(observed, overrides=recorded.overrides, picked=recorded.picked)
     overrides = tuple(hub.observed.overrides[name] for name in names)
@@ -366,7 +366,7 @@ def _select_run_overrides(
         if cluster_overrides:
             by_cluster[cluster] = cluster_overrides
     # Overrides are not hashable (they contain mappings), so find them by identity.
-    used_ids = {id(override) for override in chain.from_iterable(by_cluster.values())}
+    used_ids = set(map(id, chain.from_iterable(by_cluster.values())))
     run_overrides = tuple(override for override in selection.overrides if id(override) in used_ids)
     position_of = {id(override): position for position, override in enumerate(run_overrides)}
     return run_overrides, {

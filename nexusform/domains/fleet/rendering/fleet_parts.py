@@ -193,7 +193,7 @@ def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
 
 def _render_row(placements: Sequence[str], cells: Markup) -> Markup:
     """Render the row of placements with equal cells; instances of a block share one name."""
-    names = [_render_address(text) for text in fold_instances(placements)]
+    names = list(map(_render_address, fold_instances(placements)))
     parts = names[:1] + [build_element("div", name) for name in names[1:]]
     return build_element("tr", build_element("th", parts, scope="row"), cells)
 
@@ -343,7 +343,7 @@ def render_fleet_svg(plan: Plan, verdict: str) -> str:
     matrix = build_fleet_matrix(plan)
     if not matrix.clusters:
         return ""
-    label = round(max(len(placement) for placement in matrix.placements) * _LETTER_WIDTH) + _LABEL_GAP
+    label = round(max(map(len, matrix.placements)) * _LETTER_WIDTH) + _LABEL_GAP
     columns = {name: MARGIN + label + position * _CELL_WIDTH for position, name in enumerate(matrix.clusters)}
     lines = _render_lines(matrix, columns)
     omitted_count = len(matrix.placements) - len(lines)

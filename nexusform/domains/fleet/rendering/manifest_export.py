@@ -175,7 +175,7 @@ def build_hub_bodies(type_name: str, schema: BlockSchema, attributes: Mapping[st
 
     if type_name in _KINDS and not isinstance(attributes.get("manifest"), str):
         return [_build_fleet_object(type_name, schema, attributes)]  # else a text, perhaps of several
-    return [yaml.safe_load(text) for text in _render_documents(type_name, schema, attributes)]
+    return list(map(yaml.safe_load, _render_documents(type_name, schema, attributes)))
 
 
 def _render_member_labels_and_taints(attributes: Mapping[str, Any]) -> Iterator[str]:

@@ -146,7 +146,7 @@ def _build_table(explanation: PlacementExplanation) -> Table:
     rows = tuple(Row(_build_cluster_row(cluster, explanation, has_batches=has_batches)) for cluster in clusters)
     scores = ("rank", "spread", "affinity", "margin", "verdict")
     heads = ("cluster", "binding", *(("batch",) if has_batches else ()), *scores)
-    return Table(heads, rows, figures=frozenset(heads.index(head) for head in ("rank", "spread", "affinity")))
+    return Table(heads, rows, figures=frozenset(map(heads.index, ("rank", "spread", "affinity"))))
 
 
 def _get_state(cluster: ClusterExplanation) -> str:

@@ -44,10 +44,10 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = CUR
         status = convert_to_status_2023(status, placement.bindings)
     indices = [cluster.observed_resource_index for cluster in status.clusters]
     known_indices = [index for index in indices if index is not None]
-    document: dict[str, Any] = {"conditions": [_CONDITION(condition) for condition in status.conditions]}
+    document: dict[str, Any] = {"conditions": list(map(_CONDITION, status.conditions))}
     if known_indices:
         document["observedResourceIndex"] = max(known_indices)
-    document["placementStatuses"] = [_build_cluster_status(cluster) for cluster in status.clusters]
+    document["placementStatuses"] = list(map(_build_cluster_status, status.clusters))
     document["selectedResources"] = [
         omit_empty(asdict(selected_object)) for selected_object in placement.selected_objects
     ]
@@ -72,7 +72,7 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = CUR
 def _build_spec(configuration: FleetPlacement) -> dict[str, Any]:
     """Return the spec of a placement as in the API."""
     document: dict[str, Any] = {
-        "resourceSelectors": [_SELECTOR(selector) for selector in configuration.selectors],
+        "resourceSelectors": list(map(_SELECTOR, configuration.selectors)),
         "revisionHistoryLimit": configuration.revision_history_limit,
     }
     if configuration.policy is not None:
@@ -107,9 +107,9 @@ _CONDITION: Final = RecordForm(Condition, "message reason status type")
 
 def _build_cluster_status(status: ClusterStatus) -> dict[str, Any]:
     """Return an entry of placementStatuses as in the API."""
-    document: dict[str, Any] = {"conditions": [_CONDITION(condition) for condition in status.conditions]}
+    document: dict[str, Any] = {"conditions": list(map(_CONDITION, status.conditions))}
     if status.failed_objects:
-        document["failedPlacements"] = [_FAILED_OBJECT(failed_object) for failed_object in status.failed_objects]
+        document["failedPlacements"] = list(map(_FAILED_OBJECT, status.failed_objects))
     if status.cluster:
         document["clusterName"] = status.cluster
     if status.observed_resource_index is not None:

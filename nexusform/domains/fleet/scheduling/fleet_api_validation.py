@@ -65,6 +65,11 @@ def build_error(path: Path, detail: str) -> Problem:
     return Problem(path, INVALID, detail)
 
 
+def build_violations(*rules: tuple[object, Path, str]) -> list[Problem]:
+    """Build an error for each violated rule, given as (whether it is violated, path, clause)."""
+    return [build_error(path, detail) for is_violated, path, detail in rules if is_violated]
+
+
 def build_hub_difference_warning(path: Path, detail: str) -> Problem:
     """Build a warning about different behaviour of a real hub."""
     return Problem(path, UNUSUAL, detail, Severity.WARNING)
@@ -77,10 +82,10 @@ def format_sentence(clause: str) -> str:
 
 def check_name(name: str) -> list[Problem]:
     """Return the problems of a fleet object's name: a DNS subdomain of at most 63 characters."""
-    problems = [build_error(("name",), f'name "{name}": {problem}') for problem in validate_dns_subdomain(name)]
-    if len(name) > MAX_NAME_LENGTH:
-        problems.append(build_error(("name",), f"the name field cannot have length exceeding {MAX_NAME_LENGTH}"))
-    return problems
+    path: Path = ("name",)
+    too_long = f"the name field cannot have length exceeding {MAX_NAME_LENGTH}"
+    problems = _build_errors(path, f'name "{name}"', validate_dns_subdomain(name))
+    return problems + build_violations((len(name) > MAX_NAME_LENGTH, path, too_long))
 
 
 def check_policy(policy: Policy) -> list[Problem]:
@@ -94,8 +99,8 @@ def check_policy(policy: Policy) -> list[Problem]:
             problems += _check_spread_constraint(constraint, ("topology_spread_constraint", i))
         for i, term in enumerate(policy.preferred_terms):
             path: Path = (*_PREFERRED, i)
-            if abs(term.weight) > MAX_WEIGHT:
-                problems.append(build_error((*path, "weight"), f"weight must be from -100 to 100, got {term.weight}"))
+            text = f"weight must be from -100 to 100, got {term.weight}"
+            problems += build_violations((abs(term.weight) > MAX_WEIGHT, (*path, "weight"), text))
             problems += _check_preferred_term(term.preference, (*path, "preference"))
     return problems + _check_required_terms(policy) + check_tolerations(policy.tolerations)
 
@@ -103,24 +108,35 @@ def check_policy(policy: Policy) -> list[Problem]:
 def _check_unsupported_fields(policy: Policy) -> list[Problem]:
     """Return the problems of fields unsupported by the placement type, with the texts of the hub's webhook."""
     kind = policy.placement_type
-    is_fixed, is_pick_n = kind is PlacementType.PICK_FIXED, kind is PlacementType.PICK_N
+    pick_all, pick_fixed, pick_n = PlacementType
     suffix = f"for policy type {kind}, only valid for"
-    problems: list[Problem] = []
-    if not is_fixed and policy.cluster_names:
-        problems.append(build_error(("cluster_names",), f"cluster names needs to be empty {suffix} PickFixed"))
-    if not is_pick_n and policy.number_of_clusters is not None:
-        problems.append(build_error(("number_of_clusters",), f"number of clusters must be nil {suffix} PickN"))
-    if is_fixed and (policy.required_terms is not None or policy.preferred_terms):
-        problems.append(build_error(("affinity",), f"affinity must be nil {suffix} PickAll and PickN"))
-    if not is_pick_n and policy.spread_constraints:
-        text = f"topology spread constraints needs to be empty {suffix} PickN"
-        problems.append(build_error(("topology_spread_constraint", 0), text))
-    if is_fixed and policy.tolerations:
-        problems.append(build_error(("toleration", 0), f"tolerations needs to be empty {suffix} PickAll and PickN"))
-    if kind is PlacementType.PICK_ALL and policy.preferred_terms:
-        text = f"PreferredDuringSchedulingIgnoredDuringExecution will be ignored for policy type {kind}"
-        problems.append(build_error((*_PREFERRED, 0), text))
-    return problems
+    ignored = f"PreferredDuringSchedulingIgnoredDuringExecution will be ignored for policy type {kind}"
+    has_affinity = policy.required_terms is not None or bool(policy.preferred_terms)
+    has_number = policy.number_of_clusters is not None
+    fields: tuple[tuple[object, tuple[PlacementType, ...], Path, str], ...] = (  # value, types with the field
+        (
+            policy.cluster_names,
+            (pick_fixed,),
+            ("cluster_names",),
+            f"cluster names needs to be empty {suffix} PickFixed",
+        ),
+        (has_number, (pick_n,), ("number_of_clusters",), f"number of clusters must be nil {suffix} PickN"),
+        (has_affinity, (pick_all, pick_n), ("affinity",), f"affinity must be nil {suffix} PickAll and PickN"),
+        (
+            policy.spread_constraints,
+            (pick_n,),
+            ("topology_spread_constraint", 0),
+            f"topology spread constraints needs to be empty {suffix} PickN",
+        ),
+        (
+            policy.tolerations,
+            (pick_all, pick_n),
+            ("toleration", 0),
+            f"tolerations needs to be empty {suffix} PickAll and PickN",
+        ),
+        (policy.preferred_terms, (pick_fixed, pick_n), (*_PREFERRED, 0), ignored),
+    )
+    return [build_error(path, text) for value, types, path, text in fields if value and kind not in types]
 
 
 def _check_cluster_names(names: tuple[str, ...]) -> list[Problem]:
@@ -129,7 +145,7 @@ def _check_cluster_names(names: tuple[str, ...]) -> list[Problem]:
     problems: list[Problem] = []
     for i, name in enumerate(names):
         text = f"PickFixed cluster name {name} is not a valid member name"
-        problems += [build_error((*path, i), f"{text}: {problem}") for problem in validate_dns_subdomain(name)]
+        problems += _build_errors((*path, i), text, validate_dns_subdomain(name))
     problems += [
         build_error((*path, i), f"PickFixed cluster name {name} cannot have length exceeding {MAX_NAME_LENGTH}")
         for i, name in enumerate(names)
@@ -140,9 +156,8 @@ def _check_cluster_names(names: tuple[str, ...]) -> list[Problem]:
         for i, name in enumerate(names)
         if name in names[:i]
     ]
-    if len(names) > MAX_NAMES:
-        problems.append(build_error(path, f"at most {MAX_NAMES} cluster names, got {len(names)}"))
-    return problems
+    too_many = f"at most {MAX_NAMES} cluster names, got {len(names)}"
+    return problems + build_violations((len(names) > MAX_NAMES, path, too_many))
 
 
 def _check_number_of_clusters(number: int | None) -> list[Problem]:
@@ -158,27 +173,24 @@ def _check_number_of_clusters(number: int | None) -> list[Problem]:
 
 def _check_spread_constraint(constraint: TopologySpreadConstraint, path: Path) -> list[Problem]:
     """Return the problems of one topology spread constraint."""
-    problems: list[Problem] = []
-    if constraint.when_unsatisfiable not in ("DoNotSchedule", "ScheduleAnyway"):
-        text = f"unknown unsatisfiable type {constraint.when_unsatisfiable}"
-        problems.append(build_error((*path, "when_unsatisfiable"), text))
-    if constraint.max_skew < 1:
-        problems.append(build_error((*path, "max_skew"), f"max_skew must be 1 or more, got {constraint.max_skew}"))
-    return problems
+    action, max_skew = constraint.when_unsatisfiable, constraint.max_skew
+    is_unknown = action not in ("DoNotSchedule", "ScheduleAnyway")
+    return build_violations(
+        (is_unknown, (*path, "when_unsatisfiable"), f"unknown unsatisfiable type {action}"),
+        (max_skew < 1, (*path, "max_skew"), f"max_skew must be 1 or more, got {max_skew}"),
+    )
 
 
 def _check_required_terms(policy: Policy) -> list[Problem]:
     """Return the problems of the required terms: too many, or invalid selectors and sorters."""
     terms = policy.required_terms or ()
-    problems: list[Problem] = []
-    if len(terms) > MAX_TERMS:
-        problems.append(build_error(_REQUIRED, f"at most {MAX_TERMS} cluster selector terms, got {len(terms)}"))
+    too_many = f"at most {MAX_TERMS} cluster selector terms, got {len(terms)}"
+    problems = build_violations((len(terms) > MAX_TERMS, _REQUIRED, too_many))
     for i, term in enumerate(terms):
         path: Path = (*_REQUIRED, i)
         problems += check_selector(term.label_selector, (*path, "label_selector"))
-        if term.property_sorter is not None:
-            text = "PropertySorter is not allowed for RequiredDuringSchedulingIgnoredDuringExecution affinity"
-            problems.append(build_error((*path, "property_sorter"), text))
+        text = "PropertySorter is not allowed for RequiredDuringSchedulingIgnoredDuringExecution affinity"
+        problems += build_violations((term.property_sorter is not None, (*path, "property_sorter"), text))
         problems += _check_property_requirements(term.property_selector or (), (*path, "property_selector"))
     return problems
 
@@ -186,17 +198,15 @@ def _check_required_terms(policy: Policy) -> list[Problem]:
 def _check_preferred_term(preference: ClusterSelectorTerm, path: Path) -> list[Problem]:
     """Return the problems of one preferred term's selector and sorter."""
     problems = check_selector(preference.label_selector, (*path, "label_selector"))
-    if preference.property_selector is not None:
-        text = "PropertySelector is not allowed for PreferredDuringSchedulingIgnoredDuringExecution affinity"
-        problems.append(build_error((*path, "property_selector"), text))
+    text = "PropertySelector is not allowed for PreferredDuringSchedulingIgnoredDuringExecution affinity"
+    problems += build_violations((preference.property_selector is not None, (*path, "property_selector"), text))
     sorter = preference.property_sorter
     if sorter is None:
         return problems
     problems += _check_property_name(sorter.name, (*path, "property_sorter", "name"))
-    if sorter.sort_order not in (ASCENDING, DESCENDING):
-        text = f"invalid property sort order {sorter.sort_order}"
-        problems.append(build_error((*path, "property_sorter", "sort_order"), text))
-    return problems
+    order, order_path = sorter.sort_order, (*path, "property_sorter", "sort_order")
+    is_invalid = order not in (ASCENDING, DESCENDING)
+    return problems + build_violations((is_invalid, order_path, f"invalid property sort order {order}"))
 
 
 def check_selector(selector: LabelSelector | None, path: Path) -> list[Problem]:
@@ -281,35 +291,35 @@ def _check_resource_name(name: str, path: Path) -> list[Problem]:
 
 def check_tolerations(tolerations: tuple[Toleration, ...]) -> list[Problem]:
     """Return the problems of a policy's tolerations."""
-    problems: list[Problem] = []
-    if len(tolerations) > MAX_TOLERATIONS:
-        problems.append(build_error(("toleration",), f"at most {MAX_TOLERATIONS} tolerations, got {len(tolerations)}"))
+    too_many = f"at most {MAX_TOLERATIONS} tolerations, got {len(tolerations)}"
+    problems = build_violations((len(tolerations) > MAX_TOLERATIONS, ("toleration",), too_many))
     for i, toleration in enumerate(tolerations):
         path: Path = ("toleration", i)
-        problems += _check_toleration(toleration, path)
-        if toleration in tolerations[:i]:
-            problems.append(build_error(path, "toleration already exists, tolerations must be unique"))
+        text = "toleration already exists, tolerations must be unique"
+        problems += _check_toleration(toleration, path) + build_violations((toleration in tolerations[:i], path, text))
     return problems
 
 
 def _check_toleration(toleration: Toleration, path: Path) -> list[Problem]:
     """Return the problems of one toleration."""
-    problems: list[Problem] = []
-    if toleration.key:  # an empty one matches all keys, with Exists only
-        problems += _build_errors((*path, "key"), "invalid toleration key", validate_qualified_name(toleration.key))
-    if toleration.operator not in (EQUAL, EXISTS):
-        problems.append(build_error((*path, "operator"), f"unsupported toleration operator {toleration.operator}"))
-    if toleration.operator == EXISTS and toleration.value:
-        problems.append(build_error((*path, "value"), "toleration value needs to be empty, when operator is Exists"))
-    if toleration.operator == EQUAL:
-        if not toleration.key:
-            problems.append(build_error((*path, "key"), "toleration key cannot be empty, when operator is Equal"))
-        problems += _build_errors((*path, "value"), "invalid toleration value", validate_label_value(toleration.value))
-    if toleration.effect not in ("", NO_SCHEDULE):  # "" matches all effects
-        problems.append(
-            build_error((*path, "effect"), f"unsupported effect {toleration.effect}: only NoSchedule exists")
+    key, operator, value, effect = toleration.key, toleration.operator, toleration.value, toleration.effect
+    # An empty key matches all keys, with Exists only; an empty effect matches all effects.
+    problems = _build_errors((*path, "key"), "invalid toleration key", validate_qualified_name(key) if key else ())
+    problems += build_violations(
+        (operator not in (EQUAL, EXISTS), (*path, "operator"), f"unsupported toleration operator {operator}"),
+        (operator == EXISTS and value, (*path, "value"), "toleration value needs to be empty, when operator is Exists"),
+    )
+    if operator == EQUAL:
+        problems += build_violations(
+            (not key, (*path, "key"), "toleration key cannot be empty, when operator is Equal")
         )
-    return problems
+        problems += _build_errors((*path, "value"), "invalid toleration value", validate_label_value(value))
+    return problems + _check_effect(effect, ("", NO_SCHEDULE), path)
+
+
+def _check_effect(effect: str, supported: tuple[str, ...], path: Path) -> list[Problem]:
+    text = f"unsupported effect {effect}: only NoSchedule exists"
+    return build_violations((effect not in supported, (*path, "effect"), text))
 
 
 def check_taints(taints: tuple[Taint, ...]) -> list[Problem]:
@@ -319,12 +329,8 @@ def check_taints(taints: tuple[Taint, ...]) -> list[Problem]:
         path: Path = ("taint", i)
         problems += _build_errors((*path, "key"), "invalid taint key", validate_qualified_name(taint.key))
         problems += _build_errors((*path, "value"), "invalid taint value", validate_label_value(taint.value))
-        if taint.effect != NO_SCHEDULE:
-            problems.append(
-                build_error((*path, "effect"), f"unsupported effect {taint.effect}: only NoSchedule exists")
-            )
-        if taint in taints[:i]:
-            problems.append(build_error(path, "taint already exists, taints must be unique"))
+        problems += _check_effect(taint.effect, (NO_SCHEDULE,), path)
+        problems += build_violations((taint in taints[:i], path, "taint already exists, taints must be unique"))
     return problems
 
 
@@ -333,8 +339,8 @@ def check_member(member: Member) -> list[Problem]:
     problems = check_name(member.name)
     for key, value in sorted(member.labels.items()):
         path: Path = ("labels", key)
-        problems += [build_error(path, problem) for problem in validate_qualified_name(key)]
-        problems += [build_error(path, problem) for problem in validate_label_value(value)]
+        texts = (*validate_qualified_name(key), *validate_label_value(value))
+        problems += [build_error(path, text) for text in texts]
     return problems + check_taints(member.taints)
 
 
@@ -368,17 +374,15 @@ def check_rolling_update(
     is_external: bool = False,
 ) -> list[Problem]:
     """Return the problems of the rolling_update block of a strategy; paths start below it."""
-    problems: list[Problem] = []
-    if is_external:
-        problems.append(build_error((), "rolling_update is not valid for the External strategy type"))
+    problems = build_violations((is_external, (), "rolling_update is not valid for the External strategy type"))
     for name, amount in (("max_unavailable", max_unavailable), ("max_surge", max_surge)):
-        if amount.value < 0:
-            problems.append(build_error((name,), f"{name} must be greater than or equal to 0, got {amount}"))
-        if amount.is_percent and amount.value > FULL_PERCENTAGE:
-            problems.append(build_error((name,), f"{name} must be a number, or from 0% to 100%, got {amount}"))
-    if unavailable_period_seconds < 0:
-        text = f"unavailable_period_seconds must be greater than or equal to 0, got {unavailable_period_seconds}"
-        problems.append(build_error(("unavailable_period_seconds",), text))
+        is_above_all = amount.is_percent and amount.value > FULL_PERCENTAGE
+        problems += build_violations(
+            (amount.value < 0, (name,), f"{name} must be greater than or equal to 0, got {amount}"),
+            (is_above_all, (name,), f"{name} must be a number, or from 0% to 100%, got {amount}"),
+        )
+    text = f"unavailable_period_seconds must be greater than or equal to 0, got {unavailable_period_seconds}"
+    problems += build_violations((unavailable_period_seconds < 0, ("unavailable_period_seconds",), text))
     if max_unavailable.value == max_surge.value == 0:
         text = "max_unavailable and max_surge are both 0: no rollout can make progress"
         problems.append(build_hub_difference_warning(path=(), detail=text))
@@ -391,24 +395,21 @@ MAX_STAGES, MAX_BEFORE_TASKS, MAX_AFTER_TASKS, MAX_STAGE_NAME_LENGTH = 31, 1, 2,
 
 def check_policy_change(old_policy: Policy | None, new_policy: Policy | None) -> list[Problem]:
     """Return the problems of a policy update; paths start at the placement."""
-    problems: list[Problem] = []
-    if old_policy is not None and new_policy is None:
-        problems.append(build_error(("policy",), "policy cannot be removed once set"))
     old, new = old_policy or Policy(), new_policy or Policy()  # without a policy: PickAll
-    if old.placement_type is not new.placement_type:
-        problems.append(build_error(("policy", "placement_type"), "placement type is immutable"))
-    if not set(old.tolerations) <= set(new.tolerations):
-        text = "tolerations have been updated/deleted, only additions to tolerations are allowed"
-        problems.append(build_error(("policy", "toleration"), text))
-    return problems
+    is_removed = old_policy is not None and new_policy is None
+    has_fewer_tolerations = not set(old.tolerations) <= set(new.tolerations)
+    text = "tolerations have been updated/deleted, only additions to tolerations are allowed"
+    return build_violations(
+        (is_removed, ("policy",), "policy cannot be removed once set"),
+        (old.placement_type is not new.placement_type, ("policy", "placement_type"), "placement type is immutable"),
+        (has_fewer_tolerations, ("policy", "toleration"), text),
+    )
 
 
 def check_strategy_change(old_type: str, new_type: str) -> list[Problem]:
     """Return the problems of a strategy type update."""
-    if old_type == EXTERNAL and new_type != EXTERNAL:
-        text = "the rollout strategy type cannot be changed back once it is External"
-        return [build_error(("strategy", "type"), text)]
-    return []
+    text = "the rollout strategy type cannot be changed back once it is External"
+    return build_violations((old_type == EXTERNAL and new_type != EXTERNAL, ("strategy", "type"), text))
 
 
 def check_disruption_budget(budget: PlacementDisruptionBudget, placement_type: PlacementType | None) -> list[Problem]:
@@ -420,37 +421,38 @@ def check_disruption_budget(budget: PlacementDisruptionBudget, placement_type: P
         text = "this budget blocks every eviction of the placement"
         problems.append(Problem((), "fully-blocking-budget", text, Severity.WARNING))
     for name, amount in (("max_unavailable", budget.max_unavailable), ("min_available", budget.min_available)):
-        if amount is not None and amount.value < 0:
-            problems.append(build_error((name,), f"{name} must be greater than or equal to 0, got {amount}"))
+        is_negative = amount is not None and amount.value < 0
+        problems += build_violations((is_negative, (name,), f"{name} must be greater than or equal to 0, got {amount}"))
     if placement_type is not PlacementType.PICK_ALL:  # the further rules are for PickAll
         return problems
     start = "cluster resource placement policy type PickAll is not supported with"
-    if budget.max_unavailable is not None:
-        text = f"{start} any specified max unavailable {budget.max_unavailable}"
-        problems.append(build_error(("max_unavailable",), text))
-    if budget.min_available is not None and budget.min_available.is_percent:
-        text = f"{start} min available as a percentage {budget.min_available}"
-        problems.append(build_error(("min_available",), text))
-    return problems
+    has_percentage = budget.min_available is not None and budget.min_available.is_percent
+    unavailable = f"{start} any specified max unavailable {budget.max_unavailable}"
+    return problems + build_violations(
+        (budget.max_unavailable is not None, ("max_unavailable",), unavailable),
+        (has_percentage, ("min_available",), f"{start} min available as a percentage {budget.min_available}"),
+    )
 
 
 def check_update_stages(stages: Sequence[Stage]) -> list[Problem]:
     """Return the problems of the stages of a staged update strategy."""
-    problems: list[Problem] = []
-    if len(stages) > MAX_STAGES:
-        problems.append(build_error(("stage",), f"at most {MAX_STAGES} stages, got {len(stages)}"))
+    problems = build_violations(
+        (len(stages) > MAX_STAGES, ("stage",), f"at most {MAX_STAGES} stages, got {len(stages)}")
+    )
     names = [stage.name for stage in stages]
     for i, stage in enumerate(stages):
         path: Path = ("stage", i)
-        if not re.fullmatch(r"[a-z0-9]+", stage.name, re.ASCII) or len(stage.name) > MAX_STAGE_NAME_LENGTH:
-            text = f"stage name {stage.name!r} must be 1 to {MAX_STAGE_NAME_LENGTH} lower-case letters and digits"
-            problems.append(build_error((*path, "name"), text))
-        if stage.name in names[:i]:
-            problems.append(build_error((*path, "name"), f"duplicate stage name {stage.name!r}"))
         concurrency = stage.max_concurrency
-        if concurrency.value < 1 or (concurrency.is_percent and concurrency.value > FULL_PERCENTAGE):
-            text = f"max_concurrency must be at least 1, or from 1% to 100%, got {concurrency}"
-            problems.append(build_error((*path, "max_concurrency"), text))
+        # At most 63 letters and digits; a percentage of at most 100.
+        is_valid_name = re.fullmatch(rf"[a-z0-9]{{1,{MAX_STAGE_NAME_LENGTH}}}", stage.name, re.ASCII)
+        is_above_all = concurrency.is_percent and concurrency.value > FULL_PERCENTAGE
+        form = f"must be 1 to {MAX_STAGE_NAME_LENGTH} lower-case letters and digits"
+        range_text = f"max_concurrency must be at least 1, or from 1% to 100%, got {concurrency}"
+        problems += build_violations(
+            (not is_valid_name, (*path, "name"), f"stage name {stage.name!r} {form}"),
+            (stage.name in names[:i], (*path, "name"), f"duplicate stage name {stage.name!r}"),
+            (concurrency.value < 1 or is_above_all, (*path, "max_concurrency"), range_text),
+        )
         problems += check_selector(stage.label_selector, (*path, "label_selector"))
         problems += _check_tasks(stage.before, (*path, "before_stage_task"), MAX_BEFORE_TASKS, (APPROVAL,))
         problems += _check_tasks(stage.after, (*path, "after_stage_task"), MAX_AFTER_TASKS, (APPROVAL, TIMED_WAIT))
@@ -461,21 +463,17 @@ def _check_tasks(
     tasks: tuple[UpdateStageTask, ...], path: Path, maximum: int, allowed_types: tuple[str, ...]
 ) -> list[Problem]:
     """Return the problems of the tasks before or after a stage: at most `maximum`, each of an allowed type, once."""
-    problems: list[Problem] = []
-    if len(tasks) > maximum:
-        problems.append(build_error(path, f"at most {maximum}, got {len(tasks)}"))
+    problems = build_violations((len(tasks) > maximum, path, f"at most {maximum}, got {len(tasks)}"))
+    types = [task.type for task in tasks]
     for i, task in enumerate(tasks):
-        task_path = (*path, i)
-        if task.type not in allowed_types:
-            problems.append(build_error((*task_path, "type"), f"task type {task.type} is not allowed here"))
-        if task.type in [earlier.type for earlier in tasks[:i]]:
-            problems.append(
-                build_error((*task_path, "type"), f"there cannot be more than one task of type {task.type}")
-            )
-        if task.type == APPROVAL and task.wait_seconds is not None:
-            problems.append(build_error((*task_path, "wait_time"), "task type is Approval, waitTime is not allowed"))
-        if task.type == TIMED_WAIT and task.wait_seconds is None:
-            problems.append(build_error((*task_path, "wait_time"), "task type is TimedWait, waitTime is required"))
-        if task.wait_seconds is not None and task.wait_seconds < 0:
-            problems.append(build_error((*task_path, "wait_time"), "waitTime must be a non-negative duration"))
+        kind, seconds = task.type, task.wait_seconds
+        type_path, wait_path = (*path, i, "type"), (*path, i, "wait_time")
+        has_wait = seconds is not None
+        problems += build_violations(
+            (kind not in allowed_types, type_path, f"task type {kind} is not allowed here"),
+            (kind in types[:i], type_path, f"there cannot be more than one task of type {kind}"),
+            (kind == APPROVAL and has_wait, wait_path, "task type is Approval, waitTime is not allowed"),
+            (kind == TIMED_WAIT and not has_wait, wait_path, "task type is TimedWait, waitTime is required"),
+            (seconds is not None and seconds < 0, wait_path, "waitTime must be a non-negative duration"),
+        )
     return problems

@@ -41,7 +41,7 @@ def _build_policy(policy: Policy) -> dict[str, Any]:
     """Return the policy as in the API, without empty fields, and without its number of clusters (not hashed)."""
     required = None
     if policy.required_terms is not None:
-        required = {"clusterSelectorTerms": [_build_term(term) for term in policy.required_terms]}
+        required = {"clusterSelectorTerms": list(map(_build_term, policy.required_terms))}
     preferred = [{"weight": term.weight, "preference": _build_term(term.preference)} for term in policy.preferred_terms]
     affinity = _omit_empty(
         requiredDuringSchedulingIgnoredDuringExecution=required,

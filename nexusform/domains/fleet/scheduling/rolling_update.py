@@ -218,8 +218,8 @@ def _build_next_wave(
     delete, update, bind = pending  # clusters, in name order
     running = [cluster for cluster, binding in by_cluster.items() if binding.has_resources]
     started = [cluster for cluster, binding in by_cluster.items() if binding.state is not BindingState.SCHEDULED]
-    ready = sum(cluster not in state.unavailable_clusters for cluster in running)
-    can_be_ready = sum(cluster not in state.failed_clusters for cluster in started)
+    ready = len(set(running) - state.unavailable_clusters)
+    can_be_ready = len(set(started) - state.failed_clusters)
     budget = compute_rollout_budget(strategy, target, ready=ready, can_be_ready=can_be_ready)
     # Failed resources serve no one: replacing them uses no budget.
     failed, working = split_clusters(update, state.failed_clusters)

@@ -375,7 +375,7 @@ def _bind_picked_clusters(
 
 
 def _list_bindings(binding_table: BindingTable, *groups: Mask) -> tuple[Binding, ...]:
-    positions = chain.from_iterable(iterate_ascending(group) for group in groups)
+    positions = chain.from_iterable(map(iterate_ascending, groups))
     return tuple(map(binding_table.get_binding, positions))
 
 

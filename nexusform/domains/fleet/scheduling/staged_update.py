@@ -228,7 +228,7 @@ def list_run_steps(plan: StagedRunPlan, run: str, failing: frozenset[str] = froz
             group = stage.clusters[started_count : started_count + free_slots]
             steps.append(RunStep(RunStepKind.UPDATE, stage.name, group))
             started_count += len(group)
-            free_slots -= sum(name in failing for name in group)  # kept by clusters never ready
+            free_slots -= len(failing.intersection(group))  # kept by clusters never ready
         if started_count < len(stage.clusters):
             steps.append(RunStep(RunStepKind.UPDATE, stage.name, stage.clusters[started_count:], is_blocked=True))
         steps += _build_task_steps(stage.after, stage.name, f"{run}-after-{stage.name}")

@@ -220,7 +220,7 @@ def _build_placement(
             "hash": compute_policy_hash(_read_policy(placement, body)),
             "number_of_clusters": placement.number_of_clusters,
         },
-        "resource_snapshots": [_SNAPSHOT_FORM(item) for item in placement.snapshots],
+        "resource_snapshots": list(map(_SNAPSHOT_FORM, placement.snapshots)),
         "override_snapshots": {name: overrides[name] for name in sorted(used_names) if name in overrides},
         "evictions": [_EVICTION_FORM(item) for item in evictions if item.placement == placement.key],
         "pending": _is_scheduling_pending(placement),

@@ -114,7 +114,7 @@ def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any]
     text of the body. Without a write-only body, return {} if yaml_body or a version is set. After other problems,
     and with an unknown body, yaml_body is unknown.
     """
-    body, secret, version = (attributes.get(name) for name in (_TEXT, _WRITE_ONLY, _VERSION))
+    body, secret, version = map(attributes.get, (_TEXT, _WRITE_ONLY, _VERSION))
     if secret is None:
         if version is not None:
             return {}, [_build_argument_conflict(_VERSION, f"{_VERSION} has no effect without {_WRITE_ONLY}.")]
@@ -181,7 +181,7 @@ _OBJECT_FORM: Final = RecordForm(Manifest, "group version kind namespace name la
 
 def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Compute `objects`."""
-    return {"objects": [_OBJECT_FORM(manifest) for manifest in _read_manifests(attributes).manifests]}
+    return {"objects": list(map(_OBJECT_FORM, _read_manifests(attributes).manifests))}
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:

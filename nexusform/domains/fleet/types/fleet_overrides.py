@@ -7,7 +7,7 @@ from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride, JsonPatch, OverrideRule
-from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, check_selector
+from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, build_violations, check_selector
 from nexusform.domains.fleet.types.fleet_arguments import (
     parse_json,
     read_label_selector,
@@ -131,8 +131,7 @@ def _read_override_rules(blocks: Iterable[Values]) -> Iterator[OverrideRule]:
 def _check_override(arguments: Values, selector: str) -> Iterator[Problem]:
     """Yield the problems of an override; `selector` is the name of its selector blocks."""
     selectors = read_resource_selectors(get_list(arguments, selector))
-    if not selectors:
-        yield build_error((selector,), f"an override needs at least one {selector} block")
+    yield from build_violations((not selectors, (selector,), f"an override needs at least one {selector} block"))
     for i, item in enumerate(selectors):
         if item.labels is not None:
             yield build_error((selector, i), f"label selector is not supported for resource selection {item.title}")
@@ -141,10 +140,11 @@ def _check_override(arguments: Values, selector: str) -> Iterator[Problem]:
         elif item in selectors[:i]:
             yield build_error((selector, i), f"resource selector {item.title} already exists, and must be unique")
     rules = get_list(arguments, "policy", "override_rule")
-    if not rules:
-        yield build_error(("policy",), "an override needs a policy with at least one override_rule")
-    if len(rules) > MAX_RULES:
-        yield build_error(("policy", "override_rule", MAX_RULES), f"at most {MAX_RULES} rules, got {len(rules)}")
+    limit_path: Path = ("policy", "override_rule", MAX_RULES)
+    yield from build_violations(
+        (not rules, ("policy",), "an override needs a policy with at least one override_rule"),
+        (len(rules) > MAX_RULES, limit_path, f"at most {MAX_RULES} rules, got {len(rules)}"),
+    )
     for i, block in enumerate(rules):
         yield from _check_override_rule(block, ("policy", "override_rule", i))
 
@@ -153,14 +153,13 @@ def _check_override_rule(block: Values, path: Path) -> Iterator[Problem]:
     """Yield the problems of one rule: patches or deletion, and its clusters."""
     patches = get_list(block, "json_patch_override")
     deletes = block.get("override_type") == "Delete"
-    if deletes and patches:
-        message = "JSONPatchOverrides cannot be set when the override type is Delete"
-        yield build_error((*path, "json_patch_override", 0), f"invalid JSONPatchOverrides: {message}")
-    if not deletes and not patches:
-        yield build_error(path, "invalid JSONPatchOverrides: JSONPatchOverrides cannot be empty")
-    if len(patches) > MAX_RULES:
-        limit_path = (*path, "json_patch_override", MAX_RULES)
-        yield build_error(limit_path, f"at most {MAX_RULES} changes in a rule, got {len(patches)}")
+    start, too_many = "invalid JSONPatchOverrides: JSONPatchOverrides", f"at most {MAX_RULES} changes in a rule"
+    first_path, limit_path = (*path, "json_patch_override", 0), (*path, "json_patch_override", MAX_RULES)
+    yield from build_violations(
+        (deletes and patches, first_path, f"{start} cannot be set when the override type is Delete"),
+        (not deletes and not patches, path, f"{start} cannot be empty"),
+        (len(patches) > MAX_RULES, limit_path, f"{too_many}, got {len(patches)}"),
+    )
     for k, patch in enumerate(patches):
         yield from _check_patch(patch, (*path, "json_patch_override", k))
     for k, term in enumerate(get_list(block, "cluster_selector", "cluster_selector_term")):
@@ -173,9 +172,8 @@ def _check_cluster_term(term: Values, path: Path) -> Iterator[Problem]:
         if term.get(name) is not None:
             yield build_error((*path, name), "invalid clusterSelector: only labelSelector is supported")
             return  # one error per term is enough
-    if term.get("label_selector") is None:
-        message = "labelSelector is required; omit the terms to select every cluster"
-        yield build_error(path, f"invalid clusterSelector: {message}")
+    text = "invalid clusterSelector: labelSelector is required; omit the terms to select every cluster"
+    yield from build_violations((term.get("label_selector") is None, path, text))
     yield from check_selector(read_label_selector(term.get("label_selector")), (*path, "label_selector"))
 
 
@@ -197,15 +195,15 @@ def _explain_forbidden_path(path: str) -> str:
     return "" if all(part.strip() for part in (root, *remainder)) else "path cannot contain empty string"
 
 
-def _check_patch(patch: Values, patch_path: Path) -> Iterator[Problem]:
-    """Yield the problems of one JSON patch operation."""
+def _check_patch(patch: Values, patch_path: Path) -> list[Problem]:
+    """Return the problems of one JSON patch operation."""
     path = read_text(patch, "path")
-    reason = _explain_forbidden_path(path)
-    if reason:
-        yield build_error((*patch_path, "path"), f"invalid JSONPatchOverride {path}: {reason}")
-    if patch.get("op") == "remove" and patch.get("value") is not None:
-        message = "remove operation cannot have value"
-        yield build_error((*patch_path, "value"), f"invalid JSONPatchOverride {path}: {message}")
+    reason, start = _explain_forbidden_path(path), f"invalid JSONPatchOverride {path}"
+    removes_value = patch.get("op") == "remove" and patch.get("value") is not None
+    return build_violations(
+        (reason, (*patch_path, "path"), f"{start}: {reason}"),
+        (removes_value, (*patch_path, "value"), f"{start}: remove operation cannot have value"),
+    )
 
 
 FLEET_CLUSTER_RESOURCE_OVERRIDE: Final = build_override_type(

@@ -21,6 +21,7 @@ from nexusform.domains.fleet.importers.fleet_records import (
 from nexusform.domains.fleet.scheduling.bindings import PlacementType
 from nexusform.domains.fleet.scheduling.fleet_api_validation import (
     build_error,
+    build_violations,
     check_policy,
     check_rolling_update,
     check_selector,
@@ -90,18 +91,19 @@ def _check_placement(placement: FleetObject, arguments: Values, *, is_namespaced
         # The scheduler ignores an empty affinity block, but the API rejects it.
         has_terms = placement.policy.required_terms is not None or placement.policy.preferred_terms
         has_affinity_block = get_mapping(arguments, "policy").get("affinity") is not None
-        if placement.policy.placement_type is PlacementType.PICK_FIXED and has_affinity_block and not has_terms:
-            text = "affinity must be nil for policy type PickFixed, only valid for PickAll and PickN"
-            yield build_error(("policy", "affinity"), text)
-    if not placement.selectors:
-        yield build_error(NO_SELECTOR, "resourceSelectors should have at least 1 item: add a resource_selector block")
+        is_fixed = placement.policy.placement_type is PlacementType.PICK_FIXED
+        text = "affinity must be nil for policy type PickFixed, only valid for PickAll and PickN"
+        yield from build_violations((is_fixed and has_affinity_block and not has_terms, ("policy", "affinity"), text))
+    text = "resourceSelectors should have at least 1 item: add a resource_selector block"
+    yield from build_violations((not placement.selectors, NO_SELECTOR, text))
     for i, selector in enumerate(placement.selectors):
         path = ("resource_selector", i)
         yield from check_selector(selector.labels, (*path, "label_selector"))
-        if selector.name and selector.labels is not None:
-            yield build_error(path, "a resource selector has a name or a label_selector, not both")
-        if not selector.kind or not selector.version:
-            yield build_error(path, "a resource selector needs version and kind")
+        has_both = selector.name and selector.labels is not None
+        yield from build_violations(
+            (has_both, path, "a resource selector has a name or a label_selector, not both"),
+            (not selector.kind or not selector.version, path, "a resource selector needs version and kind"),
+        )
     yield from _check_selector_scopes(placement, is_namespaced=is_namespaced)
     yield from _check_strategy(placement, get_mapping(arguments, "strategy"))
 
@@ -109,9 +111,9 @@ def _check_placement(placement: FleetObject, arguments: Values, *, is_namespaced
 def _check_strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Problem]:
     """Yield the problems of a strategy block: its apply strategy and rolling update."""
     apply = get_mapping(strategy, "apply_strategy")
-    if apply.get("server_side_apply_config") is not None and placement.apply.type != SERVER_SIDE_APPLY:
-        text = "serverSideApplyConfig is only valid for ServerSideApply strategy type"
-        yield build_error(("strategy", "apply_strategy", "server_side_apply_config"), text)
+    is_unused = apply.get("server_side_apply_config") is not None and placement.apply.type != SERVER_SIDE_APPLY
+    text = "serverSideApplyConfig is only valid for ServerSideApply strategy type"
+    yield from build_violations((is_unused, ("strategy", "apply_strategy", "server_side_apply_config"), text))
     rolling_update = strategy.get("rolling_update")
     path = ("strategy", "rolling_update")
     yield from check_integers_or_percentages(rolling_update, ("max_unavailable", "max_surge"), path)

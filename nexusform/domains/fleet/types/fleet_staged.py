@@ -16,7 +16,7 @@ from nexusform.domains.fleet.importers.fleet_records import (
     FleetUpdateRun,
     FleetUpdateStrategy,
 )
-from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, check_update_stages
+from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, build_violations, check_update_stages
 from nexusform.domains.fleet.scheduling.staged_update import RunState, Stage, UpdateStageTask
 from nexusform.domains.fleet.types.fleet_arguments import (
     check_integers_or_percentages,
@@ -59,9 +59,7 @@ def _build_run_spec(strategy: str) -> BlockSchema:
             "resource_snapshot_index": make_text(
                 "Number of the resource snapshot. Default: the latest.", on_change=OnChange.REPLACE
             ),
-            "state": make_text(
-                "Requested state of the run.", default="Initialize", choices=tuple(str(state) for state in RunState)
-            ),
+            "state": make_text("Requested state of the run.", default="Initialize", choices=tuple(map(str, RunState))),
         }
     )
 
@@ -78,12 +76,12 @@ def _read_run(attributes: Values, arguments: Values) -> FleetUpdateRun:
     )
 
 
-def _check_run(_run: FleetObject, arguments: Values) -> Iterator[Problem]:
-    """Yield an error for a snapshot index in another form than a hub's labels: it compares them as texts."""
-    index = arguments.get("resource_snapshot_index")
-    if index and str(parse_integer(index)) != str(index):  # such as 007
-        message = f'"{index}" is not the number of a resource snapshot: digits without leading zeros'
-        yield build_error(("resource_snapshot_index",), message)
+def _check_run(_run: FleetObject, arguments: Values) -> list[Problem]:
+    """Return an error for a snapshot index in another form than a hub's labels: it compares them as texts."""
+    index = arguments.get("resource_snapshot_index") or ""
+    is_other = str(parse_integer(index)) != str(index)  # such as 007
+    message = f'"{index}" is not the number of a resource snapshot: digits without leading zeros'
+    return build_violations((index and is_other, ("resource_snapshot_index",), message))
 
 
 def build_run_type(name: str, kind: str, *, strategy: str, is_namespaced: bool) -> ResourceType:
@@ -218,8 +216,7 @@ def _check_strategy(strategy: FleetObject, arguments: Values) -> Iterator[Proble
                 if isinstance(seconds_or_error, str):
                     errors.append(build_error((*path, kind, k, "wait_time"), seconds_or_error))
     yield from errors
-    if not strategy.stages:
-        yield build_error((), "a staged update strategy needs at least one stage")
+    yield from build_violations((not strategy.stages, (), "a staged update strategy needs at least one stage"))
     reported_paths = {f.path for f in errors}  # unreadable values, replaced by defaults in `strategy`
     yield from (f for f in check_update_stages(strategy.stages) if f.path not in reported_paths)
 
