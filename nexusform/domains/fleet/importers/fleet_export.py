@@ -103,18 +103,26 @@ class ObservedPlacement(Struct, frozen=True):
         return format_object_key(self.manifest.namespace, self.manifest.name)
 
 
-def read_placements(manifests: Iterable[Manifest]) -> dict[str, ObservedPlacement]:
+def read_placements(manifests: Sequence[Manifest]) -> dict[str, ObservedPlacement]:
     """Return the placements by key with the objects created by the hub; placements in deletion are omitted."""
-    objects = [manifest for manifest in manifests if is_fleet_group(manifest.group)]
-    placements = [m for m in objects if m.kind in PLACEMENT_KINDS and not is_deleting(m.body)]
+    placements = _select_existing_placements(manifests)
     names = {(manifest.namespace, manifest.name) for manifest in placements}
     created: dict[str, list[Manifest]] = {}  # by key of the placement
-    for manifest in objects:
-        if manifest.kind in HUB_CREATED_KINDS:
-            parent = _find_parent(manifest, names)
-            created.setdefault(format_object_key(manifest.namespace, parent), []).append(manifest)
+    for manifest in select_fleet_objects(manifests, HUB_CREATED_KINDS):
+        parent = _find_parent(manifest, names)
+        created.setdefault(format_object_key(manifest.namespace, parent), []).append(manifest)
     observed = (_read_placement(manifest, created) for manifest in placements)
     return {placement.key: placement for placement in observed}
+
+
+def select_fleet_objects(manifests: Iterable[Manifest], kinds: Collection[str]) -> list[Manifest]:
+    """Return the objects of these kinds of the fleet's API."""
+    return [manifest for manifest in manifests if manifest.kind in kinds and is_fleet_group(manifest.group)]
+
+
+def _select_existing_placements(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """Return the placements not in deletion."""
+    return [item for item in select_fleet_objects(manifests, PLACEMENT_KINDS) if not is_deleting(item.body)]
 
 
 def _read_placement(manifest: Manifest, created: Mapping[str, list[Manifest]]) -> ObservedPlacement:
@@ -240,9 +248,7 @@ def is_deleting(body: Mapping[str, Any]) -> bool:
 
 def check_observed_bindings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
     """Yield the problems of observed bindings."""
-    for binding in manifests:
-        if binding.kind not in BINDING_KINDS or not is_fleet_group(binding.group):
-            continue
+    for binding in select_fleet_objects(manifests, BINDING_KINDS):
         spec = get_mapping(binding.body, "spec")
         state, cluster = spec.get("state"), get_text(spec, "targetCluster")
         if state not in _STATES:
@@ -300,9 +306,8 @@ def build_missing_override_warnings(manifests: Sequence[Manifest]) -> Iterator[P
 
 def _select_active_bindings(manifests: Sequence[Manifest]) -> list[Manifest]:
     """Return the bindings used by a plan: not in deletion, of existing placements."""
-    objects = [manifest for manifest in manifests if is_fleet_group(manifest.group) and not is_deleting(manifest.body)]
-    placements = {(manifest.namespace, manifest.name) for manifest in objects if manifest.kind in PLACEMENT_KINDS}
-    bindings = [manifest for manifest in objects if manifest.kind in BINDING_KINDS]
+    placements = {(manifest.namespace, manifest.name) for manifest in _select_existing_placements(manifests)}
+    bindings = [item for item in select_fleet_objects(manifests, BINDING_KINDS) if not is_deleting(item.body)]
     return [manifest for manifest in bindings if (manifest.namespace, _find_parent(manifest, placements)) in placements]
 
 

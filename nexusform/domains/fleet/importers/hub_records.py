@@ -11,9 +11,9 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.documents.scalars import parse_integer
-from nexusform.domains.fleet.importers.fleet_export import list_conditions, list_override_names
+from nexusform.domains.fleet.importers.fleet_export import list_conditions, list_override_names, select_fleet_objects
 from nexusform.domains.fleet.importers.fleet_records import format_object_key
-from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
+from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 
 EVICTION_KIND: Final = "ClusterResourcePlacementEviction"
@@ -64,9 +64,7 @@ class ObservedRun(Struct, frozen=True):
 
 def read_evictions(manifests: Iterable[Manifest]) -> Iterator[ObservedEviction]:
     """Yield the completed evictions."""
-    for manifest in manifests:
-        if manifest.kind != EVICTION_KIND or not is_fleet_group(manifest.group):
-            continue
+    for manifest in select_fleet_objects(manifests, [EVICTION_KIND]):
         conditions = _index_conditions(manifest.body)
         valid_condition, executed_condition = conditions.get("Valid", {}), conditions.get("Executed", {})
         is_invalid = valid_condition.get("status") == "False"
@@ -88,15 +86,14 @@ def read_runs(manifests: Iterable[Manifest]) -> Iterator[ObservedRun]:
     manifests = tuple(manifests)  # read twice
     # The granted approval requests by namespace and name of their run.
     approvals: dict[tuple[str, str], list[str]] = {}
-    for manifest in manifests:
-        if manifest.kind in APPROVAL_KINDS and _has_true_condition(get_mapping(manifest.body, "status"), "Approved"):
+    for manifest in select_fleet_objects(manifests, APPROVAL_KINDS):
+        if _has_true_condition(get_mapping(manifest.body, "status"), "Approved"):
             run = get_text(manifest.body, "spec", "parentStageRollout")
             approvals.setdefault((manifest.namespace, run), []).append(manifest.name)
-    for manifest in manifests:
-        if manifest.kind in RUN_KINDS and is_fleet_group(manifest.group):
-            conditions = _index_conditions(manifest.body)
-            if "Initialized" in conditions:
-                yield _read_run(manifest, conditions, approvals.get((manifest.namespace, manifest.name), []))
+    for manifest in select_fleet_objects(manifests, RUN_KINDS):
+        conditions = _index_conditions(manifest.body)
+        if "Initialized" in conditions:
+            yield _read_run(manifest, conditions, approvals.get((manifest.namespace, manifest.name), []))
 
 
 def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], approvals: Iterable[str]) -> ObservedRun:

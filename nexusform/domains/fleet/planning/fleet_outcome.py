@@ -115,7 +115,7 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
     provenance = {
         binding.cluster: recorded_bindings[binding.cluster].get("provenance", "predicted")
         for binding in placement.bindings
-        if prior_bindings.get(binding.cluster) == binding and binding.cluster in recorded_bindings
+        if prior_bindings.get(binding.cluster) == binding
     }
     attributes: dict[str, Any] = {
         "bindings": write_bindings(placement.bindings, provenance),

@@ -369,14 +369,13 @@ def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tup
         return ()
     rejections = get_mapping(placement.spec.observed_attributes, "rejections")
     bound_clusters = collect_clusters(placement.bindings)
-    candidates = set(member_list.positions) if picks_all else set(rejections)
-    stale_names = sorted(candidates.intersection(member_list.positions) - bound_clusters)
-    eligible = _select_individually_eligible_members(placement, member_list) if stale_names else 0  # bit mask
+    members = member_list.positions.keys()
+    candidates = members if picks_all else members & rejections.keys()
+    eligible = _select_individually_eligible_members(placement, member_list)  # bit mask
     changes: list[MemberChange] = []
-    for name in stale_names:
-        position = member_list.positions[name]
+    for name in sorted(candidates - bound_clusters):
         trigger = _find_change_of_rejection(rejections.get(name))  # joined if not reported; None if not obsolete
-        if trigger is not None and not member_list.members[position].is_leaving and eligible >> position & 1:
+        if trigger is not None and eligible >> member_list.positions[name] & 1:
             changes.append(MemberChange(name, trigger))
     return tuple(changes)
 

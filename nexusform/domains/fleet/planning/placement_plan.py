@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -144,7 +144,7 @@ class PlacementPlan(Struct):
     rejoining_members: frozenset[str] = frozenset()
     workloads: Final[dict[str, Any]] = field(default_factory=dict)
     _projection: tuple[tuple[Binding, ...], RolloutProjection] | None = None
-    _hub_moves: HubMoves | None = None
+    hub_moves: Final[HubMoves] = HubMoves()
 
     @property
     def address(self) -> str:
@@ -224,13 +224,19 @@ class PlacementPlan(Struct):
         if not self.spec.observed_attributes or self.spec.is_pending:  # no status, or an outdated one
             return ()
         bound = collect_clusters(self.spec.prior_bindings)
-        reported = (
-            get_text(status, "cluster_name")
-            for status in get_list(self.spec.observed_attributes, "placement_statuses")
-            if _has_condition(status, "Scheduled", "True")
-        )
         members = self.selection.clusters.labels.keys() - self.selection.clusters.leaving - bound
-        return tuple(sorted(members.intersection(reported)))
+        return tuple(sorted(members & self.find_reported_clusters("Scheduled", "True")))
+
+    def find_reported_clusters(self, condition: str, value: str) -> set[str]:
+        """Return the clusters with this value of a condition in the status before the plan."""
+        return {cluster for cluster, item in self.list_prior_conditions(condition) if item["status"] == value}
+
+    def list_prior_conditions(self, kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield the conditions of a type in the status before the plan, each with its cluster."""
+        for status in get_list(self.spec.prior_attributes, "placement_statuses"):
+            for condition in get_list(status, "conditions"):
+                if condition["type"] == kind:
+                    yield get_text(status, "cluster_name"), condition
 
     @property
     def manually_deleted_clusters(self) -> tuple[str, ...]:
@@ -259,12 +265,9 @@ class PlacementPlan(Struct):
         """Whether this plan changes a binding or the resources of a cluster, also by other owners of objects."""
         if self.bindings != self.spec.prior_bindings or self.rollout.clusters:
             return True
-        on_cluster = self.current.applied.on_cluster
-        previous_conflicts = {cluster: content.conflicting_objects for cluster, content in on_cluster.items()}
-        if not self.ownership.conflicts and not any(previous_conflicts.values()):
-            return False
+        nothing = RenderedResources(())
         return any(
-            content.conflicting_objects != previous_conflicts.get(cluster, ())
+            content.conflicting_objects != self.current.applied.on_cluster.get(cluster, nothing).conflicting_objects
             for cluster, content in self.compute_final_resources().items()
         )
 
@@ -373,9 +376,7 @@ class PlacementPlan(Struct):
     def clusters_with_unknown_rollout(self) -> frozenset[str]:
         """Bound clusters with an unknown rollout: reported so before, or changed by the scheduler since their run."""
         prior = {binding.cluster: binding for binding in self.spec.prior_bindings if binding.has_resources}
-        statuses = get_list(self.spec.prior_attributes, "placement_statuses")
-        unknown_statuses = [status for status in statuses if _has_condition(status, "RolloutStarted", "Unknown")]
-        reported = {get_text(status, "cluster_name") for status in unknown_statuses}
+        reported = self.find_reported_clusters("RolloutStarted", "Unknown")
         unknown: set[str] = set()
         for binding in self.bindings:
             previous = prior.get(binding.cluster)
@@ -417,34 +418,16 @@ class PlacementPlan(Struct):
         rollout starts. An override naming the placement, the strategy, a changed binding or new resources start one.
         """
         previous = self.spec.previous_configuration
-        statuses = get_list(self.spec.prior_attributes, "placement_statuses")
         has_rollout = (
             self.current.has_override_change
             or self.spec.apply_strategy_changed
             or bool(self.evicted_clusters)
             # A hub retries a blocked rollout continuously.
-            or any(_has_condition(status, "RolloutStarted", "False") for status in statuses)
+            or bool(self.find_reported_clusters("RolloutStarted", "False"))
             or (previous is not None and previous.strategy != self.spec.configuration.strategy)
             or any(item.state is not BindingState.BOUND or item.resource_snapshot != latest for item in self.bindings)
         )
         return self.current.outdated_clusters if has_rollout else frozenset()
-
-    @property
-    def hub_moves(self) -> HubMoves:
-        """Differences between predicted and observed clusters; none for a placement not in state or not on a hub."""
-        if self._hub_moves is None:
-            instance = self.spec.instance
-            if not self.spec.observed_attributes or instance.prior is None:
-                self._hub_moves = HubMoves()
-            else:
-                predicted = collect_lasting_clusters(self.spec.recorded_bindings)
-                observed = collect_lasting_clusters(self.spec.prior_bindings)
-                removed, added = sorted(predicted - observed), sorted(observed - predicted)
-                # In name order, each added cluster replaces a removed one, or none ("") after the last.
-                replaced = [*removed, *([""] * len(added))]
-                replaced_by_new = dict(zip(added, replaced, strict=False))
-                self._hub_moves = HubMoves(replaced_by_new, tuple(removed[len(added) :]))
-        return self._hub_moves
 
     @property
     def override_pending_clusters(self) -> tuple[str, ...]:
@@ -478,10 +461,16 @@ class PlacementPlan(Struct):
         return previous_bindings != self.bindings
 
 
-def _has_condition(status: Mapping[str, Any], condition: str, value: str) -> bool:
-    """Return True if a cluster's status has a condition with this value."""
-    conditions = get_list(status, "conditions")
-    return any(item.get("type") == condition and item.get("status") == value for item in conditions)
+def _find_hub_moves(spec: PlacementSpec) -> HubMoves:
+    """Return the differences between predicted and observed clusters; none if not in state or not on a hub."""
+    if not spec.observed_attributes or spec.instance.prior is None:
+        return HubMoves()
+    predicted = collect_lasting_clusters(spec.recorded_bindings)
+    observed = collect_lasting_clusters(spec.prior_bindings)
+    removed, added = sorted(predicted - observed), sorted(observed - predicted)
+    # In name order, each added cluster replaces a removed one, or none ("") after the last.
+    replaced = [*removed, *([""] * len(added))]
+    return HubMoves(dict(zip(added, replaced, strict=False)), tuple(removed[len(added) :]))
 
 
 def create_placement_plan(
@@ -489,5 +478,11 @@ def create_placement_plan(
 ) -> PlacementPlan:
     """Create the plan of a placement before its first iteration."""
     return PlacementPlan(
-        spec, selection, current, snapshot_store, spec.prior_bindings, SchedulingResult(spec.was_fulfilled)
+        spec,
+        selection,
+        current,
+        snapshot_store,
+        spec.prior_bindings,
+        SchedulingResult(spec.was_fulfilled),
+        hub_moves=_find_hub_moves(spec),
     )

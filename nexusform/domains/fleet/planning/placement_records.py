@@ -42,7 +42,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     compute_fingerprint,
     format_canonical_json,
 )
-from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, has_unknown_part
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
 
 SNAPSHOTS: Final = "snapshots"
 _CONTENT, _BODIES = "content", "bodies"
@@ -253,19 +253,15 @@ def read_bindings(attributes: Mapping[str, Any] | None) -> tuple[Binding, ...]:
         Binding(
             cluster=cluster,
             state=BindingState(values["state"]),
-            policy_snapshot=int(values.get("policy_snapshot") or 0),
-            affinity_score=_read_integer(values.get("affinity_score")),
-            topology_spread_score=_read_integer(values.get("topology_spread_score")),
+            policy_snapshot=values["policy_snapshot"],
+            affinity_score=values.get("affinity_score"),
+            topology_spread_score=values.get("topology_spread_score"),
             previous_state=BindingState(values["previous_state"]) if values.get("previous_state") else None,
-            resource_snapshot=_read_integer(values.get("resource_snapshot")),
+            resource_snapshot=values.get("resource_snapshot"),
             is_deleting=values.get("deleting") is True,  # only a hub shows that
         )
         for cluster, values in (sorted(bindings.items()) if isinstance(bindings, Mapping) else ())
     )
-
-
-def _read_integer(value: Any) -> int | None:
-    return None if value is None else int(value)
 
 
 def write_bindings(bindings: Iterable[Binding], provenance: Mapping[str, str]) -> dict[str, Any]:
@@ -285,11 +281,9 @@ def write_bindings(bindings: Iterable[Binding], provenance: Mapping[str, str]) -
 
 
 def read_policy_snapshot(attributes: Mapping[str, Any]) -> PolicySnapshot | None:
-    """Return the policy snapshot of an object in state; None if it has none, or parts of it are unknown."""
+    """Return the policy snapshot of an object in state; None if it has none."""
     values = attributes.get("policy_snapshot")
-    if not isinstance(values, Mapping) or has_unknown_part(dict(values)):
-        return None
-    return PolicySnapshot(int(values["index"]), str(values["hash"]), _read_integer(values.get("number_of_clusters")))
+    return None if values is None else PolicySnapshot(**values)
 
 
 def write_conditions(conditions: Iterable[Condition]) -> list[dict[str, Any]]:
@@ -299,10 +293,7 @@ def write_conditions(conditions: Iterable[Condition]) -> list[dict[str, Any]]:
 
 def read_conditions(values: Iterable[Mapping[str, Any]]) -> tuple[Condition, ...]:
     """Return the conditions of an object in state."""
-    return tuple(
-        Condition(str(condition["type"]), str(condition["status"]), str(condition["reason"]), str(condition["message"]))
-        for condition in values
-    )
+    return tuple(Condition(**condition) for condition in values)
 
 
 def write_statuses(status: PlacementStatus) -> list[dict[str, Any]]:
@@ -326,7 +317,7 @@ def read_status(attributes: Mapping[str, Any]) -> PlacementStatus:
         ClusterStatus(
             cluster=get_text(status, "cluster_name"),
             conditions=read_conditions(status["conditions"]),
-            observed_resource_index=_read_integer(status.get("observed_resource_index")),
+            observed_resource_index=status.get("observed_resource_index"),
             failed_objects=tuple(FailedObject(**failed) for failed in get_list(status, "failed_placements")),
         )
         for status in get_list(attributes, "placement_statuses")
@@ -356,10 +347,7 @@ class RecordedPlacement(Struct, frozen=True):
 
 def read_placement(attributes: Mapping[str, Any], configuration: FleetPlacement) -> RecordedPlacement:
     """Return a placement from state. `configuration` is read from the same attributes by its resource type."""
-    selected_objects = []
-    for selected in get_list(attributes, "selected_resources"):
-        names = {name: get_text(selected, name) for name in SelectedObject.__struct_fields__}
-        selected_objects.append(SelectedObject(**names))
+    selected_objects = (SelectedObject(**selected) for selected in get_list(attributes, "selected_resources"))
     documents = parse_yaml("manifest", get_text(attributes, "manifest")).documents
     api_version = get_text(documents[0].data, "apiVersion") if documents else ""
     return RecordedPlacement(

@@ -333,13 +333,13 @@ def _warn_missing_namespaces(hub: PlannedHub) -> Iterator[Diagnostic]:
     excluded_objects = (get_hub_manifests(read_prior_object(instance)) for instance in excluded)
     lists = chain([hub.manifests], configured_objects, excluded_objects)
     namespaces = collect_namespace_names(chain.from_iterable(lists))
+    known_namespaces = namespaces | {""}  # "": cluster scope
     for instance, manifests in hub.configured_objects:
         if instance.block is not None and instance.block.provider:
             continue  # a real hub: others create namespaces there, and a dry run checks them
         missing: dict[str, list[Manifest]] = {}  # by namespace
         for manifest in manifests:
-            has_namespace = not manifest.namespace or manifest.namespace in namespaces
-            if not has_namespace and not is_reserved_namespace(manifest.namespace):
+            if manifest.namespace not in known_namespaces and not is_reserved_namespace(manifest.namespace):
                 missing.setdefault(manifest.namespace, []).append(manifest)
         for namespace, objects in missing.items():
             titles = format_first_items([namespaced.title for namespaced in objects], _MAX_NAMES)

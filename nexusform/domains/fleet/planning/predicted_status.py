@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -29,7 +28,7 @@ from nexusform.domains.fleet.scheduling.placement_status import (
     compute_rollout_progress,
     parse_run_status_text,
 )
-from nexusform.json_data.plain_data import get_list, get_text
+from nexusform.json_data.plain_data import get_list
 
 _TRACKED_WORKLOADS: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
 
@@ -83,7 +82,8 @@ def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
     if not is_managed or placement.spec.prior_attributes.get("conditions") is None:  # no status to keep
         return False
     previous, configuration = placement.spec.previous_configuration, placement.spec.configuration
-    if previous is None or placement.current.resources_changed:  # new, or with other objects
+    assert previous is not None, "an object with a status exists"
+    if placement.current.resources_changed:
         return False
     is_same_configuration = replace(previous, accepts_old_names=configuration.accepts_old_names) == configuration
     return is_same_configuration and not placement.has_changes and not _has_new_apply_failure(placement)
@@ -92,22 +92,13 @@ def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
 def _has_stale_status(placement: PlacementPlan) -> bool:
     """Return whether the status still reports a started rollout on a cluster with a new binding (Scheduled only)."""
     scheduled = {b.cluster for b in placement.spec.prior_bindings if b.state is BindingState.SCHEDULED}
-    conditions = _list_prior_conditions(placement, "RolloutStarted")
-    return any(cluster in scheduled and condition["status"] == TRUE for cluster, condition in conditions)
-
-
-def _list_prior_conditions(placement: PlacementPlan, kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the conditions of a type in the prior status, each with its cluster."""
-    for status in get_list(placement.spec.prior_attributes, "placement_statuses"):
-        for condition in get_list(status, "conditions"):
-            if condition["type"] == kind:
-                yield get_text(status, "cluster_name"), condition
+    return not scheduled.isdisjoint(placement.find_reported_clusters("RolloutStarted", TRUE))
 
 
 def _has_new_apply_failure(placement: PlacementPlan) -> bool:
     """Return True if the configuration declares an apply failure of a bound cluster missing in the status."""
     failing = placement.clusters_failing_apply & placement.selection.clusters.failing
-    reported = {cluster for cluster, item in _list_prior_conditions(placement, "Applied") if item["status"] == FALSE}
+    reported = placement.find_reported_clusters("Applied", FALSE)
     bound = {b.cluster for b in placement.spec.prior_bindings if b.state is BindingState.BOUND}
     with_applied_step = bound - placement.current.applied.failed_clusters  # after a failed override, nothing is applied
     return bool(failing & (with_applied_step - reported))
@@ -117,9 +108,10 @@ def _has_new_availability(placement: PlacementPlan) -> bool:
     """Return True if pods wait on other clusters than reported as unavailable; a hub reports it itself."""
     if placement.spec.observed_attributes or ON_HUB in placement.spec.instance.prior_note:
         return False
-    reported = {cluster: item["status"] for cluster, item in _list_prior_conditions(placement, "Available")}
     waiting = _find_clusters_with_waiting_pods(placement)
-    return any((status == FALSE) != (cluster in waiting) for cluster, status in reported.items())
+    unavailable = placement.find_reported_clusters("Available", FALSE)
+    available = placement.find_reported_clusters("Available", TRUE)
+    return bool(unavailable - waiting or available & waiting)
 
 
 def _find_clusters_with_waiting_pods(placement: PlacementPlan) -> set[str]:
@@ -187,7 +179,7 @@ def _compute_rolling_progress(placement: PlacementPlan) -> dict[str, ClusterProg
 def _compute_staged_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
     """Return the progress of each picked cluster under staged runs: its rollout has started (True), or is unknown."""
     run_texts: dict[str, str] = {}  # of the last run by cluster
-    for cluster, condition in _list_prior_conditions(placement, "RolloutStarted"):
+    for cluster, condition in placement.list_prior_conditions("RolloutStarted"):
         run_texts[cluster] = parse_run_status_text(str(condition["message"]))
     run_texts.update(placement.rollout.run_by_cluster)
     uncertain = placement.clusters_with_unknown_rollout

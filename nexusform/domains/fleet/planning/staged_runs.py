@@ -188,10 +188,8 @@ def _warn_unused_approvals(instance: Instance, run: FleetUpdateRun, context: _St
     """Warn about configured approvals without a stage requesting them."""
     requested: list[str] = []  # names of approval requests
     for stage in context.plan.stages:
-        if any(task.type == APPROVAL for task in stage.before):
-            requested.append(f"{run.name}-before-{stage.name}")
-        if any(task.type == APPROVAL for task in stage.after):
-            requested.append(f"{run.name}-after-{stage.name}")
+        for when, tasks in (("before", stage.before), ("after", stage.after)):
+            requested += [f"{run.name}-{when}-{stage.name}" for task in tasks if task.type == APPROVAL]
     choice = f"It requests {format_list(requested)}." if requested else "No stage requests an approval."
     for name in sorted({*list_texts(instance.config, "approvals")} - {*requested}):
         text = f'The run never requests "{name}".{suggest_name(name, requested)} {choice}'
