@@ -158,16 +158,19 @@ def _normalize_quantities(target: Object, *names: str) -> None:
                 target[name][key] = str(quantity)
 
 
+_INTERNAL_SERVICE: Final = {"internalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}
+_NODE_PORT_SERVICE: Final = {**_INTERNAL_SERVICE, "externalTrafficPolicy": "Cluster"}
+_SERVICE_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "ClusterIP": _INTERNAL_SERVICE,
+    "NodePort": _NODE_PORT_SERVICE,
+    "LoadBalancer": {**_NODE_PORT_SERVICE, "allocateLoadBalancerNodePorts": True},
+}
+
+
 def _fill_service(body: Object) -> None:
     spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"type": "ClusterIP", "sessionAffinity": "None"})
-    if spec["type"] != "ExternalName":
-        defaults = {"internalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}
-        _fill_missing_fields(spec, defaults)
-    if spec["type"] in ("LoadBalancer", "NodePort"):
-        _fill_missing_fields(spec, {"externalTrafficPolicy": "Cluster"})
-    if spec["type"] == "LoadBalancer":
-        _fill_missing_fields(spec, {"allocateLoadBalancerNodePorts": True})
+    _fill_missing_fields(spec, _SERVICE_DEFAULTS.get(str(spec["type"]), {}))
     for port in list_objects(spec, "ports"):
         _fill_missing_fields(port, {"protocol": "TCP", "targetPort": port.get("port")})
 

@@ -237,7 +237,7 @@ class FleetUpdateRun(Struct, frozen=True):
         return format_object_key(self.namespace, name)
 
 
-class RunRecord(Struct, frozen=True):
+class RunRecord(Struct, frozen=True, omit_defaults=True):
     """Values fixed at the start of a run, recorded in state or read from a hub; None if missing in older records.
     `picked` maps a cluster to positions in `overrides`. `done` are its finished clusters, `ended`: it does not
     continue. `objects` are the titles of its objects. Source: KubeFleet pkg/controllers/updaterun/initialization.go.
@@ -256,12 +256,9 @@ class RunRecord(Struct, frozen=True):
     objects: tuple[str, ...] = ()
 
     def build_note(self) -> dict[str, Any]:
-        """Return the record as plain data, without unknown values."""
+        """Return the record as plain data, without unknown values and without progress before any."""
         fields: dict[str, Any] = json.decode(json.encode(self))
-        # Empty overrides are written (None: not recorded), empty progress is not.
-        defaults = {"done": [], "ended": False, "objects": []}
-        known_fields = {name: value for name, value in fields.items() if value is not None}
-        return {name: value for name, value in known_fields.items() if name not in defaults or value != defaults[name]}
+        return fields
 
 
 class FleetApprovalRequest(Struct, frozen=True):

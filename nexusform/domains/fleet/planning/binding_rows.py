@@ -113,11 +113,9 @@ def build_removed_rows(instance: Instance) -> Iterator[PlacementChange]:
 
 def _find_removal_trigger(placement: PlacementPlan, cluster: str) -> Trigger:
     """Return the first trigger of a removal: eviction or deletion, scheduling cycle, staged run, or changed policy."""
-    lost_bindings = placement.lost_bindings  # evicted or deleted ones
-    if cluster in lost_bindings:
-        return lost_bindings[cluster]
-    if cluster in placement.scheduling.release_triggers:
-        return placement.scheduling.release_triggers[cluster]
+    triggers = {**placement.scheduling.release_triggers, **placement.lost_bindings}  # the latter: evicted or deleted
+    if cluster in triggers:
+        return triggers[cluster]
     by_run = placement.spec.is_external and placement.find_rollout_step(cluster) is not None
     return Trigger.STAGED_RUN if by_run else Trigger.POLICY_CHANGED
 

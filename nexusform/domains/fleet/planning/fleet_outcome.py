@@ -346,7 +346,7 @@ def _warn_unscheduled_placement(placement: PlacementPlan, iterations: PlacementI
 
 def _warn_old_property_name(placement: PlacementPlan, iterations: PlacementIterations) -> Iterator[Diagnostic]:
     """Warn about a policy with the old name of a property, if no member has the property by this name."""
-    policy = placement.spec.configuration.policy
+    policy = placement.spec.configuration.effective_policy
     if rename_policy_properties(policy, iterations.member_list) is policy:  # nothing to rename
         return
     lines = get_text(placement.spec.instance.config, "manifest").splitlines()

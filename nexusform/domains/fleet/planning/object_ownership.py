@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final
+from itertools import chain
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
@@ -28,6 +29,7 @@ from nexusform.domains.pods.importers.live_workloads import LiveWorkload, find_c
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.json_data.plain_data import get_mapping
 
+T = TypeVar("T")
 _MAX_CLUSTERS: Final = 5
 _NO_OWNERSHIP: Final = "no ownership of the object in the member cluster; takeover is needed"
 _TAKEOVER_FAILED: Final = "failed to take over a pre-existing object: the object is already owned by"
@@ -60,14 +62,12 @@ def find_shared_objects(placements: Sequence[PlacementPlan], direct: DirectObjec
     shared_objects: set[ObjectIdentity] = set()
     for placement in placements:
         # The objects that a placement selects, has in snapshots, or has on a cluster.
-        objects = collect_object_identities(placement.selection.manifests)
-        for snapshot in placement.snapshot_store.snapshots:
-            objects |= collect_object_identities(snapshot.objects)
+        in_snapshots = [snapshot.objects for snapshot in placement.snapshot_store.snapshots]
         # Clusters without overrides share one list of objects, processed once.
         on_clusters = placement.current.applied.on_cluster.values()
         lists = {id(rendered.manifests): rendered.manifests for rendered in on_clusters}
-        for manifests in lists.values():
-            objects |= collect_object_identities(manifests)
+        all_lists = (placement.selection.manifests, *in_snapshots, *lists.values())
+        objects = collect_object_identities(chain.from_iterable(all_lists))
         shared_objects |= objects & seen_objects | {
             item for item in objects if f"{item.namespace}/{item.kind}/{item.name}" in live_keys
         }
@@ -176,13 +176,18 @@ def build_ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:
         yield placement.spec.instance.build_diagnostic(Problem((), "object-owned-by-another", text, Severity.WARNING))
 
 
+def _group_clusters(by_cluster: Mapping[str, Mapping[ObjectIdentity, T]]) -> dict[tuple[ObjectIdentity, T], list[str]]:
+    """Return the clusters by object and its value there."""
+    clusters_by_object: dict[tuple[ObjectIdentity, T], list[str]] = {}
+    for cluster, values in sorted(by_cluster.items()):
+        for object_and_value in values.items():
+            clusters_by_object.setdefault(object_and_value, []).append(cluster)
+    return clusters_by_object
+
+
 def _describe_duplicates(placement: PlacementPlan) -> Iterator[str]:
     """Yield a sentence for each object and owner recorded for two placements."""
-    clusters_of: dict[tuple[ObjectIdentity, str], list[str]] = {}  # by object and the address of its owner
-    for cluster, owners in sorted(placement.ownership.duplicates.items()):
-        for object_and_owner in owners.items():
-            clusters_of.setdefault(object_and_owner, []).append(cluster)
-    for (object_id, owner), clusters in clusters_of.items():
+    for (object_id, owner), clusters in _group_clusters(placement.ownership.duplicates).items():
         yield (
             f"State records {object_id.title} on {format_first_items(clusters, _MAX_CLUSTERS)} for both "
             f"{owner} and this placement. On a hub, one of them failed. This plan does not change "
@@ -193,11 +198,7 @@ def _describe_duplicates(placement: PlacementPlan) -> Iterator[str]:
 
 def _describe_conflicts(placement: PlacementPlan) -> Iterator[str]:
     """Yield a sentence for each conflicting object and cause."""
-    clusters_of: dict[tuple[ObjectIdentity, OwnershipConflict], list[str]] = {}
-    for cluster, conflicts in sorted(placement.ownership.conflicts.items()):
-        for object_and_conflict in conflicts.items():
-            clusters_of.setdefault(object_and_conflict, []).append(cluster)
-    for (object_id, conflict), clusters in clusters_of.items():
+    for (object_id, conflict), clusters in _group_clusters(placement.ownership.conflicts).items():
         cluster_names = format_first_items(clusters, _MAX_CLUSTERS)
         if conflict.is_race:  # both add the object in this plan
             yield (

@@ -440,7 +440,4 @@ def _explain_missing_item(step: str, patch: JsonPatch) -> str:
 def _resolve_index(step: str, count: int) -> int | None:
     """Return the list position of a step, counted from the end if negative; None if invalid."""
     number = parse_go_integer(step)
-    if isinstance(number, str):  # an error
-        return None
-    position = number + count if number < 0 else number
-    return position if 0 <= position < count else None
+    return number % count if isinstance(number, int) and number in range(-count, count) else None

@@ -30,7 +30,6 @@ from nexusform.domains.fleet.scheduling.bindings import (
     Member,
     PlacementRequest,
     PlacementType,
-    Policy,
     collect_clusters,
     index_by_cluster,
     select_scheduled_bindings,
@@ -43,7 +42,13 @@ from nexusform.domains.fleet.scheduling.rules import (
     namespace_affinity,
     taint_toleration,
 )
-from nexusform.domains.fleet.scheduling.watcher import MemberChange, SchedulingTriggers, Trigger, enqueue_placements
+from nexusform.domains.fleet.scheduling.watcher import (
+    MemberChange,
+    SchedulingTriggers,
+    Trigger,
+    WatchedPlacement,
+    enqueue_placements,
+)
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.plan_request import PlanningStage, Progress
@@ -190,7 +195,10 @@ def _plan_until_stable(
     """
     member_list = MemberList(list_planned_members(members))
     for _ in range(MAX_ITERATIONS):
-        watched_placements = [placement.build_watcher_input() for placement in placements]
+        watched_placements = [
+            WatchedPlacement(item.address, item.spec.configuration.placement_type, item.scheduling.is_fulfilled)
+            for item in placements
+        ]
         queue = enqueue_placements(previous_members, member_list.members, watched_placements)
         changes_of = {entry.placement: entry.changes for entry in queue}  # by placement address
         has_changed = False
@@ -391,9 +399,8 @@ def _find_change_of_rejection(reason: str | None) -> Trigger | None:
 
 def _select_individually_eligible_members(placement: PlacementPlan, member_list: MemberList) -> Mask:
     """Return the members accepted by every rule about a member alone."""
-    request = PlacementRequest(
-        placement.spec.resolve_policy(member_list) or Policy(), placement.spec.configuration.namespace
-    )
+    policy, namespace = placement.spec.resolve_policy(member_list), placement.spec.configuration.namespace
+    request = PlacementRequest(policy, namespace)
     if placement.spec.configuration.placement_type is PlacementType.PICK_FIXED:  # ignores taints and labels
         return cluster_eligibility.find_eligible(request, member_list, BindingMasks())
     eligible = member_list.all_members

@@ -25,7 +25,6 @@ from nexusform.domains.fleet.scheduling.bindings import (
     BindingState,
     ChangeCause,
     CycleAbort,
-    PlacementType,
     Policy,
     PolicySnapshot,
     collect_clusters,
@@ -43,12 +42,7 @@ from nexusform.domains.fleet.scheduling.rolling_update import (
     simulate_rollout,
 )
 from nexusform.domains.fleet.scheduling.scheduling_cycle import CycleResult
-from nexusform.domains.fleet.scheduling.watcher import (
-    SchedulingTriggers,
-    Trigger,
-    WatchedPlacement,
-    find_change_trigger,
-)
+from nexusform.domains.fleet.scheduling.watcher import SchedulingTriggers, Trigger, find_change_trigger
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text
 from nexusform.plans.plan import Rollout, RolloutStep
@@ -212,11 +206,9 @@ class PlacementPlan(Struct):
             return True
         if self.spec.is_new or not self.scheduling.is_fulfilled:  # it never had all
             return False
-        expected_count = self.spec.policy_snapshot.number_of_clusters or 0  # None for a PickAll: any number
-        policy = self.spec.configuration.effective_policy
-        if policy.placement_type is PlacementType.PICK_FIXED:
-            expected_count = len(set(policy.cluster_names))
-        return len(select_scheduled_bindings(self.spec.prior_bindings)) < expected_count
+        number = self.spec.policy_snapshot.number_of_clusters
+        expected_count = self.spec.configuration.effective_policy.count_requested_clusters(number) or 0
+        return len(select_scheduled_bindings(self.spec.prior_bindings)) < expected_count  # 0 for a PickAll
 
     @property
     def missing_clusters(self) -> tuple[str, ...]:
@@ -271,13 +263,7 @@ class PlacementPlan(Struct):
             for cluster, content in self.compute_final_resources().items()
         )
 
-    def build_watcher_input(self) -> WatchedPlacement:
-        """Return the placement as input of the watcher."""
-        return WatchedPlacement(self.address, self.spec.configuration.placement_type, self.scheduling.is_fulfilled)
-
-    def build_scheduling_arguments(
-        self, member_list: MemberList
-    ) -> tuple[MemberList, Policy | None, PolicySnapshot, str]:
+    def build_scheduling_arguments(self, member_list: MemberList) -> tuple[MemberList, Policy, PolicySnapshot, str]:
         """Return the arguments of scheduling cycles and explanations after the bindings."""
         policy = self.spec.resolve_policy(member_list)
         return member_list, policy, self.spec.policy_snapshot, self.spec.configuration.namespace
@@ -338,7 +324,7 @@ class PlacementPlan(Struct):
         if self._projection is None or self._projection[0] is not self.bindings:  # (bindings, projection)
             configuration, latest = self.spec.configuration, self.snapshot_store.snapshots[-1]
             target = compute_rollout_target(
-                configuration.policy, self.spec.policy_snapshot.number_of_clusters, self.bindings
+                configuration.effective_policy, self.spec.policy_snapshot.number_of_clusters, self.bindings
             )
             # Clusters waiting to be ready count as available, since they will be; departed ones never are.
             readiness = Readiness(

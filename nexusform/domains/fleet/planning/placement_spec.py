@@ -68,9 +68,8 @@ class PlacementSpec(Struct, frozen=True):
         """Whether the scheduler processes the placement for the first time: it is new, or an existing one was never
         scheduled (no bindings, and pending on its hub or without a policy snapshot).
         """
-        if self.is_new or self.prior_bindings:
-            return self.is_new
-        return self.is_pending or read_policy_snapshot(self.prior_attributes) is None
+        is_unscheduled = self.is_pending or read_policy_snapshot(self.prior_attributes) is None
+        return self.is_new or (not self.prior_bindings and is_unscheduled)
 
     @property
     def is_pending(self) -> bool:
@@ -124,11 +123,11 @@ class PlacementSpec(Struct, frozen=True):
         """Whether the configuration changed."""
         return self.previous_configuration is not None and self.previous_configuration != self.configuration
 
-    def resolve_policy(self, member_list: MemberList) -> Policy | None:
+    def resolve_policy(self, member_list: MemberList) -> Policy:
         """Return the policy for these members. The old name of node-count is replaced by the current one
         unless a member has the old property or the configuration is strict.
         """
-        policy = self.configuration.policy
+        policy = self.configuration.effective_policy
         return rename_policy_properties(policy, member_list) if self.configuration.accepts_old_names else policy
 
     @property
@@ -168,12 +167,10 @@ def build_placement_spec(
     )
 
 
-def rename_policy_properties(policy: Policy | None, member_list: MemberList) -> Policy | None:
+def rename_policy_properties(policy: Policy, member_list: MemberList) -> Policy:
     """Return the policy with the old name of node-count replaced. Return the same object if nothing changes: the policy
     does not have the old name, or a member has the old property.
     """
-    if policy is None:
-        return None
     required, preferred = policy.required_terms, policy.preferred_terms
     renamed = replace(
         policy,

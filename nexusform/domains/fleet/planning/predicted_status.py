@@ -49,7 +49,7 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
         scheduling = read_scheduling(prior, placement.bindings)  # the result of the last cycle stays
     status = build_placement_status(
         scheduling,
-        placement.spec.configuration.policy,
+        placement.spec.configuration.effective_policy,
         placement.spec.policy_snapshot.number_of_clusters,
         _compute_progress(placement),
         prefix=placement.spec.configuration.kind,

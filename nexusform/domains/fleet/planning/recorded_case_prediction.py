@@ -39,7 +39,7 @@ def decide_placement(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
     watched = WatchedPlacement(placement.name, placement.placement_type, is_fulfilled)
     is_edited = previous is None or policy_snapshot != last_snapshot
     if is_edited or enqueue_placements(_read_members(snapshot["members"]), members, [watched]):
-        result = run_scheduling_cycles(bindings, member_list, placement.policy, policy_snapshot)
+        result = run_scheduling_cycles(bindings, member_list, placement.effective_policy, policy_snapshot)
         bindings = result.bindings
         if result.status is not None:  # None: no cycle wrote a status, so `is_fulfilled` stays
             is_fulfilled = result.status.is_fulfilled

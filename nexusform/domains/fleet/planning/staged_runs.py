@@ -19,7 +19,7 @@ from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer,
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import ResourceSnapshot
 from nexusform.domains.fleet.planning.planned_hub import PlannedHub
-from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType, index_by_cluster
+from nexusform.domains.fleet.scheduling.bindings import BindingState, index_by_cluster
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.placement_status import format_run_status_text
 from nexusform.domains.fleet.scheduling.staged_update import (
@@ -144,24 +144,20 @@ def _build_blocked_run_problems(progress: StagedRunOutcome, failures: dict[str, 
 
 def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, clusters: set[str]) -> Iterator[str]:
     """Yield the clusters with a binding changed by a run. A binding stays as it is, with the message of an earlier run,
-    only if everything it names is the same already: none of the conditions below holds.
+    only if everything it names is the same already.
     """
     prior = index_by_cluster(placement.spec.prior_bindings)
+    others = placement.rollout.clusters | placement.released_clusters | placement.clusters_with_unknown_rollout
     for cluster in clusters:
         binding, resources = prior.get(cluster), placement.current.applied.on_cluster.get(cluster)
         rendered = placement.snapshot_store.render_cluster(context.snapshot.index, cluster)
-        if (
-            binding is None
-            or binding.state is not BindingState.BOUND
-            or binding.is_deleting
-            or binding.resource_snapshot != context.snapshot.index
-            or cluster in placement.rollout.clusters | placement.released_clusters
-            or resources is None
-            or rendered is None
-            or resources.overrides != rendered.overrides
-            or cluster in placement.clusters_with_unknown_rollout
-            or placement.spec.find_apply_strategy(cluster) != placement.spec.configuration.apply
-        ):
+        if binding is None or resources is None or rendered is None or cluster in others:
+            yield cluster  # new, or changed before this run
+            continue
+        apply_strategy = placement.spec.find_apply_strategy(cluster)
+        before = (binding.state, binding.is_deleting, binding.resource_snapshot, resources.overrides, apply_strategy)
+        configured_strategy = placement.spec.configuration.apply
+        if before != (BindingState.BOUND, False, context.snapshot.index, rendered.overrides, configured_strategy):
             yield cluster
 
 
@@ -284,10 +280,8 @@ def _build_run_context(
             text = f'The staged update strategy "{run.strategy}" does not exist.'
             return _RejectedRun("missing-staged-strategy", text)
         stages = strategy.stages
-    policy = placement.spec.configuration.effective_policy
-    requested_count = placement.spec.policy_snapshot.number_of_clusters
-    if policy.placement_type is not PlacementType.PICK_N:  # None for a PickAll: all clusters
-        requested_count = len(policy.cluster_names) if policy.placement_type is PlacementType.PICK_FIXED else None
+    number = placement.spec.policy_snapshot.number_of_clusters
+    requested_count = placement.spec.configuration.effective_policy.count_requested_clusters(number)
     plan = initialize_staged_run(
         placement.bindings,
         placement.spec.policy_snapshot,

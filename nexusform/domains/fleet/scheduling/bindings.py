@@ -174,6 +174,12 @@ class Policy(Struct, frozen=True):
     spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
 
+    def count_requested_clusters(self, number: int | None) -> int | None:
+        """Return the number of requested clusters; None for all eligible ones. `number` is N of the policy snapshot."""
+        if self.placement_type is PlacementType.PICK_FIXED:
+            return len(self.cluster_names)
+        return number if self.placement_type is PlacementType.PICK_N else None
+
 
 class PolicySnapshot(Struct, frozen=True):
     """Latest policy of a placement: index (from 0), hash of the policy, and N."""

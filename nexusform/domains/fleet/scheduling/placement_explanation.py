@@ -116,11 +116,7 @@ class SchedulingDrift(Struct, frozen=True):
 
 
 def compute_policy_drift(
-    bindings: Iterable[Binding],
-    member_list: MemberList,
-    policy: Policy | None,
-    snapshot: PolicySnapshot,
-    namespace: str = "",
+    bindings: Iterable[Binding], member_list: MemberList, policy: Policy, snapshot: PolicySnapshot, namespace: str = ""
 ) -> SchedulingDrift:
     """Compare the current clusters with the picks of a fresh scheduling; report no difference if an error stops it."""
     fresh_result = scheduling_cycle.run_scheduling_cycles((), member_list, policy, snapshot, namespace)
@@ -132,9 +128,9 @@ def compute_policy_drift(
     return SchedulingDrift(tuple(sorted(gained)), tuple(sorted(lost)))
 
 
-def find_eligible_members(member_list: MemberList, policy: Policy | None, namespace: str = "") -> frozenset[str]:
+def find_eligible_members(member_list: MemberList, policy: Policy, namespace: str = "") -> frozenset[str]:
     """Return the members eligible for a placement without bindings."""
-    filter_result = filter_members(PlacementRequest(policy or Policy(), namespace), member_list, BindingMasks())
+    filter_result = filter_members(PlacementRequest(policy, namespace), member_list, BindingMasks())
     if isinstance(filter_result, CycleAbort):  # a hub picks none
         return frozenset()
     return frozenset(member_list.members[position].name for position in iterate_ascending(filter_result.eligible))
@@ -143,14 +139,14 @@ def find_eligible_members(member_list: MemberList, policy: Policy | None, namesp
 def explain(
     prior_bindings: Iterable[Binding],
     member_list: MemberList,
-    policy: Policy | None,
+    policy: Policy,
     snapshot: PolicySnapshot,
     namespace: str = "",
 ) -> PlacementExplanation:
     """Explain every cluster: its pick in a replay of the cycles from `prior_bindings`, and each rule's verdict at the
     start of the last cycle (a cycle picks a batch of clusters).
     """
-    request = PlacementRequest(policy or Policy(), namespace)
+    request = PlacementRequest(policy, namespace)
     bindings = tuple(prior_bindings)
     if request.policy.placement_type is PlacementType.PICK_FIXED:
         return _explain_pick_fixed_placement(request, BindingTable(bindings, member_list, snapshot.index), snapshot)

@@ -16,7 +16,6 @@ from nexusform.domains.fleet.scheduling.bindings import (
     BindingState,
     Condition,
     Decision,
-    PlacementType,
     Policy,
     index_by_cluster,
     select_scheduled_bindings,
@@ -232,7 +231,7 @@ def compute_rollout_progress(bindings: Iterable[Binding], resource_snapshot: int
 
 def build_placement_status(
     scheduling: SchedulingStatus | None,
-    policy: Policy | None,
+    policy: Policy,
     number: int | None,
     progress: Mapping[str, ClusterProgress],
     *,
@@ -337,15 +336,10 @@ def _build_cluster_status(
 
 
 def _build_unfilled_statuses(
-    scheduling: SchedulingStatus, policy: Policy | None, number: int | None
+    scheduling: SchedulingStatus, policy: Policy, number: int | None
 ) -> Iterable[ClusterStatus]:
     """Yield a status without a name for each missing cluster of a PickN or PickFixed, with a rejection reason."""
-    effective = policy or Policy()
-    requested_count = 0  # of a PickAll
-    if effective.placement_type is PlacementType.PICK_N:
-        requested_count = number or 0
-    if effective.placement_type is PlacementType.PICK_FIXED:
-        requested_count = len(effective.cluster_names)
+    requested_count = policy.count_requested_clusters(number) or 0
     missing_count = max(0, requested_count - len(scheduling.selected_bindings))
     for decision in scheduling.unselected_decisions[:missing_count]:
         yield ClusterStatus(cluster="", conditions=(Condition("Scheduled", FALSE, "ScheduleFailed", decision.reason),))

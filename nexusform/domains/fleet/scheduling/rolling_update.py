@@ -16,7 +16,6 @@ from nexusform.diagnostics.phrases import format_first_items, format_list, selec
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
     BindingState,
-    PlacementType,
     Policy,
     index_by_cluster,
     select_scheduled_bindings,
@@ -123,14 +122,10 @@ class WaveBudget(Struct, frozen=True):
     max_additions: int
 
 
-def compute_rollout_target(policy: Policy | None, number: int | None, bindings: Iterable[Binding]) -> int:
+def compute_rollout_target(policy: Policy, number: int | None, bindings: Iterable[Binding]) -> int:
     """Return the base of percentages: the number of names (PickFixed), N (PickN), or else of the picked clusters."""
-    effective = policy or Policy()
-    if effective.placement_type is PlacementType.PICK_FIXED:
-        return len(effective.cluster_names)
-    if effective.placement_type is PlacementType.PICK_N and number is not None:
-        return number
-    return len(select_scheduled_bindings(bindings))
+    requested_count = policy.count_requested_clusters(number)
+    return len(select_scheduled_bindings(bindings)) if requested_count is None else requested_count
 
 
 def compute_rollout_budget(strategy: RollingUpdate, target: int, *, ready: int, can_be_ready: int) -> WaveBudget:

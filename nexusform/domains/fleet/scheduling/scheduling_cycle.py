@@ -183,11 +183,7 @@ class _CycleOutcome(Struct, frozen=True):
 
 
 def run_cycle(
-    prior: Iterable[Binding],
-    member_list: MemberList,
-    policy: Policy | None,
-    snapshot: PolicySnapshot,
-    namespace: str = "",
+    prior: Iterable[Binding], member_list: MemberList, policy: Policy, snapshot: PolicySnapshot, namespace: str = ""
 ) -> CycleResult:
     """Run one scheduling cycle for a placement; `namespace` is set for a namespaced one."""
     return run_scheduling_cycles(prior, member_list, policy, snapshot, namespace, is_single=True)
@@ -196,14 +192,14 @@ def run_cycle(
 def run_scheduling_cycles(
     prior: Iterable[Binding],
     member_list: MemberList,
-    policy: Policy | None,
+    policy: Policy,
     snapshot: PolicySnapshot,
     namespace: str = "",
     *,
     is_single: bool = False,
 ) -> CycleResult:
     """Run cycles until none requests another, or a single one; `changes` are those of all cycles, in order."""
-    request = PlacementRequest(policy or Policy(), namespace)
+    request = PlacementRequest(policy, namespace)
     binding_table = BindingTable(prior, member_list, snapshot.index)
     step = _PICKERS[request.policy.placement_type]
     cycles = 1

@@ -222,8 +222,6 @@ Default = TypeVar("Default", IntegerOrPercent, None)
 
 def read_integer_or_percentage(value: Any, default: Default) -> IntegerOrPercent | Default:
     """Return a number or percentage; the default for anything else (`check_integers_or_percentages` reports it)."""
-    if value is None:
-        return default
     amount = parse_int_or_percent(str(value))
     return amount if isinstance(amount, IntegerOrPercent) else default
 

@@ -188,7 +188,7 @@ def find_blocked_rollout(
     configuration = read_object({"name": get_name(placement), **read_imported_arguments(type_name, placement)})
     assert isinstance(configuration, FleetPlacement)
     bindings = read_bindings({"bindings": build_observed_bindings(placement_objects)})
-    target = compute_rollout_target(configuration.policy, configuration.number_of_clusters, bindings)
+    target = compute_rollout_target(configuration.effective_policy, configuration.number_of_clusters, bindings)
     outcome = simulate_rollout(
         bindings, configuration.rolling_update, target, latest, Readiness(outdated_clusters=frozenset(outdated))
     )

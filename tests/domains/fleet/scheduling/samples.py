@@ -73,12 +73,12 @@ def build_pick_n(number: int, **rest: object) -> Policy:
     return Policy(N, number, **rest)  # type: ignore[arg-type]
 
 
-def build_snapshot(policy: Policy | None, index: int = 0) -> PolicySnapshot:
-    return PolicySnapshot(index, "", policy.number_of_clusters if policy else None)
+def build_snapshot(policy: Policy, index: int = 0) -> PolicySnapshot:
+    return PolicySnapshot(index, "", policy.number_of_clusters)
 
 
 def schedule(
-    members: Iterable[Member], policy: Policy | None, prior: Iterable[Binding] = (), index: int = 0, namespace: str = ""
+    members: Iterable[Member], policy: Policy, prior: Iterable[Binding] = (), index: int = 0, namespace: str = ""
 ) -> CycleResult:
     return run_scheduling_cycles(prior, MemberList(members), policy, build_snapshot(policy, index), namespace)
 

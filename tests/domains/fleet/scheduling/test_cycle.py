@@ -94,7 +94,7 @@ def test_zero_clusters_is_fulfilled() -> None:
 
 
 def test_pick_all_without_clusters_is_fulfilled() -> None:
-    result = schedule([], None)
+    result = schedule([], Policy())
     assert result.status is not None
     assert result.status.condition.reason == "SchedulingPolicyFulfilled"
     assert result.status.condition.message == (
@@ -349,11 +349,11 @@ class TestOtherFilters:
             member("c", namespaces=[]),
             member("d"),
         ]
-        result = schedule(members, None, namespace="web")
+        result = schedule(members, Policy(), namespace="web")
         assert list_held_clusters(result) == ["a", "d"]
         assert get_reasons(result)["b"] == "ClusterUnschedulable, target namespace does not exist on cluster"
         assert get_reasons(result)["c"] == "ClusterUnschedulable, cluster has no namespace information available"
-        assert list_held_clusters(schedule(members, None)) == ["a", "b", "c", "d"]
+        assert list_held_clusters(schedule(members, Policy())) == ["a", "b", "c", "d"]
 
     def test_only_first_rejection_is_reported(self) -> None:
         everything = member("a", taints=["x"], health=Health.UNHEALTHY, namespaces=["other"])

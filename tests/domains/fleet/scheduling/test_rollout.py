@@ -61,7 +61,7 @@ def test_wave_budget() -> None:
 
 def test_rollout_target() -> None:
     mixed = [*build_bound("a", "b"), *build_scheduled("c"), *build_unscheduled("d")]
-    assert compute_rollout_target(None, None, mixed) == 3
+    assert compute_rollout_target(Policy(), None, mixed) == 3
     assert compute_rollout_target(Policy(ALL), None, mixed) == 3
     assert compute_rollout_target(Policy(FIXED, cluster_names=("a", "z")), None, mixed) == 2
     assert compute_rollout_target(build_pick_n(7), 7, mixed) == 7

@@ -144,8 +144,8 @@ def test_missing_clusters_have_no_name() -> None:
 
 
 def test_no_cluster_selected_leaves_one_condition() -> None:
-    placed = schedule([], None)
-    assert len(build_placement_status(placed.status, None, None, {}).conditions) == 1
+    placed = schedule([], Policy())
+    assert len(build_placement_status(placed.status, Policy(), None, {}).conditions) == 1
 
 
 def test_status_before_scheduling() -> None:

@@ -58,18 +58,14 @@ def build_topology_domains(
     return tuple(rows)
 
 
-def sort_spread_constraints(request: PlacementRequest) -> tuple[TopologySpreadConstraint, ...]:
-    """Return the constraints in order of evaluation: hard ones first."""
-    return tuple(sorted(request.policy.spread_constraints, key=lambda c: c.when_unsatisfiable == SCHEDULE_ANYWAY))
-
-
 def evaluate_constraints(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
 ) -> SpreadVerdict:
     """Return the rejected members by constraint, and the members not rejected by topology spread score."""
     rejected_by_constraint: list[tuple[TopologySpreadConstraint, Mask]] = []
     members_by_score: dict[int, Mask] = {0: member_list.all_members}
-    for constraint in sort_spread_constraints(request):
+    # Hard constraints first.
+    for constraint in sorted(request.policy.spread_constraints, key=lambda c: c.when_unsatisfiable == SCHEDULE_ANYWAY):
         is_soft = constraint.when_unsatisfiable == SCHEDULE_ANYWAY
         deltas: dict[int, Mask] = {}  # score changes by this constraint -> members
         rejected: Mask = 0
