@@ -34,7 +34,9 @@ class ObservedMember(Struct, frozen=True):
 
 def find_newest_heartbeat(members: Iterable[Mapping[str, Any]]) -> datetime | None:
     """Return the newest heartbeat of MemberCluster objects, the minimum time of their export."""
-    times = (_read_time(_find_agent(Node(body, _NO_LOCATION)).get_node("lastReceivedHeartbeat")) for body in members)
+    times = (
+        parse_time(_find_agent(Node(body, _NO_LOCATION)).get_node("lastReceivedHeartbeat").text) for body in members
+    )
     return max((time for time in times if time is not None), default=None)
 
 
@@ -75,7 +77,7 @@ def check_member_times(root: Node) -> Iterator[tuple[TextPosition, str]]:
     healthy = _find_condition(agent, "Healthy")
     for parent, name in ((agent, "lastReceivedHeartbeat"), (healthy, "lastTransitionTime")):
         node = parent.get_node(name)
-        if not node.is_absent and _read_time(node) is None:
+        if not node.is_absent and parse_time(node.text) is None:
             text = f'{name} "{node.data}" is not a time. Use a form such as "2026-01-31T10:00:00Z".'
             yield node.position, text
 
@@ -99,10 +101,6 @@ def _find_item(items: Node, kind: str) -> Node:
     return next(found, Node(None, items.position))
 
 
-def _read_time(node: Node) -> datetime | None:
-    return parse_time(node.text) if node.text else None
-
-
 def _is_older_than_limit(time: datetime | None, now: datetime | None) -> bool:
     return time is None or (now is not None and now - time > timedelta(minutes=5))  # now None: unknown, so not old
 
@@ -117,7 +115,7 @@ def _determine_member_health(root: Node, now: datetime | None) -> Health:
     if agent.is_absent:
         return Health.NO_AGENT
     joined, healthy = _find_condition(agent, "Joined"), _find_condition(agent, "Healthy")
-    if _is_older_than_limit(_read_time(agent.get_node("lastReceivedHeartbeat")), now):
+    if _is_older_than_limit(parse_time(agent.get_node("lastReceivedHeartbeat").text), now):
         return Health.NO_HEARTBEAT
     if joined.get_node("status").text != "True":
         return Health.NOT_JOINED
@@ -125,5 +123,5 @@ def _determine_member_health(root: Node, now: datetime | None) -> Health:
         return Health.NO_HEALTH
     if healthy.get_node("status").text == "True":
         return Health.HEALTHY
-    is_prolonged = _is_older_than_limit(_read_time(healthy.get_node("lastTransitionTime")), now)
+    is_prolonged = _is_older_than_limit(parse_time(healthy.get_node("lastTransitionTime").text), now)
     return Health.UNHEALTHY if is_prolonged else Health.RECENTLY_UNHEALTHY

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_duration
 from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState
-from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
+from nexusform.domains.fleet.planning.placement_plan import NO_ROLLOUT_STEP, PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import read_bindings
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
@@ -116,15 +116,16 @@ def _find_removal_trigger(placement: PlacementPlan, cluster: str) -> Trigger:
     triggers = {**placement.scheduling.release_triggers, **placement.lost_bindings}  # the latter: evicted or deleted
     if cluster in triggers:
         return triggers[cluster]
-    by_run = placement.spec.is_external and placement.find_rollout_step(cluster) is not None
+    by_run = placement.spec.is_external and placement.find_rollout_step(cluster) != NO_ROLLOUT_STEP
     return Trigger.STAGED_RUN if by_run else Trigger.POLICY_CHANGED
 
 
 def _build_removed_row(
-    address: Address, binding: Binding, trigger: Trigger, step: tuple[str, RolloutStep] | None = None
+    address: Address, binding: Binding, trigger: Trigger, rollout_step: tuple[str, RolloutStep] = NO_ROLLOUT_STEP
 ) -> PlacementChange:
-    """Build the row of a removed binding; `step` is the rollout step removing it, with the cause of the rollout."""
-    row = PlacementChange(
+    """Build the row of a removed binding; `rollout_step` is the step removing it, with the cause of the rollout."""
+    _cause, step = rollout_step
+    return PlacementChange(
         address=address,
         kind=KIND,
         object=binding.cluster,
@@ -133,23 +134,17 @@ def _build_removed_row(
         target=None,
         trigger=str(trigger),
         cluster=binding.cluster,
-        reason=_format_binding_reason(TRIGGER_REASONS.get(trigger, ""), step),
+        reason=_format_binding_reason(TRIGGER_REASONS.get(trigger, ""), rollout_step),
         scores=_get_scores(binding),
+        stage=step.stage,
+        group=step.group,
+        waits_for=step.waits_for,
     )
-    return _add_rollout_step(row, step)
 
 
-def _add_rollout_step(row: PlacementChange, rollout_step: tuple[str, RolloutStep] | None) -> PlacementChange:
-    """Return the row with stage, group and waits of its rollout step, given with the cause of the rollout."""
-    if rollout_step is None:
-        return row
-    _cause, step = rollout_step
-    return replace(row, stage=step.stage, group=step.group, waits_for=step.waits_for)
-
-
-def _format_binding_reason(reason: str, rollout_step: tuple[str, RolloutStep] | None) -> str:
+def _format_binding_reason(reason: str, rollout_step: tuple[str, RolloutStep]) -> str:
     """Return the reason with a rollout's (cause, step): `wave 2, after 60s`, `staged run r, stage prod, group 1`."""
-    if rollout_step is None:
+    if rollout_step == NO_ROLLOUT_STEP:
         return reason
     cause, step = rollout_step
     # Only staged runs have stages. The groups of a rolling update are its waves.
@@ -173,10 +168,11 @@ def _build_current_binding_row(
 ) -> PlacementChange:
     """Build the row of a binding after the plan; `prior` is None for a new one."""
     action, trigger, reason = _determine_binding_action(placement, prior, binding, members)
-    step = placement.find_rollout_step(binding.cluster)
+    rollout_step = placement.find_rollout_step(binding.cluster)
+    _cause, step = rollout_step
     if action in (PlacementAction.PLACE, PlacementAction.UPDATE):  # other reasons do not name the step
-        reason = _format_binding_reason(reason, step)
-    row = PlacementChange(
+        reason = _format_binding_reason(reason, rollout_step)
+    return PlacementChange(
         address=placement.spec.instance.address,
         kind=KIND,
         object=binding.cluster,
@@ -189,8 +185,10 @@ def _build_current_binding_row(
         scores=_get_scores(binding),
         rejections=rejected,
         provenance=_OBSERVED if trigger == Trigger.MOVED_ON_THE_HUB else _PREDICTED,
+        stage=step.stage,
+        group=step.group,
+        waits_for=step.waits_for,
     )
-    return _add_rollout_step(row, step)
 
 
 def _determine_binding_action(
@@ -226,8 +224,8 @@ def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMe
     """Return the trigger and the reason of a kept binding, "" for none. Triggers are a staged run still to reach it, a
     move on the hub, or a member change not allowed to move it. Rows without a trigger are listed with all kept ones.
     """
-    rollout_step = placement.find_rollout_step(binding.cluster) if placement.spec.is_external else None
-    if rollout_step is not None and rollout_step[1].status == LATER:  # (cause, step)
+    rollout_step = placement.find_rollout_step(binding.cluster)
+    if rollout_step[1].status == LATER:  # (cause, step)
         return str(Trigger.STAGED_RUN), f"{_format_binding_reason('', rollout_step)}: not reached by this plan"
     # Changed resources or overrides need a staged run with strategy External.
     if placement.current.staged_trigger is not None and binding.has_resources:

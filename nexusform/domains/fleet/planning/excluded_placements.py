@@ -151,9 +151,7 @@ def _build_exclusion_context(
                 names.update(vm.names)
     # The members removed from the fleet, re-created ones included. Forgotten members stay on the hub.
     members = [item for item in blocks.instances.values() if item.type.kind is PlanningKind.MEMBER]
-    removed_members = [
-        item for item in members if item.action is not Action.FORGET and (item.is_removed or item.is_replaced)
-    ]
+    removed_members = [item for item in members if item.loses_prior_object and item.action is not Action.FORGET]
     return _ExclusionContext(
         clusters=clusters,
         members=collect_prior_members(instances, registries),

@@ -20,7 +20,7 @@ from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState, Ob
 from nexusform.domains.fleet.planning.object_ownership import build_ownership_warnings
 from nexusform.domains.fleet.planning.override_rendering import collect_namespace_names
 from nexusform.domains.fleet.planning.placement_iterations import PlacementIterations
-from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
+from nexusform.domains.fleet.planning.placement_plan import NO_ROLLOUT_STEP, PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import write_bindings, write_conditions, write_eviction
 from nexusform.domains.fleet.planning.placement_spec import rename_policy_properties
 from nexusform.domains.fleet.planning.planned_hub import read_prior_object
@@ -91,7 +91,7 @@ def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
     Source: KubeFleet apis/placement/v1beta1 at e160c1cd; pkg/ does not reference DeleteStrategy.
     """
     for instance in instances:
-        is_deleted = instance.is_replaced or (instance.is_removed and instance.action is not Action.FORGET)
+        is_deleted = instance.loses_prior_object and instance.action is not Action.FORGET
         if instance.type.kind is not PlanningKind.PLACEMENT or not is_deleted:
             continue  # not removed from a hub
         placement = read_prior_object(instance)
@@ -371,7 +371,7 @@ def _warn_pending_staged_changes(placement: PlacementPlan) -> Iterator[Diagnosti
     pending = [
         binding.cluster
         for binding in placement.bindings
-        if binding.has_resources and placement.find_rollout_step(binding.cluster) is None
+        if binding.has_resources and placement.find_rollout_step(binding.cluster) == NO_ROLLOUT_STEP
     ]
     if pending:
         change = CHANGE_REASONS[placement.current.staged_trigger]

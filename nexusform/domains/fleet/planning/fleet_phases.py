@@ -121,8 +121,8 @@ def _collect_known_members(blocks: BlockPlanner, outcome: FleetOutcome) -> froze
         block.mode == "data" and sources[block.type].kind is PlanningKind.HUB_EXPORT
         for block in iterate_resource_blocks(blocks.request.configuration)
     )
-    members = outcome.member_list.members
-    return None if reads_hub and not members else frozenset(member.name for member in members)
+    names = frozenset(outcome.member_list.positions)
+    return None if reads_hub and not names else names
 
 
 def _get_row_key(row: PlacementChange) -> tuple[object, ...]:

@@ -18,6 +18,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
     PlacementType,
     collect_clusters,
+    list_active_bindings,
     select_scheduled_bindings,
 )
 from nexusform.domains.fleet.types.fleet_member_cluster import MEMBER_LABEL
@@ -84,7 +85,7 @@ def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Itera
     """Yield a row per binding of a placement with pods, the capacity of sites left open."""
     capacities: dict[str, ClusterPodCapacity] = {}  # by cluster id
     for address, placement in outcome.placements.items():
-        bindings = [item for item in select_scheduled_bindings(placement.bindings) if not item.is_deleting]
+        bindings = select_scheduled_bindings(list_active_bindings(placement.bindings))
         if not bindings or not collect_workloads(placement.selection.manifests).workloads:
             continue
         for binding in bindings:

@@ -256,7 +256,7 @@ def _build_all_binding_rows(
     for instance in instances:
         if instance.type.kind is not PlanningKind.PLACEMENT:
             continue  # no bindings
-        if instance.is_removed or instance.is_replaced:
+        if instance.loses_prior_object:
             yield from build_removed_rows(instance)
         placement = placements.get(instance.address)  # None if removed or with errors
         if placement is not None:

@@ -47,6 +47,9 @@ from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text
 from nexusform.plans.plan import Rollout, RolloutStep
 
+# Of a cluster without a rollout: group 0.
+NO_ROLLOUT_STEP: Final = ("", RolloutStep(kind="", stage="", group=0))
+
 
 class SchedulingResult(Struct, frozen=True):
     """Scheduling result of a placement. `has_run`: the scheduler processed it. `is_fulfilled`: all requested
@@ -191,13 +194,13 @@ class PlacementPlan(Struct):
             or self.has_missing_bindings
         )
 
-    def find_rollout_step(self, cluster: str) -> tuple[str, RolloutStep] | None:
-        """Return the cause (rolling update or staged run) and step of the last rollout with this cluster, else None."""
+    def find_rollout_step(self, cluster: str) -> tuple[str, RolloutStep]:
+        """Return the cause (rolling update or staged run) and step of the last rollout with this cluster."""
         for timeline in reversed(self.rollout.timelines):
             for step in timeline.steps:
                 if cluster in step.clusters:
                     return timeline.cause, step
-        return None
+        return NO_ROLLOUT_STEP
 
     @property
     def has_missing_bindings(self) -> bool:

@@ -74,10 +74,10 @@ def build_members(
     leaving_names = {*missing_members, *(str(get_value_at_path(instance.before, "name")) for instance in leaving)}
     problems: list[Diagnostic] = []
     for instance in member_instances:
-        leaving_member = _build_leaving_member(instance)
-        if leaving_member is not None and leaving_member.previous is not None:
-            # Another instance may join a cluster of this name, before or after.
-            members.setdefault(leaving_member.previous.name, leaving_member)
+        leaving_member = _find_leaving_member(instance)
+        if leaving_member is not None:  # another instance may join a cluster of this name, before or after
+            leaving_state = FleetMemberState(instance.address, configuration=None, previous=leaving_member)
+            members.setdefault(leaving_member.name, leaving_state)
         if instance.is_removed or instance.is_invalid or instance.planned is None:
             continue  # no valid member after the plan
         configuration = build_object(instance, instance.planned)
@@ -113,12 +113,11 @@ def build_members(
     return members, problems
 
 
-def _build_leaving_member(instance: Instance) -> FleetMemberState | None:
-    """Build the removed or replaced member of an instance; None if it stays or is new."""
-    if instance.before is None or not (instance.is_removed or instance.is_replaced):
+def _find_leaving_member(instance: Instance) -> Member | None:
+    """Return the removed or replaced member of an instance; None if it stays or is new."""
+    if instance.before is None or not instance.loses_prior_object:
         return None
-    previous = parse_member_record(str(instance.before.get("name")), instance.prior_note)
-    return FleetMemberState(instance.address, configuration=None, previous=previous)
+    return parse_member_record(str(instance.before.get("name")), instance.prior_note)
 
 
 def _find_previous_member(instance: Instance, planned: Member, observed: Mapping[str, FleetMember]) -> Member | None:

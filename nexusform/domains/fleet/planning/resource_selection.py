@@ -149,7 +149,7 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
             )
         manifests = hub.unique_index.select_objects(selector, {placement.namespace, content_namespace})
         if includes_content:
-            manifests += hub.unique_index.list_namespaced({manifest.name for manifest in manifests})
+            manifests += hub.unique_index.list_namespaced(collect_namespace_names(manifests))
         for manifest in manifests:
             if manifest.identity in selected_keys:
                 # The identifier as printed by Go.

@@ -55,9 +55,15 @@ def select_scheduled_bindings(bindings: Iterable[Binding]) -> list[Binding]:
     return [binding for binding in bindings if binding.state is not BindingState.UNSCHEDULED]
 
 
+def list_active_bindings(bindings: Iterable[Binding]) -> list[Binding]:
+    """Return the bindings not in deletion, in the order of cluster names."""
+    active = [binding for binding in bindings if not binding.is_deleting]
+    return sorted(active, key=lambda binding: binding.cluster)
+
+
 def collect_lasting_clusters(bindings: Iterable[Binding]) -> set[str]:
     """Return the clusters with a binding neither Unscheduled nor in deletion."""
-    return {binding.cluster for binding in select_scheduled_bindings(bindings) if not binding.is_deleting}
+    return collect_clusters(select_scheduled_bindings(list_active_bindings(bindings)))
 
 
 def split_clusters(clusters: Iterable[str], group: Container[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -18,6 +18,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     BindingState,
     Policy,
     index_by_cluster,
+    list_active_bindings,
     select_scheduled_bindings,
     split_clusters,
 )
@@ -150,8 +151,7 @@ def simulate_rollout(
     """
     initial_readiness = readiness or Readiness()
     outdated = set(initial_readiness.outdated_clusters)
-    active_bindings = [binding for binding in bindings if not binding.is_deleting]
-    by_cluster = index_by_cluster(sorted(active_bindings, key=lambda binding: binding.cluster))
+    by_cluster = index_by_cluster(list_active_bindings(bindings))
     failed = set(initial_readiness.failed_clusters)
     unavailable = {*initial_readiness.unready_clusters, *failed}
     waves: list[RolloutWave] = []

@@ -17,6 +17,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     Member,
     PolicySnapshot,
     index_by_cluster,
+    list_active_bindings,
     select_scheduled_bindings,
 )
 from nexusform.domains.fleet.scheduling.go_integers import parse_go_integer
@@ -99,7 +100,7 @@ def initialize_staged_run(
     """
     if not is_fulfilled:
         return RunProblem("policy snapshot not fully scheduled yet")
-    active = sorted((binding for binding in bindings if not binding.is_deleting), key=lambda b: b.cluster)
+    active = list_active_bindings(bindings)
     scheduled = select_scheduled_bindings(active)
     picked_clusters = [binding.cluster for binding in scheduled]
     deletes = tuple(binding.cluster for binding in active if binding.state is BindingState.UNSCHEDULED)
@@ -261,8 +262,7 @@ def simulate_staged_run(
     are not updated again, even if changed since. A cluster in `failing` gets the resources but is never
     ready: its stage continues in the remaining slots and does not end.
     """
-    active_bindings = [binding for binding in bindings if not binding.is_deleting]
-    active = index_by_cluster(sorted(active_bindings, key=lambda binding: binding.cluster))  # by cluster
+    active = index_by_cluster(list_active_bindings(bindings))
     completed_steps: list[RunStep] = []
     blocking: list[str] = []
     for step in list_run_steps(plan, run, failing):

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.diagnostic import Problem, Severity, has_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.fleet.importers.fleet_export import (
@@ -171,7 +171,7 @@ def build_hub_attributes(
             f"removed. Capture all with: {COMMAND}"
         )
         problems.append(Problem(argument, "not-captured", text, Severity.WARNING))
-    if any(problem.severity is Severity.ERROR for problem in problems):
+    if has_errors(problems):
         return DataResult(attributes={}, problems=problems)
     overrides = _read_override_snapshots(manifests)
     placement_values = {

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.diagnostic import Problem, Severity, has_errors
 from nexusform.documents.times import parse_time
 from nexusform.documents.yaml_documents import Node, YamlDocument, build_problem
 from nexusform.domains.fleet.importers.fleet_documents import FleetDocument, read_fleet_object
@@ -184,7 +184,7 @@ def read_manifests_data(attributes: Mapping[str, Any], context: ReadContext) -> 
     if argument is None:
         return DataResult(attributes={}, problems=reader.problems)
     values = group_objects_by_kind(reader, argument, attributes)
-    if any(problem.severity is Severity.ERROR for problem in reader.problems):  # incomplete data would be misleading
+    if has_errors(reader.problems):  # incomplete data would be misleading
         return DataResult(attributes={}, problems=reader.problems)
     return DataResult({"id": build_id(attributes), **values}, reader.problems)
 

@@ -48,7 +48,7 @@ def explain_placements(
     placements = [p for a, p in fleet.outcome.placements.items() if pattern.is_match(a)]
     if not placements:
         return None
-    member_names = {m.name for m in member_list.members}
+    member_names = member_list.positions.keys()
     policies = [placement.spec.configuration.policy for placement in placements]
     configured_names = set(chain.from_iterable(policy.cluster_names for policy in policies if policy is not None))
     if name and name not in member_names | configured_names:
