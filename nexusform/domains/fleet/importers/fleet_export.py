@@ -375,7 +375,7 @@ def find_external_manager(manifest: Manifest) -> str:
     instance = labels.get(f"{_ARGO}/instance")
     if instance:
         return f"Argo CD application {instance}"
-    if any(name.startswith((f"{_KUSTOMIZE}/", f"{_HELM}/")) for name in (*labels, *annotations)):
-        return "Flux"
-    has_argo_key = any(name.startswith(f"{_ARGO}/") for name in (*labels, *annotations))
-    return "Argo CD" if has_argo_key else ""
+    for prefix, manager in ((f"{_KUSTOMIZE}/", "Flux"), (f"{_HELM}/", "Flux"), (f"{_ARGO}/", "Argo CD")):
+        if any(name.startswith(prefix) for name in (*labels, *annotations)):
+            return manager
+    return ""

@@ -81,14 +81,14 @@ def build_member(configuration: FleetMember, cluster: NodeCluster | None, reques
         derived = {f"kubernetes.azure.com/vm-sizes/{name}/count": str(n) for name, n in sorted(sku_counts.items())}
         derived[NODE_COUNT] = str(len(cluster.nodes))
         properties = {**derived, **configuration.properties}  # configured ones win
-    if cluster is not None and (configuration.cluster_id or resources == ResourceUsage()):
-        requested_cpu, requested_memory = requests
-        cpu, memory = sum(node.cpu for node in cluster.nodes), sum(node.memory for node in cluster.nodes)
-        resources = ResourceUsage(
-            total=_build_quantities(cluster.total_size.cpu, cluster.total_size.memory),
-            allocatable=_build_quantities(cpu, memory),
-            available=_build_quantities(max(0, cpu - requested_cpu), max(0, memory - requested_memory)),
-        )
+        if configuration.cluster_id or resources == ResourceUsage():
+            requested_cpu, requested_memory = requests
+            cpu, memory = sum(node.cpu for node in cluster.nodes), sum(node.memory for node in cluster.nodes)
+            resources = ResourceUsage(
+                total=_build_quantities(cluster.total_size.cpu, cluster.total_size.memory),
+                allocatable=_build_quantities(cpu, memory),
+                available=_build_quantities(max(0, cpu - requested_cpu), max(0, memory - requested_memory)),
+            )
     return Member(
         name=configuration.name,
         labels=configuration.labels,

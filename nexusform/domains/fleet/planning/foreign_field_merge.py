@@ -142,7 +142,7 @@ def _merge_mapping(
         elif isinstance(value, Mapping) and isinstance(previous[name], Mapping):  # may have fields of others
             foreign_fields = _merge_mapping(value, previous[name], configured={})
             merged |= {name: foreign_fields} if foreign_fields else {}
-    return {**merged, **{name: value for name, value in configured.items() if name not in merged}}
+    return {**merged, **configured, **merged}  # the merged values, in their order, then the new ones
 
 
 def _index_named_elements(value: Any) -> dict[str, Any]:

@@ -164,7 +164,7 @@ def _explain_takeover_failure(contender: _OwnershipCandidate, cluster: str, exis
     wanted = [manifest.body for manifest in manifests if get_object_identity(manifest) == contender.object]
     if isinstance(existing, Manifest):
         return "" if existing.body in wanted else _DIFFERS
-    spec = get_mapping(wanted[0] if wanted else {}, "spec")
+    spec = get_mapping(next(iter(wanted), {}), "spec")
     # The fields with an effect on pods are compared: replicas, and those of the pod spec.
     is_other_template = find_current_revisions(get_mapping(spec, "template"), existing, ()) == ()
     return _DIFFERS if is_other_template or spec.get("replicas", existing.replicas) != existing.replicas else ""

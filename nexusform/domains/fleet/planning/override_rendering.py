@@ -176,8 +176,6 @@ def render_resources(
     manifests: Sequence[Manifest], overrides: Sequence[FleetOverride], cluster: str, labels: Mapping[str, str]
 ) -> RenderedResources:
     """Return a placement's objects with the overrides for one cluster; if one fails, unchanged and with the failure."""
-    if not overrides:
-        return RenderedResources(tuple(manifests))
     rendered: list[Manifest] = []
     changes: list[Any] = []  # filled by _apply_object_overrides
     for manifest, envelope in _iterate_with_envelope(manifests):
@@ -232,7 +230,7 @@ class ClusterRenderer:
         labels: Mapping[str, Mapping[str, str]],
     ) -> None:
         self._manifests = manifests
-        self._objects = tuple(expand_envelopes(manifests)) if overrides else ()  # for the selection of overrides
+        self._objects = tuple(expand_envelopes(manifests))  # for the selection of overrides
         self._overrides = overrides
         self._labels = labels
         self._envelope_failure = _explain_invalid_envelope_content(manifests)

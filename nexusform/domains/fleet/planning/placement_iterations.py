@@ -236,21 +236,22 @@ def _run_scheduling_cycles_of_placement(
     leaving_members = {change.member for change in changes if change.trigger is Trigger.CLUSTER_LEFT}
     leaving_members |= {member.name for member in member_list.members if member.is_leaving}
     bound = collect_clusters(placement.bindings)
-    is_first_call = not placement.scheduling.has_run
     triggers = SchedulingTriggers(
-        is_new=placement.spec.is_first_scheduling and is_first_call,
-        policy_changed=placement.spec.policy_changed and is_first_call,
-        number_increased=placement.spec.number_increased and is_first_call,
         lost_bindings=placement.lost_bindings,
         departed_clusters=frozenset((bound & leaving_members) | (bound - member_list.positions.keys())),
         member_triggers={change.member: change.trigger for change in changes},
         default_trigger=placement.rollout_trigger,
     )
     bindings = placement.bindings
-    if is_first_call and placement.evicted_clusters:
-        bindings = tuple(
-            replace(binding, is_deleting=binding.cluster in placement.evicted_clusters) for binding in bindings
+    if not placement.scheduling.has_run:
+        triggers = replace(
+            triggers,
+            is_new=placement.spec.is_first_scheduling,
+            policy_changed=placement.spec.policy_changed,
+            number_increased=placement.spec.number_increased,
         )
+        evicted = placement.evicted_clusters
+        bindings = tuple(replace(binding, is_deleting=binding.cluster in evicted) for binding in bindings)
     result = scheduling_cycle.run_scheduling_cycles(bindings, *placement.build_scheduling_arguments(member_list))
     return placement.record_scheduling_cycles(result, triggers, bindings, member_list)
 

@@ -59,7 +59,7 @@ def build_placement_report(reason: PlacementReason) -> Report:
         location = "there" if cluster else f"on {name}"
         text = f"{failure}. The cluster keeps its earlier objects."
         sections.append(Section(f"Overrides fail {location}", (text,), is_finding=True))
-    if cluster and not reason.failures:
+    if not reason.failures:  # without objects for all clusters
         sections += _build_override_sections(reason.objects, reason.rendered)
     title, has_error = f"{reason.address} {cluster}".strip(), explanation.abort is not None
     return Report(title, _format_bound_clusters_or_error(explanation), has_error, tuple(facts), tuple(sections))
@@ -186,15 +186,13 @@ def _format_score_margin(cluster: ClusterExplanation) -> str:
     margin = cluster.margin
     if margin is None:
         return ""
-    match margin.deciding_part:
-        case "topology_spread":
-            return f"{margin.topology_spread:+d} spread"
-        case "affinity":
-            return f"{margin.affinity:+d} affinity"
-        case "obsolete":  # clusters bound under an earlier policy win ties
-            return "kept" if margin.obsolete > 0 else "new"
-        case _:
-            return "by name"
+    texts = {
+        "topology_spread": f"{margin.topology_spread:+d} spread",
+        "affinity": f"{margin.affinity:+d} affinity",
+        "obsolete": "kept" if margin.obsolete > 0 else "new",  # clusters bound under an earlier policy win ties
+        "name": "by name",
+    }
+    return texts[margin.deciding_part]
 
 
 def _format_scheduling_result(cluster: ClusterExplanation) -> str:

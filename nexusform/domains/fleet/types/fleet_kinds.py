@@ -98,12 +98,14 @@ class FleetKind(Struct, frozen=True):
         if isinstance(name, str):  # not missing or unknown
             problems += _locate_name_problems("name", check_name(name), document)
         namespace = attributes.get("namespace")
-        if self.is_namespaced and namespace is None:
+        if not self.is_namespaced:
+            return problems
+        if namespace is None:
             text = 'The argument "namespace" is required, but no definition was found.'
             problems.append(Problem((), MISSING, text))
-        elif self.is_namespaced and isinstance(namespace, str):
-            details = [f'namespace "{namespace}": {problem}' for problem in validate_dns_label(namespace)]
-            errors = [build_error(("namespace",), detail) for detail in details]
+        elif isinstance(namespace, str):
+            path, subject = ("namespace",), f'namespace "{namespace}"'
+            errors = [build_error(path, f"{subject}: {problem}") for problem in validate_dns_label(namespace)]
             problems += _locate_name_problems("namespace", errors, document)
         return problems
 

@@ -178,21 +178,19 @@ def _check_cluster_term(term: Values, path: Path) -> Iterator[Problem]:
 
 
 def _explain_forbidden_path(path: str) -> str:
-    """Return why a patch may not change the target of `path`, a JSON pointer; "" if it may."""
-    if not path:
-        return "path cannot be empty"
-    if not path.startswith("/"):
-        return "path must start with /"
-    root, *remainder = path.split("/")[1:]
-    if root in ("kind", "apiVersion"):
-        return "cannot override typeMeta fields"
-    if root == "metadata" and not remainder:
-        return "cannot override field metadata"
-    if root == "metadata" and remainder[0] not in ("annotations", "labels"):
-        return "cannot override metadata fields except annotations and labels"
-    if root == "status":
-        return "cannot override status fields"
-    return "" if all(part.strip() for part in (root, *remainder)) else "path cannot contain empty string"
+    """Return the first reason why a patch may not change the target of `path`, a JSON pointer; "" if it may."""
+    root, *remainder = path.removeprefix("/").split("/")
+    is_other_metadata = root == "metadata" and remainder[:1] not in (["annotations"], ["labels"])
+    reasons = (
+        (not path, "path cannot be empty"),
+        (not path.startswith("/"), "path must start with /"),
+        (root in ("kind", "apiVersion"), "cannot override typeMeta fields"),
+        (root == "metadata" and not remainder, "cannot override field metadata"),
+        (is_other_metadata, "cannot override metadata fields except annotations and labels"),
+        (root == "status", "cannot override status fields"),
+        (not all(map(str.strip, (root, *remainder))), "path cannot contain empty string"),
+    )
+    return next((reason for is_forbidden, reason in reasons if is_forbidden), "")
 
 
 def _check_patch(patch: Values, patch_path: Path) -> list[Problem]:
