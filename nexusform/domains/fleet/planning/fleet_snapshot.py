@@ -174,12 +174,11 @@ class MemberClusters(Struct, frozen=True):
 def build_member_clusters(members: Mapping[str, FleetMemberState]) -> MemberClusters:
     """Return the labels, departures and apply failures of the members after the plan."""
     planned = list_planned_members(members)
-    configurations = [state.configuration for state in members.values() if state.planned is not None]
-    return MemberClusters(
-        labels={member.name: member.labels for member in planned},
-        leaving=frozenset(member.name for member in planned if member.is_leaving),
-        failing=frozenset(item.name for item in configurations if item is not None and item.apply_fails),
-    )
+    labels = {member.name: member.labels for member in planned}
+    configurations = [state.configuration for state in members.values()]  # None for a removed member
+    failing = frozenset(item.name for item in configurations if item is not None and item.apply_fails)
+    leaving = frozenset(member.name for member in planned if member.is_leaving)
+    return MemberClusters(labels, leaving, failing & labels.keys())
 
 
 class ObservedHub(Struct, frozen=True):

@@ -18,6 +18,7 @@ from nexusform.diagnostics.phrases import format_first_items, format_list
 from nexusform.domains.fleet.importers.fleet_records import IF_NO_DIFF, NEVER
 from nexusform.domains.fleet.planning.override_rendering import (
     ObjectIdentity,
+    RenderedResources,
     collect_object_identities,
     expand_envelopes,
     get_object_identity,
@@ -138,8 +139,9 @@ def _list_shared_objects_of_placement(
 ) -> Iterator[_OwnershipCandidate]:
     """Yield the shared `objects` wanted by a placement on a cluster. Its rollout changes the clusters in `reached`."""
     is_released = binding.cluster in placement.released_clusters  # its objects go with the old binding
-    content_before = None if is_released else placement.current.applied.on_cluster.get(binding.cluster)
-    objects_before = collect_object_identities(content_before.manifests) if content_before is not None else frozenset()
+    content_before = {} if is_released else placement.current.applied.on_cluster
+    manifests_before = content_before.get(binding.cluster, RenderedResources(())).manifests
+    objects_before = collect_object_identities(manifests_before)
     is_untouched = binding.cluster not in reached
     for object_id in collect_object_identities(placement.list_wanted_objects(binding, reached)) & objects:
         is_existing = object_id in objects_before

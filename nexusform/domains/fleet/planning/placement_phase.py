@@ -52,7 +52,7 @@ from nexusform.domains.fleet.scheduling.eviction import (
     evaluate_eviction,
 )
 from nexusform.domains.fleet.scheduling.fleet_api_validation import (
-    build_error,
+    build_violations,
     check_disruption_budget,
     check_policy_change,
     check_strategy_change,
@@ -199,8 +199,8 @@ def _check_immutable_changes(spec: PlacementSpec) -> Iterator[Diagnostic]:
         return
     changes = check_policy_change(previous.policy, configuration.policy)
     changes += check_strategy_change(previous.strategy, configuration.strategy)
-    if previous.status_reporting_scope != configuration.status_reporting_scope:
-        changes.append(build_error(("status_reporting_scope",), "statusReportingScope is immutable"))
+    has_other_scope = previous.status_reporting_scope != configuration.status_reporting_scope
+    changes += build_violations((has_other_scope, ("status_reporting_scope",), "statusReportingScope is immutable"))
     in_manifest = bool(get_value_at_path(instance.config, "manifest"))
     for change in changes:
         path: Path = ("manifest",) if in_manifest else change.path

@@ -134,8 +134,8 @@ def _find_previous_member(instance: Instance, planned: Member, observed: Mapping
 
 def record_processed_members(members: Iterable[FleetMemberState], instances: Mapping[Address, Instance]) -> None:
     """Record the members as processed by all placements; for excluded placements the change stays pending."""
-    placements = [instance for instance in instances.values() if instance.type.kind is PlanningKind.PLACEMENT]
-    excluded = [str(item.address) for item in placements if item.block is None and not item.is_removed]
+    unplanned = [item for item in instances.values() if item.block is None and not item.is_removed]
+    excluded = [str(item.address) for item in unplanned if item.type.kind is PlanningKind.PLACEMENT]
     for member in members:
         if member.planned is None or member.address is None:
             continue  # removed, or without configuration: no note to write

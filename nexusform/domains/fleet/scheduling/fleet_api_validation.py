@@ -225,10 +225,9 @@ def _check_property_requirements(requirements: Iterable[PropertyRequirement], pa
         by_name.setdefault(requirement.name, []).append((i, requirement))
     for name, group in by_name.items():
         problem = find_contradictory_requirements([requirement for _, requirement in group])
-        if problem is not None:
-            text = f"inconsistent requirements on property {name}: {problem}"
-            last_index, _ = group[-1]
-            problems.append(build_error((*path, "match_expression", last_index), text))
+        last_index, _ = group[-1]
+        text = f"inconsistent requirements on property {name}: {problem}"
+        problems += build_violations((problem, (*path, "match_expression", last_index), text))
     return problems
 
 
