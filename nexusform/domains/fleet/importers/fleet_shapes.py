@@ -148,9 +148,16 @@ _POLICY: Final = _make_object(
 )
 
 
+def _report_if(is_violated: bool, key: str, detail: str) -> Iterator[RuleViolation]:
+    """Yield a violation at a key ("": about the whole mapping) if a rule is violated."""
+    if is_violated:
+        yield RuleViolation(key, detail)
+
+
 def _check_mirror_destination(strategy: Mapping[str, Any]) -> Iterator[RuleViolation]:
-    if strategy.get("type") == "Mirror" and not strategy.get("destination"):
-        yield RuleViolation(key="", detail="when reportBackStrategy.type is 'Mirror', a destination must be specified.")
+    text = "when reportBackStrategy.type is 'Mirror', a destination must be specified."
+    lacks_destination = strategy.get("type") == "Mirror" and not strategy.get("destination")
+    return _report_if(lacks_destination, "", text)
 
 
 # The schema also accepts quoted digits; the webhook accepts percentages only.
@@ -198,14 +205,14 @@ def _list_namespace_selectors(spec: Mapping[str, Any]) -> list[Mapping[str, Any]
 
 
 def _check_status_namespace(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
-    """Yield a violation if namespace-accessible status lacks exactly one namespace selector."""
+    """Return a violation if namespace-accessible status lacks exactly one namespace selector."""
     is_accessible = spec.get("statusReportingScope") == "NamespaceAccessible"
-    if is_accessible and len(_list_namespace_selectors(spec)) != 1:
-        text = (
-            "when statusReportingScope is NamespaceAccessible, exactly one resourceSelector with kind "
-            "'Namespace' is required."
-        )
-        yield RuleViolation("statusReportingScope", text)
+    text = (
+        "when statusReportingScope is NamespaceAccessible, exactly one resourceSelector with kind "
+        "'Namespace' is required."
+    )
+    is_violated = is_accessible and len(_list_namespace_selectors(spec)) != 1
+    return _report_if(is_violated, "statusReportingScope", text)
 
 
 def _check_namespace_selectors(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
@@ -265,13 +272,13 @@ _PLACEMENT_REFERENCE: Final = _make_object(
 
 
 def _require_cluster_scope(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
-    if get_text(spec, "placement", "scope") == "Namespaced":
-        yield RuleViolation("placement", "clusterResourceOverride placement reference cannot be Namespaced scope.")
+    text = "clusterResourceOverride placement reference cannot be Namespaced scope."
+    return _report_if(get_text(spec, "placement", "scope") == "Namespaced", "placement", text)
 
 
 def _check_budget_amounts(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
-    if "maxUnavailable" in spec and "minAvailable" in spec:
-        yield RuleViolation("minAvailable", "Both MaxUnavailable and MinAvailable cannot be specified.")
+    text = "Both MaxUnavailable and MinAvailable cannot be specified."
+    return _report_if("maxUnavailable" in spec and "minAvailable" in spec, "minAvailable", text)
 
 
 _BUDGET_AMOUNT: Final = FieldShape(FieldKind.AMOUNT, minimum=0, maximum=MAX_INT32, pattern=_PERCENT)
@@ -298,11 +305,10 @@ _STAGES: Final = _make_object({"stages": _make_required(_make_object_list(_STAGE
 
 
 def _check_snapshot_index(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
-    """Yield a violation if the snapshot index of a run is no number."""
-    index = spec.get("resourceSnapshotIndex")
-    if isinstance(index, str) and index and not index.isdecimal():
-        text = f'invalid resource snapshot index "{index}" provided, expected an integer >= 0.'
-        yield RuleViolation("resourceSnapshotIndex", text)
+    """Return a violation if the snapshot index of a run is no number; "" is the latest."""
+    index = get_text(spec, "resourceSnapshotIndex")
+    text = f'invalid resource snapshot index "{index}" provided, expected an integer >= 0.'
+    return _report_if(index != "" and not index.isdecimal(), "resourceSnapshotIndex", text)
 
 
 _RUN: Final = _make_object(

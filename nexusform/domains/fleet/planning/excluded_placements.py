@@ -53,8 +53,8 @@ class _ExclusionContext(Struct, frozen=True):
         """Return why a pod has lost its node or does so in this plan, "" if the node exists."""
         if (cluster_id, node) in self.removed_nodes:
             return f"its node is removed or re-created, and {self.reason}"
-        node_names = self.existing_nodes.get(cluster_id)  # None: the nodes are not known, so none is missing
-        return "its node does not exist" if node and node_names is not None and node not in node_names else ""
+        node_names = self.existing_nodes.get(cluster_id, {node})  # if the nodes are not known, none is missing
+        return "its node does not exist" if node and node not in node_names else ""
 
     def explain_lost_member(self, member: str) -> str:
         """Return why a binding has lost its member or does so in this plan, "" if the member exists."""

@@ -125,7 +125,7 @@ def add_snapshot(
     if snapshots and snapshots[-1].hash == digest:
         return snapshots
     index = snapshots[-1].index + 1 if snapshots else 0
-    newest = snapshots[len(snapshots) - limit + 1 :] if len(snapshots) >= limit else snapshots  # at most limit - 1
+    newest = snapshots[max(0, len(snapshots) - limit + 1) :]  # at most limit - 1
     return (*newest, ResourceSnapshot(index, digest, objects))
 
 

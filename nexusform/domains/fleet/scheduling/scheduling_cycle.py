@@ -115,15 +115,6 @@ class FilterResult(Struct, frozen=True):
     eligible: Mask
     rejected_by_rule: tuple[tuple[SchedulerFilter, Mask], ...]
 
-    @property
-    def rejected_members(self) -> Mask:
-        """Members reported as filtered out by KubeFleet."""
-        return sum(members for rule, members in self.rejected_by_rule if rule.rule != "same_placement_affinity")
-
-    def find_rejecting_rule(self, position: int) -> SchedulerFilter:
-        """Return the first rule that rejects a rejected member."""
-        return next(rule for rule, members in self.rejected_by_rule if members >> position & 1)
-
 
 def filter_members(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
@@ -378,10 +369,12 @@ def _list_bindings(binding_table: BindingTable, *groups: Mask) -> tuple[Binding,
 def _build_rejections(
     filter_result: FilterResult, request: PlacementRequest, binding_table: BindingTable
 ) -> Iterable[Decision]:
-    """Yield the decisions on rejected members, each with the first rule's reason."""
+    """Yield the decisions on members reported as filtered out by KubeFleet, each with the first rule's reason."""
     member_list, binding_masks = binding_table.member_list, binding_table.masks
-    for position in iterate_ascending(filter_result.rejected_members):
-        rule = filter_result.find_rejecting_rule(position)
+    # A member is first rejected by one rule, so the sum is the union.
+    reported = [row for row in filter_result.rejected_by_rule if row[0].rule != "same_placement_affinity"]
+    for position in iterate_ascending(sum(members for _rule, members in reported)):
+        rule = next(rule for rule, members in reported if members >> position & 1)
         reason = rule.module.explain_rejection(request, member_list, binding_masks, position)
         yield decisions.build_rejected_decision(member_list.members[position].name, reason)
 
