@@ -148,7 +148,7 @@ _POLICY: Final = _make_object(
 )
 
 
-def _report_if(is_violated: bool, key: str, detail: str) -> Iterator[RuleViolation]:
+def _report_violation(is_violated: bool, key: str, detail: str) -> Iterator[RuleViolation]:
     """Yield a violation at a key ("": about the whole mapping) if a rule is violated."""
     if is_violated:
         yield RuleViolation(key, detail)
@@ -157,7 +157,7 @@ def _report_if(is_violated: bool, key: str, detail: str) -> Iterator[RuleViolati
 def _check_mirror_destination(strategy: Mapping[str, Any]) -> Iterator[RuleViolation]:
     text = "when reportBackStrategy.type is 'Mirror', a destination must be specified."
     lacks_destination = strategy.get("type") == "Mirror" and not strategy.get("destination")
-    return _report_if(lacks_destination, "", text)
+    return _report_violation(lacks_destination, "", text)
 
 
 # The schema also accepts quoted digits; the webhook accepts percentages only.
@@ -212,7 +212,7 @@ def _check_status_namespace(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
         "'Namespace' is required."
     )
     is_violated = is_accessible and len(_list_namespace_selectors(spec)) != 1
-    return _report_if(is_violated, "statusReportingScope", text)
+    return _report_violation(is_violated, "statusReportingScope", text)
 
 
 def _check_namespace_selectors(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
@@ -273,12 +273,12 @@ _PLACEMENT_REFERENCE: Final = _make_object(
 
 def _require_cluster_scope(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
     text = "clusterResourceOverride placement reference cannot be Namespaced scope."
-    return _report_if(get_text(spec, "placement", "scope") == "Namespaced", "placement", text)
+    return _report_violation(get_text(spec, "placement", "scope") == "Namespaced", "placement", text)
 
 
 def _check_budget_amounts(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
     text = "Both MaxUnavailable and MinAvailable cannot be specified."
-    return _report_if("maxUnavailable" in spec and "minAvailable" in spec, "minAvailable", text)
+    return _report_violation("maxUnavailable" in spec and "minAvailable" in spec, "minAvailable", text)
 
 
 _BUDGET_AMOUNT: Final = FieldShape(FieldKind.AMOUNT, minimum=0, maximum=MAX_INT32, pattern=_PERCENT)
@@ -308,7 +308,7 @@ def _check_snapshot_index(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
     """Return a violation if the snapshot index of a run is no number; "" is the latest."""
     index = get_text(spec, "resourceSnapshotIndex")
     text = f'invalid resource snapshot index "{index}" provided, expected an integer >= 0.'
-    return _report_if(index != "" and not index.isdecimal(), "resourceSnapshotIndex", text)
+    return _report_violation(index != "" and not index.isdecimal(), "resourceSnapshotIndex", text)
 
 
 _RUN: Final = _make_object(

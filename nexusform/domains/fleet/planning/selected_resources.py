@@ -203,7 +203,7 @@ def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, h
     indices = _list_snapshot_indices(spec)  # of resource snapshots in bindings
     if spec.is_external and not indices:  # no staged run has reached a cluster yet
         return AppliedResources()
-    return _assume_applied(spec, selection, max(indices, default=0), selection.manifests)
+    return _build_assumed_resources(spec, selection, max(indices, default=0), selection.manifests)
 
 
 def _list_snapshot_indices(spec: PlacementSpec) -> list[int]:
@@ -233,7 +233,7 @@ def _read_observed_resources(
         return AppliedResources()
     recorded = read_applied_resources(note, spec.prior_bindings, hub.manifests_by_hash).latest
     objects = selection.manifests if recorded is None else recorded.objects
-    return _assume_applied(spec, selection, max(indices), objects)
+    return _build_assumed_resources(spec, selection, max(indices), objects)
 
 
 def _render_observed_clusters(
@@ -272,7 +272,7 @@ def _render_observed_clusters(
         yield binding.cluster, rendered
 
 
-def _assume_applied(
+def _build_assumed_resources(
     spec: PlacementSpec, selection: ResourceSelection, index: int, objects: tuple[Manifest, ...]
 ) -> AppliedResources:
     """Return these objects as the only snapshot, applied to each cluster with the current overrides."""
