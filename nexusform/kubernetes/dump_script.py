@@ -1,4 +1,4 @@
-"""Shell script for a list of the objects of a cluster, one file per kind."""
+"""Commands that list the objects of a cluster: one for a single file, and a script with one file per kind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-# Kinds that affect pods, with their names for kubectl.
+# The command for a single file, and the kinds listed by it.
+COMMAND: Final = "kubectl get ns,nodes,pods,pvc,pv,sc,pdb,quota,limits,priorityclasses -A -o json"
+COMMAND_KINDS: Final = (
+    *("Namespace", "Node", "Pod", "PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
+    *("PodDisruptionBudget", "ResourceQuota", "LimitRange", "PriorityClass"),
+)
+# Kinds that affect pods, with their names for kubectl. Every kind read by an importer is listed.
 CLUSTER_KINDS: Final[Mapping[str, str]] = {
     "Namespace": "namespaces",
     "Node": "nodes",
@@ -16,7 +22,11 @@ CLUSTER_KINDS: Final[Mapping[str, str]] = {
     "StatefulSet": "statefulsets",
     "DaemonSet": "daemonsets",
     "Job": "jobs",
+    "ReplicationController": "replicationcontrollers",
     "HorizontalPodAutoscaler": "horizontalpodautoscalers",
+    "ScaledObject": "scaledobjects.keda.sh",
+    "VerticalPodAutoscaler": "verticalpodautoscalers.autoscaling.k8s.io",
+    "Service": "services",
     "PersistentVolumeClaim": "persistentvolumeclaims",
     "PersistentVolume": "persistentvolumes",
     "StorageClass": "storageclasses",
@@ -28,6 +38,9 @@ CLUSTER_KINDS: Final[Mapping[str, str]] = {
     "ResourceQuota": "resourcequotas",
     "LimitRange": "limitranges",
     "PriorityClass": "priorityclasses",
+    "RuntimeClass": "runtimeclasses",
+    "NetworkAttachmentDefinition": "network-attachment-definitions.k8s.cni.cncf.io",
+    "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
     "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
     "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
     "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",

@@ -28,7 +28,8 @@ def read_kind_files(directory: str, context: ReadContext) -> KubectlKindFiles:
     """
     contents: list[tuple[str, bytes]] = []
     unread_kinds: list[str] = []
-    problems = list(list_dump_errors(directory, context))
+    # A kind unknown to the server, such as one of a CRD that is not installed, is no problem.
+    problems = [item for item in list_dump_errors(directory, context) if NO_SUCH_KIND not in item.detail]
     for kind, name in CLUSTER_KINDS.items():
         path = f"{directory.rstrip('/')}/{name}.json"
         if context.files.is_file(path):

@@ -40,16 +40,11 @@ from nexusform.domains.pods.importers.pod_conditions import (
 from nexusform.domains.pods.scheduling.cluster_records import ClaimedUses, ObservedPodTemplate, PodCondition, PodSpec
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings
-from nexusform.kubernetes.dump_script import CLUSTER_KINDS
+from nexusform.kubernetes.dump_script import CLUSTER_KINDS, COMMAND, COMMAND_KINDS
 from nexusform.kubernetes.matching import LabelSelector, Taint
 from nexusform.kubernetes.quantity import read_quantity_or_zero
 from nexusform.scheduling.kubelet import NodeSize
 
-COMMAND: Final = "kubectl get ns,nodes,pods,pvc,pv,sc,pdb,quota,limits,priorityclasses -A -o json > cluster.json"
-_COMMAND_KINDS: Final = (
-    *("Namespace", "Node", "Pod", "PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
-    *("PodDisruptionBudget", "ResourceQuota", "LimitRange", "PriorityClass"),
-)
 _FINISHED_PHASES: Final = ("Succeeded", "Failed")
 _POD_FIELDS: Final = (
     "nodeName",
@@ -71,7 +66,7 @@ _POD_FIELDS: Final = (
 )
 _CONTAINER_FIELDS: Final = ("name", "image", "resources", "ports", "restartPolicy")
 # Further kinds that affect pods, and the fields kept of each.
-_KEPT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+KEPT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "Namespace": (),
     "PersistentVolumeClaim": ("spec",),
     "PersistentVolume": ("spec",),
@@ -94,12 +89,14 @@ _KEPT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "ResourceClaimTemplate": ("spec",),
     **dict.fromkeys(("ValidatingWebhookConfiguration", "ScaledObject", "VerticalPodAutoscaler"), ("spec", "webhooks")),
     "Service": ("spec",),
+    "NetworkAttachmentDefinition": (),
 }
 # Further metadata and status fields kept of some kinds.
 _KEPT_METADATA: Final[Mapping[str, tuple[str, ...]]] = {
     "Namespace": ("deletionTimestamp",),
     "PersistentVolumeClaim": ("uid", "deletionTimestamp"),
     "StorageClass": ("annotations", "creationTimestamp"),
+    "NetworkAttachmentDefinition": ("annotations",),
 }
 _KEPT_STATUS: Final[Mapping[str, tuple[str, ...]]] = {
     "PersistentVolumeClaim": ("phase", "capacity"),
@@ -203,9 +200,10 @@ class KubectlOutput(Struct):
     findings: list[Problem] = field(default_factory=list)
 
     def list_unlisted_kinds(self) -> list[str]:
-        """Return the kinds without an object here, except those listed by `COMMAND`."""
+        """Return the kinds without an object here, except those listed by `COMMAND` if it made the files."""
         kinds = {key.split("/")[1] for key in self.workloads} | {body["kind"] for body in self.objects.values()}
-        return sorted(CLUSTER_KINDS.keys() - kinds.union(_COMMAND_KINDS))
+        listed_kinds = ("Node", "Pod") if find_missing_kinds(self.objects.values()) else COMMAND_KINDS
+        return sorted(CLUSTER_KINDS.keys() - kinds.union(listed_kinds))
 
     def encode(self) -> str:
         """Return the content as one JSON text for `parse_snapshot`."""
@@ -234,7 +232,7 @@ def parse_kubectl_files(files: Iterable[tuple[str, bytes]]) -> KubectlOutput:
                 reading.nodes[node_name] = node
             elif body.get("kind") == "Pod":
                 reading.pods[f"{metadata.get('namespace', 'default')}/{metadata['name']}"] = _reduce_pod(body)
-            elif body.get("kind") in _KEPT_FIELDS:
+            elif body.get("kind") in KEPT_FIELDS:
                 title = f"{body['kind']} {metadata.get('namespace', '')}/{metadata['name']}"
                 reading.objects[title] = _keep_needed_object_fields(body)
             elif body.get("kind") in LIVE_KINDS:
@@ -261,8 +259,8 @@ def _list_objects(name: str, content: bytes, findings: list[Problem]) -> Iterato
             if get_value_at_path(body, "metadata", "name") and isinstance(body.get("kind"), str):
                 yield body
                 continue
-            detail = f"this is not the output of `{COMMAND}`: an object needs a kind and metadata with a name."
-            findings.append(build_problem(name, None, "invalid-kubernetes-manifest", detail))
+            text = "this is not the output of `{} > cluster.json`: an object needs a kind and metadata with a name."
+            findings.append(build_problem(name, None, "invalid-kubernetes-manifest", text.format(COMMAND)))
             return
 
 
@@ -319,7 +317,7 @@ def _keep_needed_object_fields(body: _Object) -> _Object:
             metadata |= {"ownerReferences": [{"kind": "Pod"}]}
     status = select_present_fields(get_mapping(body, "status"), _KEPT_STATUS.get(kind, ()))
     identity = {"apiVersion": str(body.get("apiVersion") or "v1"), "kind": kind}
-    reduced = {**identity, "metadata": metadata, **select_present_fields(body, _KEPT_FIELDS[kind])}
+    reduced = {**identity, "metadata": metadata, **select_present_fields(body, KEPT_FIELDS[kind])}
     return {**reduced, "status": status} if status else reduced
 
 

@@ -31,6 +31,7 @@ from nexusform.domains.pods.importers.live_workloads import (
     find_current_revisions,
     group_replica_sets,
     merge_live_fields,
+    select_placement_fields,
 )
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.importers.pod_admission import (
@@ -208,6 +209,8 @@ class _WorkloadReader(Struct):
             keeps_replicas=_get_replicas(manifest) != _get_replicas(original),  # set by another manager
         )
         workload = self._add_revisions(manifest, workload, _get_template(manifest))
+        if self._has_hidden_changes(original):
+            workload = replace(workload, current_revisions=())  # every observed pod has the previous template
         return controller.apply_strategy(self._apply_autoscaler(manifest, workload), spec)
 
     def _report_device_classes(self, spec: Fields, pod: PodSpec) -> bool:
@@ -238,6 +241,15 @@ class _WorkloadReader(Struct):
         is_scaled = any(item.desired_pods not in (0, workload.replicas) for item in replica_sets)
         maximum = max((item.max_pods for item in replica_sets), default=0) if is_scaled else 0
         return replace(workload, current_revisions=revisions, previous_max_pods=maximum)
+
+    def _has_hidden_changes(self, manifest: Manifest) -> bool:
+        """Return whether only fields without an effect on placement differ from the template applied before. Snapshots
+        omit these fields, such as environments.
+        """
+        previous = self.previous_manifests.get((manifest.kind, manifest.namespace, manifest.name))
+        if previous is None or _get_template(previous) == _get_template(manifest):
+            return False
+        return select_placement_fields(_get_template(previous)) == select_placement_fields(_get_template(manifest))
 
     def _merge_live_fields(self, manifest: Manifest) -> tuple[Manifest, bool]:
         """Return a manifest with live fields of other managers, and whether unknown ones own others; warn of both."""

@@ -45,6 +45,8 @@ _DEFAULTS: Final = (
     *(("type", "RollingUpdate"), ("maxSurge", "25%"), ("maxUnavailable", "25%"), ("maxUnavailable", 1)),
     *(("parallelism", 1), ("completions", 1), ("schedulerName", "default-scheduler")),
 )
+# The last two precede the others, while pods of the Job terminate.
+_JOB_END_CONDITIONS: Final = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 _SPEC_FIELDS: Final = ("replicas", "parallelism", "completions", "suspend", "paused", "strategy", "updateStrategy")
 
 
@@ -113,7 +115,7 @@ def get_controller_reference(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 def _count_remaining_pods(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:
     """Return the number of pods left to run by a Job: 0 once it has ended, None if unlimited."""
     conditions = {(get_text(item, "type"), get_text(item, "status")) for item in list_mappings(status, "conditions")}
-    if conditions & {("Complete", "True"), ("Failed", "True")}:
+    if conditions & {(kind, "True") for kind in _JOB_END_CONDITIONS}:
         return 0
     succeeded, completions = status.get("succeeded") or 0, spec.get("completions")
     if isinstance(completions, int):
@@ -134,7 +136,7 @@ def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
         key=str(data["key"]),
         foreign_fields=tuple((_freeze_path(path), value, is_kubectl) for path, value, is_kubectl in data["fields"]),
         has_managers=data["managed"],
-        template=_select_placement_fields(data["template"]) if get_mapping(data, "template", "spec") else {},
+        template=select_placement_fields(data["template"]) if get_mapping(data, "template", "spec") else {},
         revision=data["revision"],
         owner=data["owner"],
         desired_pods=data.get("desired_pods", 0),
@@ -157,13 +159,13 @@ def find_current_revisions(
     """Return the revisions of pods of a template, by ReplicaSets or the live set: () if none, None if unknown."""
     if not replica_sets and not live.template:
         return None
-    expected = _select_placement_fields(template)
+    expected = select_placement_fields(template)
     if replica_sets:
         return tuple(replica_set.revision for replica_set in replica_sets if replica_set.template == expected)
     return (live.revision or NEWEST_REVISION,) if live.template == expected else ()
 
 
-def _select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
+def select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a pod template with an effect on placement, for a comparison."""
     metadata, selected = _select_pod_template_fields(template).values()
     selected["labels"] = {key: text for key, text in metadata["labels"].items() if key not in _ADDED_LABELS}

@@ -321,6 +321,7 @@ def _apply_multus_networks(namespace: str, annotations: Fields, spec: Fields, ru
             )
             summary = f"network {'/'.join(name)} is not on the cluster"
             annotations.report(NETWORKS, detail, Severity.WARNING, summary=summary)
+            spec = _replace_data(spec, {**spec.data, IN_DOUBT: True})
         resource = rules.networks.get(name)
         if resource:  # else the network needs no device, or is unknown
             needed_resources[resource] += 1

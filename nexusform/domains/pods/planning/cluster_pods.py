@@ -19,7 +19,7 @@ from nexusform.domains.pods.importers.appliance_claims import (
 from nexusform.domains.pods.importers.device_objects import collect_device_inventory
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
 from nexusform.domains.pods.importers.kubernetes_workloads import ParsedWorkloads, collect_workloads
-from nexusform.domains.pods.importers.live_workloads import build_workload_with_pod_count
+from nexusform.domains.pods.importers.live_workloads import LiveWorkload, build_workload_with_pod_count
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.importers.pod_admission import collect_pod_disruption_budgets, collect_resource_quotas
 from nexusform.domains.pods.planning.cluster_observation import (
@@ -37,7 +37,7 @@ from nexusform.placements.vm_demands import ClaimDemand
 # Address of a hub manifest or a placement (as text), and the id of a cluster with its pods.
 ObjectKey = tuple[str, str]
 _ManifestKey = tuple[str, str, str, str]
-_NO_PRIOR_PODS: Final = PriorPods(address="", cluster_id="", workloads={})
+NO_PRIOR_PODS: Final = PriorPods(address="", cluster_id="", workloads={})
 _NOT_OBSERVED: Final = ObservedCluster(NodeCluster("", "", "", ()))
 
 
@@ -64,6 +64,7 @@ class PodsByCluster:
         self._base_lost_pods: dict[str, frozenset[PodKey]] = {}
         # By cluster id, pods of state on nodes created in this plan, until they are placed again.
         self._lost_pods: dict[str, frozenset[PodKey]] = {}
+        self._recreated_workloads: set[tuple[str, str]] = set()  # cluster id and key: observed ones do not count
         self._disturbed_keys: set[ObjectKey] = set()  # objects with pods evicted since their last prediction
         self._forgotten_addresses: set[str] = set()  # addresses of forgotten objects, their pods keep running
         self._namespaces: dict[str, set[str]] = {}  # by cluster id, of existing objects outside of this plan
@@ -172,7 +173,7 @@ class PodsByCluster:
         planned_keys: set[_ManifestKey] = set()
         for key, object_pods in self._object_pods_by_cluster.get(cluster_id, {}).items():
             manifests += object_pods.manifests
-            prior_manifests = self._prior_pods.get(key, _NO_PRIOR_PODS).manifests
+            prior_manifests = self._prior_pods.get(key, NO_PRIOR_PODS).manifests
             planned_keys.update(manifest.identity for manifest in (*object_pods.manifests, *prior_manifests))
         # Objects applied or removed by this plan take precedence over observed ones.
         observed_objects = self._get_observed_cluster(cluster_id).objects
@@ -189,15 +190,23 @@ class PodsByCluster:
         pods = (*known_pods, *observed_cluster.nominated_pods, *observed_cluster.waiting_pods)
         replicas = estimate_replicas(pods).items()
         live_workloads = {name: build_workload_with_pod_count(name, count) for name, count in replicas}
+        prior = self._prior_pods.get(key, NO_PRIOR_PODS)
+        for name, workload in self._prior_workloads.get(cluster_id, {}).items():
+            # A Job recorded without its pods has ended.
+            if workload.kind == "Job" and workload.replicas and prior.workloads.get(name) == {}:
+                live_workloads[name] = LiveWorkload(name, remaining_pods=0)
         for name, live in observed_cluster.cluster.live_workloads.items():
             fields = tuple(item for item in live.foreign_fields if is_placed or not item[2])
             live_workloads[name] = replace(live, foreign_fields=fields)
+        known_workloads = {
+            name: live for name, live in live_workloads.items() if (cluster_id, name) not in self._recreated_workloads
+        }
         return collect_workloads(
             object_pods.manifests,
             self._collect_manifests(cluster_id),
             is_complete=self._is_complete(cluster_id),
-            live_workloads=live_workloads,
-            previous_manifests=self._prior_pods.get(key, _NO_PRIOR_PODS).manifests,
+            live_workloads=known_workloads,
+            previous_manifests=prior.manifests,
         )
 
     def _is_complete(self, cluster_id: str) -> bool:
@@ -227,7 +236,7 @@ class PodsByCluster:
             address, _ = key
             keeps_running = key in self._kept_namespaces or address in self._forgotten_addresses
             if keeps_running and not own_pods.manifests:
-                manifests += self._prior_pods.get(key, _NO_PRIOR_PODS).manifests
+                manifests += self._prior_pods.get(key, NO_PRIOR_PODS).manifests
         pods_after = dict(pods_before)
         for applied_pods in object_pods.values():
             pods_after |= {item.key: len(applied_pods.list_outcomes(item.key)) for item in applied_pods.workloads}

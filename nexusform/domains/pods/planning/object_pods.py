@@ -114,8 +114,8 @@ class ObjectPods(Struct):
     """Pods of one object on one cluster. `prior_pods` are those of state by workload and name, `records` their records;
     `prior_templates` are template hashes by workload. `workloads` and `manifests` are those of the last call, `values`
     is the returned value, `outcomes` has the outcome of each pod (by workload and number), `displacements` those of
-    pods evicted for other objects. `has_uncreated`: some pods do not exist, `has_rejected_pods`: some of them on any
-    number of nodes (see WorkloadForecast); `rejections` are pods rejected permanently.
+    pods evicted for other objects. `uncreated_keys`: workloads without some of their pods, `has_rejected_pods`: some of
+    them on any number of nodes (see WorkloadForecast); `rejections` are pods rejected permanently.
     """
 
     prior_pods: dict[str, dict[str, ExistingPod]] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class ObjectPods(Struct):
     values: PodMap = field(default_factory=dict)
     warnings: tuple[WorkloadWarning, ...] = ()
     overrides_changed: bool = False
-    has_uncreated: bool = False
+    uncreated_keys: frozenset[str] = frozenset()
     has_rejected_pods: bool = False
     rejections: tuple[RejectedPods, ...] = ()
     inputs: PredictionInput | None = None
@@ -154,7 +154,7 @@ class ObjectPods(Struct):
 
     def is_stable(self) -> bool:
         """Return whether all pods are created and running, and none has a former template."""
-        if self.has_uncreated:
+        if self.uncreated_keys:
             return False
         for workload in self.workloads:
             pods = self.list_outcomes(workload.key)
@@ -217,7 +217,7 @@ class ObjectPods(Struct):
     def record_uncreated_pods(self, forecasts: Mapping[str, WorkloadForecast]) -> None:
         """Record the pods not created, by the forecasts of workloads."""
         own_forecasts = [forecasts[workload.key] for workload in self.workloads]
-        self.has_uncreated = any(item.uncreated for item in own_forecasts)
+        self.uncreated_keys = frozenset(item.workload.key for item in own_forecasts if item.uncreated)
         self.has_rejected_pods = any(item.has_rejected_pods for item in own_forecasts)
         rejected = [item for item in own_forecasts if item.uncreated and item.workload.admission_error]
         self.rejections = tuple(RejectedPods(item.workload, item.uncreated, item.rejection) for item in rejected)
@@ -253,7 +253,7 @@ class ObjectPods(Struct):
 
     def list_quota_doubts(self) -> Iterator[tuple[PodKey, PodDoubt]]:
         """Yield doubts about Deployments in a rollout under a full quota: their controllers retry at any time."""
-        if not self.has_uncreated:
+        if not self.uncreated_keys:
             return  # no quota is full
         for workload in self.workloads:
             outcomes = self.list_outcomes(workload.key)
@@ -288,6 +288,9 @@ class ObjectPods(Struct):
         """Update the values of the object in place, as callers keep the mapping."""
         self.values.clear()
         for workload in self.workloads:
+            # A Job without pods has ended, unless it has no entry: its pods are not created yet.
+            if workload.kind == "Job" and workload.key in self.uncreated_keys and not self.outcomes.get(workload.key):
+                continue
             self.values[workload.key] = {
                 outcome.name: build_pod_values(cluster, workload, outcome, self.find_record(outcome))
                 for outcome in self.list_outcomes(workload.key)

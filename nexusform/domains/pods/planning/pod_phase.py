@@ -5,7 +5,7 @@ workloads are deleted first. Later calls see the results of earlier ones.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest, unwrap_envelopes
-from nexusform.domains.pods.planning.cluster_pods import ObjectKey, PodsByCluster, list_namespaces
+from nexusform.domains.pods.planning.cluster_pods import NO_PRIOR_PODS, ObjectKey, PodsByCluster, list_namespaces
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import (
     ObjectPods,
@@ -79,7 +79,8 @@ class PodPhase(PodsByCluster):
         for workload in object_pods.workloads:
             workload_pods = observed_pods.pop(workload.key, [])  # each observed pod gets into one object
             next_number = 1 + max((pod.number for pod in workload_pods), default=-1)
-            workload_pods += self._list_waiting_pods(object_pods, workload, cluster.id, next_number)
+            if (cluster.id, workload.key) not in self._recreated_workloads:
+                workload_pods += self._list_waiting_pods(object_pods, workload, cluster.id, next_number)
             prior_template = object_pods.prior_templates.get(workload.key)
             is_changed = prior_template not in (None, workload.pod.template)  # by this plan
             is_complete = self._is_complete(cluster.id)
@@ -90,7 +91,6 @@ class PodPhase(PodsByCluster):
             # Too many pods with those adopted: the ReplicaSet deletes some of either kind.
             has_orphans = workload.kind == "ReplicaSet" and bool(orphans) and len(pods) > adjusted.replicas
             workloads.append(replace(adjusted, is_stuck=is_stuck, has_orphans=has_orphans))
-            # The prior pods of a re-created object are removed; the observed ones still exist.
             self._existing_pods[cluster.id] |= {pod.key: pod for pod in pods}
             for pod in pods:
                 object_pods.import_pod(pod, cluster, workload.pod.template)
@@ -222,6 +222,9 @@ class PodPhase(PodsByCluster):
         if keeps_running:  # other pods still share the nodes with them
             self._existing_pods[cluster_id] = existing_pods
             self._forgotten_addresses.add(placement_address)
+        else:
+            prior = self._prior_pods.get((placement_address, cluster_id), NO_PRIOR_PODS)
+            self._remove_observed_workloads(cluster_id, prior.workloads)
         object_pods.prior_pods, object_pods.prior_templates = {}, {}
 
     def recreate_workloads(self, address: str, workloads: Collection[str]) -> None:
@@ -230,6 +233,14 @@ class PodPhase(PodsByCluster):
             object_pods = self._object_pods[address, cluster_id]
             for key in [key for key in object_pods.prior_pods if key in workloads]:
                 self._remove_workload(object_pods, cluster_id, key, object_pods.prior_pods.pop(key), OBJECT_REPLACED)
+            self._remove_observed_workloads(cluster_id, workloads)
+
+    def _remove_observed_workloads(self, cluster_id: str, keys: Iterable[str]) -> None:
+        """Forget the observed pods of deleted workloads: those re-created by this plan start without pods."""
+        for key in keys:
+            self._recreated_workloads.add((cluster_id, key))
+            for pod in self._observed_pods.get(cluster_id, {}).pop(key, []):
+                self._existing_pods[cluster_id].pop(pod.key, None)
 
     def _predict_changed_objects(self, keys: Sequence[ObjectKey], cluster: NodeCluster) -> None:
         """Predict the pods of the objects `keys`, then unstable objects of the cluster again until no pod moves."""

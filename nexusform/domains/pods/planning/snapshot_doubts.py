@@ -38,7 +38,10 @@ _VALIDATING: Final = "ValidatingWebhookConfiguration"
 # Groups of controllers, and the reference of an autoscaler to its controller.
 _GROUPS: Final = {"Pod": "", "ReplicationController": "", "Job": "batch"}
 _TARGETS: Final = {"ScaledObject": "scaleTargetRef", "VerticalPodAutoscaler": "targetRef"}
-_ADMISSION_KINDS: Final = (*_HOOK_KINDS, "ResourceQuota", "LimitRange")
+_ADMISSION_KINDS: Final = (*_HOOK_KINDS, _VALIDATING, "ResourceQuota", "LimitRange")
+# Controllers of pods by the kind of their workload, and kinds that change these controllers.
+_CONTROLLER_KINDS: Final = {"Pod": (), "Deployment": ("Deployment", "ReplicaSet")}
+_SCALER_KINDS: Final = ("HorizontalPodAutoscaler", *_TARGETS)
 _CLAIM_KINDS: Final = (
     *("PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
     *("CSINode", "CSIDriver", "CSIStorageCapacity", "VolumeAttachment"),
@@ -103,10 +106,14 @@ def _has_volume_claims(outcome: PodOutcome) -> bool:
 def _is_dependent(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
     """Return whether a pod may have another outcome by objects of unread kinds."""
     spec = outcome.spec
+    _, kind, _ = outcome.workload.split("/", 2)
     has_namespaces = any(term.namespace_selector for term in (*spec.affinity, *spec.anti_affinity))
     # Facts about the pod, each with the kinds that matter to such pods.
     dependencies: tuple[tuple[object, tuple[str, ...]], ...] = (
         (True, _ADMISSION_KINDS),
+        (True, _CONTROLLER_KINDS.get(kind, (kind,))),
+        (kind != "Pod", _SCALER_KINDS),
+        (outcome.feasible_nodes != 1, ("Service",)),  # Services spread pods
         (spec.claim_count, _CLAIM_KINDS),
         (spec.device_claims, _DEVICE_KINDS),
         (not outcome.node, ("PriorityClass",)),

@@ -22,6 +22,7 @@ from nexusform.kubernetes.matching import is_selected
 
 # Kinds with template updates; pods of all others are created once.
 _UPDATED_KINDS: Final = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
+_SCALED_KINDS: Final = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController")
 _RULE_FIELDS: Final = (
     *("node_selector", "node_terms", "preferred_nodes"),
     *("affinity", "anti_affinity", "preferred_affinity", "preferred_anti_affinity"),
@@ -146,12 +147,14 @@ def _split_image(image: str) -> tuple[str, str, str]:
 
 
 def estimate_replicas(pods: Iterable[ExistingPod]) -> dict[str, int]:
-    """Return the replicas of each workload by its pods. During a rollout, the default surge is deducted."""
+    """Return the replicas of each scaled workload by its pods. During a rollout, the default surge is deducted."""
     counts: dict[str, Counter[str]] = {}  # by workload: its pods by revision
     for pod in pods:
-        template = pod.observed_template
-        revision = template.revision if template is not None else pod.spec.template
-        counts.setdefault(pod.workload, Counter())[revision] += 1
+        _, kind, _ = pod.workload.split("/", 2)
+        if kind in _SCALED_KINDS:
+            template = pod.observed_template
+            revision = template.revision if template is not None else pod.spec.template
+            counts.setdefault(pod.workload, Counter())[revision] += 1
     replicas = {}
     for key, count_by_revision in counts.items():
         total, is_rolling = count_by_revision.total(), len(count_by_revision) > 1 and "/Deployment/" in key

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.interfaces.plugins import DataResult, FileProblem, PlanningKind, ReadContext, ResourceType
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text
+from nexusform.kubernetes.dump_script import COMMAND
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import NUMBER, STRING, ListType, MapType, ObjectType
 
@@ -16,13 +17,12 @@ if TYPE_CHECKING:
 
 # The attribute read by planning.
 OBJECTS: Final = "objects"
-_COMMAND: Final = "kubectl get ns,nodes,pods,pvc,pv,sc,pdb,quota,limits,priorityclasses -A -o json"
 
 _SCHEMA: Final = BlockSchema(
     {
         "files": AttributeSchema(
             ListType(STRING),
-            f"Files with the output of `{_COMMAND}` (or -o yaml), relative to the working directory.",
+            f"Files with the output of `{COMMAND}` (or -o yaml), relative to the working directory.",
             optional=True,
         ),
         "directory": AttributeSchema(
@@ -88,7 +88,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     if any(problem.severity is Severity.ERROR for problem in problems):
         return DataResult(attributes={}, problems=problems)
     if not reading.nodes:
-        detail = f"No Node in these files. Create them with: {_COMMAND} > cluster.json"
+        detail = f"No Node in these files. Create them with: {COMMAND} > cluster.json"
         return DataResult(attributes={}, problems=[*problems, Problem(argument, "no-nodes-in-files", detail)])
     reading.version = get_text(attributes, "kubernetes_version")
     if reading.version and not parse_version(reading.version):
@@ -137,7 +137,7 @@ def _list_missing_kind_problems(kinds: Sequence[str]) -> list[Problem]:
     kinds_text = " and no ".join(kinds)
     detail = (
         f"No {kinds_text} in these files, although every cluster has some. Its claims, volumes, quotas, "
-        f"limits, budgets and priority classes are unknown. Create the files with: {_COMMAND} > "
+        f"limits, budgets and priority classes are unknown. Create the files with: {COMMAND} > "
         "cluster.json"
     )
     summary = f"the files hold no {kinds_text}"

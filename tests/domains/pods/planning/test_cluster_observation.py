@@ -32,13 +32,13 @@ NODES = (build_node("a-np-0"), build_node("a-np-1"))
 WEB = {"pod-template-hash": "5d", "app": "web"}
 
 
-def plan_observed(text: str, *objects: dict[str, Any], state: State = EMPTY) -> PlanResult:
+def plan_observed(text: str, *objects: dict[str, Any], state: State = EMPTY, **options: Any) -> PlanResult:
     """Plan with these objects as output of kubectl."""
     # Without any pod, the dump would count as one without pods.
     objects = (*objects, build_pod("setup", "", phase="Succeeded"))
     reading = parse_kubectl_files([("n.json", print_objects(*objects))])
     values = ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
-    return plan(text, state, data_overrides=(values,))
+    return plan(text, state, data_overrides=(values,), **options)
 
 
 def build_configuration(count: int, cpu: str = "1", **more: Any) -> str:

@@ -265,3 +265,25 @@ def test_devices_of_a_class_are_not_certain(is_in_dump: bool) -> None:
     assert list_certainties(result)["web-0"][0] is False
     (told,) = [warning for warning in result.plan.diagnostics if warning.id == "device-claims"]
     assert "DeviceClass gpus" in told.detail
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_certain"),
+    [
+        ("ValidatingWebhookConfiguration", False),
+        ("ScaledObject", False),
+        ("VerticalPodAutoscaler", False),
+        ("HorizontalPodAutoscaler", False),
+        ("ReplicaSet", False),
+        ("Service", True),  # only one node fits
+        ("Job", True),
+        ("PodDisruptionBudget", True),
+    ],
+)
+def test_unread_kind_makes_its_pods_uncertain(kind: str, is_certain: bool) -> None:
+    reading = parse_kubectl_files([("n.json", print_objects(*add_standard_objects(*BIG, build_pod("p", "a-np-0"))))])
+    reading.unread_kinds = [kind]
+    values = ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
+    result = require_success(plan(ONE, data_overrides=(values,)))
+    doubt = None if is_certain else "objects that were not read"
+    assert list_certainties(result) == {"web-0": (is_certain, doubt)}

@@ -9,7 +9,14 @@ import pytest
 
 from tests.domains.fleet.planning.fleet_harness import build_placement
 from tests.domains.pods.importers.cluster_objects import build_node, build_pod
-from tests.domains.pods.planning.test_cluster_observation import NODES, OF_A, WEB, list_places, plan_observed
+from tests.domains.pods.planning.test_cluster_observation import (
+    NODES,
+    OF_A,
+    WEB,
+    add_standard_objects,
+    list_places,
+    plan_observed,
+)
 from tests.domains.pods.planning.test_placement_pods import (
     CLUSTERS,
     MEMBERS,
@@ -18,7 +25,7 @@ from tests.domains.pods.planning.test_placement_pods import (
     read_pod_nodes,
 )
 from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, build_workers, read_pod_changes
-from tests.planning.harness import RACKS, build_state_after, is_empty, plan, require_success
+from tests.planning.harness import RACKS, build_state_after, is_empty, list_warnings, plan, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")
 
@@ -353,3 +360,109 @@ def test_placed_objects_keep_fields_applied_by_kubectl() -> None:
     state = build_state_after(require_success(plan_observed(pinned_text, *nodes, live)))
     result = require_success(plan_observed(text + build_placement(), *nodes, live, state=state))
     assert "a-np-1" in read_pod_nodes(build_state_after(result))["a"].values()
+
+
+def build_job(image: str = "i", **status: Any) -> dict[str, Any]:
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": image}]}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j", "namespace": "default"},
+        "spec": {"template": template, "completions": 2, "parallelism": 2},
+        "status": status,
+    }
+
+
+@pytest.mark.parametrize("condition", ["Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"])
+def test_ended_job_runs_no_pods_after_its_deletion(condition: str) -> None:
+    text = build_configuration(json.dumps(build_job()))
+    ended = build_job(conditions=[{"type": condition, "status": "True"}])
+    result = require_success(plan_observed(text, *add_standard_objects(*NODES, ended)))
+    assert read_pod_changes(result) == {}
+    state = build_state_after(result)
+    # Its time to live deletes it with its pods.
+    assert is_empty(require_success(plan_observed(text, *add_standard_objects(*NODES), state=state)))
+    assert is_empty(require_success(plan(text.replace(OF_A, ""), state)))
+
+
+def test_re_created_job_runs_its_pods_again() -> None:
+    text = build_configuration(json.dumps(build_job()))
+    ended = build_job(conditions=[{"type": "Complete", "status": "True"}])
+    state = build_state_after(require_success(plan_observed(text, *NODES, ended)))
+    result = require_success(plan(text.replace(OF_A, ""), state, replaces=("fleet_hub_manifest.m",)))
+    assert read_pod_changes(result) == {"j-0": ("place", "new"), "j-1": ("place", "new")}
+
+
+def test_job_waiting_for_a_quota_has_not_ended() -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "q", "namespace": "default"},
+        "spec": {"hard": {"pods": "0"}},
+    }
+    text = build_configuration(json.dumps(build_job()))
+    state = build_state_after(require_success(plan_observed(text, *NODES, quota)))
+    result = require_success(plan_observed(text, *NODES, state=state))
+    assert read_pod_changes(result) == {"j-0": ("place", "new"), "j-1": ("place", "new")}
+    suspended = build_job()
+    suspended["spec"]["suspend"] = True
+    state = build_state_after(require_success(plan_observed(build_configuration(json.dumps(suspended)), *NODES)))
+    assert len(read_pod_changes(require_success(plan_observed(text, *NODES, state=state)))) == 2
+
+
+@pytest.mark.parametrize("kind", ["Job", "DaemonSet"])
+def test_workloads_without_replicas_keep_none(kind: str) -> None:
+    body = build_job() if kind == "Job" else json.loads(build_deployment("j", 1, kind="DaemonSet"))
+    pods = [build_pod(f"j-{node}", node, owner=(kind, "j")) for node in ("a-np-0", "a-np-1")]
+    result = require_success(plan_observed(build_configuration(json.dumps(body)), *NODES, *pods))
+    assert "replicas-of-cluster" not in {warning.id for warning in list_warnings(result)}
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
+@pytest.mark.parametrize("field", ["env", "envFrom", "command", "livenessProbe"])
+@pytest.mark.parametrize("has_live", [True, False])
+def test_change_of_fields_omitted_in_the_dump_replaces_observed_pods(kind: str, field: str, has_live: bool) -> None:
+    values: dict[str, Any] = {
+        "env": [{"name": "A", "value": "1"}],
+        "envFrom": [{"secretRef": {"name": "s"}}],
+        "command": ["x"],
+        "livenessProbe": {"exec": {"command": ["true"]}},
+    }
+    body = json.loads(build_deployment("web", 2, cpu="1", kind=kind, serviceName="web"))
+    if kind != "StatefulSet":
+        del body["spec"]["serviceName"]
+    label, owner = "controller-revision-hash", (kind, "web")
+    live = {**body, "status": {"updateRevision": "5d"}}
+    lives = [live] * has_live
+    if kind == "Deployment":
+        label, owner = "pod-template-hash", ("ReplicaSet", "web-5d")
+        reference = {"kind": "Deployment", "name": "web", "controller": True}
+        metadata = {"name": "web-5d", "namespace": "default", "labels": WEB, "ownerReferences": [reference]}
+        lives += [{**body, "kind": "ReplicaSet", "metadata": metadata}] * has_live
+    labels = {"app": "web", label: "5d"}
+    pods = [build_pod(f"web-{n}", f"a-np-{n}", owner=owner, labels=labels) for n in (0, 1)]
+    for pod in pods:
+        pod["spec"]["containers"][0]["image"] = "redis:3.2-alpine"
+    dump = (*NODES, *lives, *pods)
+    text = build_configuration(json.dumps(body))
+    result = require_success(plan_observed(text, *dump))
+    assert read_pod_changes(result) == {}
+    state = build_state_after(result)
+    changed = json.loads(json.dumps(body))
+    changed["spec"]["template"]["spec"]["containers"][0][field] = values[field]
+    result = require_success(plan_observed(build_configuration(json.dumps(changed)), *dump, state=state))
+    assert read_pod_changes(result) == {f"web-{n}": ("move", "template_changed") for n in (0, 1)}
+
+
+def test_observed_pods_of_a_re_created_object_are_replaced() -> None:
+    text = build_configuration(build_deployment("web", 2, cpu="1"))
+    dump = (*NODES, *build_running_pods(2))
+    state = build_state_after(require_success(plan_observed(text, *dump)))
+    result = require_success(plan_observed(text, *dump, state=state, replaces=("fleet_hub_manifest.m",)))
+    rows = [(row.object, str(row.action), row.trigger) for row in result.plan.placements if row.kind == "pod"]
+    assert rows == [
+        ("web-0", "remove", "object_replaced"),
+        ("web-1", "remove", "object_replaced"),
+        ("web-0", "place", "new"),
+        ("web-1", "place", "new"),
+    ]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nexusform.domains.pods.importers.kubectl_snapshot import parse_snapshot
+from nexusform.domains.pods.importers.kubectl_snapshot import KEPT_FIELDS, parse_snapshot
+from nexusform.domains.pods.importers.live_workloads import LIVE_KINDS
 from nexusform.domains.pods.types.kubernetes_nodes import read
 from nexusform.interfaces.plugins import DataResult, ReadContext
 from nexusform.kubernetes.dump_script import CLUSTER_KINDS, build_dump_script
 from tests.domains.pods.importers.cluster_objects import build_node, build_pod, print_objects
+from tests.domains.pods.planning.test_cluster_observation import add_standard_objects
 from tests.resource_types.memory_files import NOW, MemoryFiles
 
 
@@ -58,18 +62,19 @@ def read_directory(**files: bytes) -> DataResult:
 
 
 def test_directory_has_one_file_per_kind_and_kubectl_errors() -> None:
-    missing = b'error: the server doesn\'t have a resource type "resourceslices"\n'
+    missing = b'error: the server doesn\'t have a resource type "scaledobjects"\n'
     result = read_directory(
         nodes__json=print_objects(build_node("n1")),
         pods__json=print_objects(build_pod("p1", "n1")),
         namespaces__error=b"Error from server (Forbidden): namespaces is forbidden\n",
-        resourceslices__error=missing,
+        scaledobjects__keda__sh__error=missing,
     )
     details = [problem.detail for problem in result.problems]
+    assert not any("scaledobjects" in detail for detail in details)
     assert any("kubectl could not list namespaces: Error from server (Forbidden)" in detail for detail in details)
     unread = parse_snapshot(result.attributes["objects"]).unread_kinds
     # A kind unknown to the server has no objects; a forbidden one may have some.
-    assert ("Namespace" in unread, "ResourceSlice" in unread, "Pod" in unread) == (True, False, False)
+    assert ("Namespace" in unread, "ScaledObject" in unread, "Pod" in unread) == (True, False, False)
 
 
 def test_kinds_outside_of_the_command_are_unread_without_objects() -> None:
@@ -80,10 +85,13 @@ def test_kinds_outside_of_the_command_are_unread_without_objects() -> None:
         text = read_files(a=print_objects(build_node("n1"), *objects)).attributes["objects"]
         return set(parse_snapshot(text).unread_kinds)
 
-    unread = list_unread_kinds()
+    # Files without the objects of every cluster come from a shorter command.
+    assert {"Namespace", "StorageClass", "ResourceQuota"} <= list_unread_kinds()
+    standard = add_standard_objects()
+    unread = list_unread_kinds(*standard)
     assert {"Deployment", "Job", "HorizontalPodAutoscaler", "MutatingWebhookConfiguration", "CSINode"} <= unread
     assert not {"Namespace", "Node", "Pod", "StorageClass", "ResourceQuota"} & unread
-    assert list_unread_kinds(deployment, webhooks) == unread - {"Deployment", "MutatingWebhookConfiguration"}
+    assert list_unread_kinds(*standard, deployment, webhooks) == unread - {"Deployment", "MutatingWebhookConfiguration"}
 
 
 def test_truncated_file_is_named_first() -> None:
@@ -116,3 +124,19 @@ def test_script_lists_each_kind_separately() -> None:
     assert all(
         name in text for name in ("horizontalpodautoscalers", "mutatingadmissionpolicybindings", "deviceclasses")
     )
+
+
+def test_script_lists_every_kind_read_by_an_importer() -> None:
+    assert {"Node", "Pod", *LIVE_KINDS, *KEPT_FIELDS} <= CLUSTER_KINDS.keys()
+
+
+def test_script_continues_after_a_kind_of_a_missing_crd(tmp_path: Path) -> None:
+    kubectl = tmp_path / "kubectl"
+    message = "error: the server doesn't have a resource type"
+    kubectl.write_text(f'#!/bin/sh\ncase $2 in *.*) echo "{message}" >&2; exit 1;; esac\necho "{{}}"\n')
+    kubectl.chmod(0o755)
+    text = build_dump_script(str(tmp_path / "export"), CLUSTER_KINDS.values())
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    subprocess.run(["/bin/sh", "-c", text], env=environment, check=True, capture_output=True)
+    files = {file.name for file in (tmp_path / "export").iterdir()}
+    assert files == {f"{name}.error" if "." in name else f"{name}.json" for name in CLUSTER_KINDS.values()}
