@@ -23,6 +23,7 @@ from nexusform.domains.pods.planning.external_clusters import collect_external_c
 from nexusform.domains.pods.planning.manifest_blocks import (
     compute_state_demand,
     create_pod_phase,
+    find_missing_namespaces,
     list_hosted_workloads,
     list_manifest_diagnostics,
     list_pod_risk_warnings,
@@ -60,7 +61,7 @@ def _plan_fleet(blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evalu
     problems = plan_fleet_objects(blocks, evaluation, pods)
     outcome = plan_placements(blocks, evaluation, pods.clusters, pods)
     if blocks.request.verifies_certainty:
-        pods.verify_certainty(blocks.request.now)
+        pods.verify_certainty(blocks.request.now, find_missing_namespaces(pods, blocks.instances.values()))
     unknown_findings = check_unknown_clusters(external, pods.clusters, blocks.instances.values())
     diagnostics = (*external.diagnostics, *unknown_findings, *problems, *outcome.diagnostics)
     return _build_fleet_contribution(blocks, vms, PlannedFleet(outcome, pods), diagnostics)

@@ -101,6 +101,7 @@ _KEPT_METADATA: Final[Mapping[str, tuple[str, ...]]] = {
 _KEPT_STATUS: Final[Mapping[str, tuple[str, ...]]] = {
     "PersistentVolumeClaim": ("phase", "capacity"),
     "ResourceClaim": ("allocation",),
+    "ResourceQuota": ("used",),
     "PodDisruptionBudget": ("disruptionsAllowed", "disruptedPods", "expectedPods", "currentHealthy", "desiredHealthy"),
 }
 _KEPT_CLAIM_ANNOTATIONS: Final = ("pv.kubernetes.io/bind-completed", "volume.kubernetes.io/selected-node")
@@ -180,6 +181,10 @@ class KubectlSnapshot(Struct, frozen=True):
     def observation_time(self) -> int:
         """Newest heartbeat of a node in seconds since 1970, 0 if unknown."""
         return max((node.heartbeat for node in self.nodes), default=0)
+
+    def list_all_pods(self) -> tuple[ObservedPod, ...]:
+        """Return all pods that have not finished."""
+        return *self.pods, *self.nominated_pods, *self.waiting_pods
 
     @property
     def is_complete(self) -> bool:

@@ -177,7 +177,7 @@ def _read_limits(container: Fields) -> _NanoAmounts:
 
 
 def collect_resource_quotas(manifests: Iterable[Manifest]) -> tuple[ResourceQuota, ...]:
-    """Return the ResourceQuotas among the objects of a cluster, with CPU in milli-CPUs."""
+    """Return the ResourceQuotas among the objects of a cluster, with their observed usage."""
     quotas = []
     for manifest in manifests:
         if (manifest.group, manifest.kind) == ("", "ResourceQuota"):
@@ -186,14 +186,21 @@ def collect_resource_quotas(manifests: Iterable[Manifest]) -> tuple[ResourceQuot
             for item in spec.get_mapping("scopeSelector").list_mappings("matchExpressions"):
                 operator = item.get_text("operator", EXISTS)
                 scopes.append(ResourceQuotaScope(item.get_text("scopeName"), operator, item.get_texts("values")))
-            limits = []
-            for name, value in spec.get_mapping("hard").data.items():
-                quantity = read_quantity(value)
-                if quantity is not None:  # else it is reported at the ResourceQuota
-                    amount = quantity.round_to_milli() if name.endswith("cpu") else quantity.round_to_units()
-                    limits.append((name, amount))
-            quotas.append(ResourceQuota(manifest.namespace, manifest.name, tuple(limits), tuple(scopes)))
+            limits = _read_quota_amounts(spec.get_mapping("hard").data)
+            used = _read_quota_amounts(get_mapping(manifest.body, "status", "used"))
+            quotas.append(ResourceQuota(manifest.namespace, manifest.name, limits, tuple(scopes), used))
     return tuple(quotas)
+
+
+def _read_quota_amounts(values: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    """Return the amounts of a quota by resource, CPU in milli-CPUs; invalid ones are reported at the ResourceQuota."""
+    amounts = []
+    for name, value in values.items():
+        quantity = read_quantity(value)
+        if quantity is not None:
+            amount = quantity.round_to_milli() if name.endswith("cpu") else quantity.round_to_units()
+            amounts.append((name, amount))
+    return tuple(amounts)
 
 
 def collect_pod_disruption_budgets(manifests: Iterable[Manifest]) -> tuple[PodDisruptionBudget, ...]:

@@ -17,6 +17,7 @@ from nexusform.diagnostics.phrases import select_word_form
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, ObservedNode, ObservedPod
 from nexusform.domains.pods.importers.manifest_parser import Manifest, format_scalar, get_integer
+from nexusform.domains.pods.importers.pod_admission import collect_resource_quotas
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, sum_node_sizes
 from nexusform.domains.pods.planning.object_pods import PriorPods
 from nexusform.domains.pods.scheduling import profile
@@ -24,6 +25,7 @@ from nexusform.domains.pods.scheduling.cluster_records import ZONE, ExistingPod,
 from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.domains.pods.scheduling.pending_reasons import join_first_texts
 from nexusform.domains.pods.scheduling.preemption import compute_allowed_disruptions, is_pod_covered
+from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.rules import image_locality, taints
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_mapping, get_text
@@ -333,6 +335,17 @@ def check_unknown_clusters(
             )
             block = snapshot_block.block
             yield build_error("unknown-cluster", detail, block.header_span, block=block.header)
+
+
+def find_unlisted_usage(observed: ObservedCluster) -> dict[tuple[str, str], tuple[tuple[str, int], ...]]:
+    """Return the observed usage of quotas without that of the pods in the snapshot, by namespace and name."""
+    usage = QuotaUsage(collect_resource_quotas(observed.objects))
+    for pod in observed.snapshot.list_all_pods():
+        usage.remove(pod.spec)
+    return {
+        (quota.namespace, quota.name): tuple((name, amount) for name, amount in quota.used if amount > 0)
+        for quota in usage.list_quotas()
+    }
 
 
 def apply_observed_budget_status(

@@ -25,13 +25,15 @@ from nexusform.domains.pods.importers.pod_admission import collect_pod_disruptio
 from nexusform.domains.pods.planning.cluster_observation import (
     ObservedCluster,
     apply_observed_budget_status,
+    find_unlisted_usage,
     merge_observed_pods,
 )
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import ObjectPods, PriorPods, build_prior_workloads, get_pod_specs
 from nexusform.domains.pods.planning.template_matching import create_replacement_check, estimate_replicas
-from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodKey, PodSpec
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodKey, PodSpec, ResourceQuota
 from nexusform.domains.pods.scheduling.grouping import group_by
+from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 from nexusform.placements.vm_demands import ClaimDemand
 
 # Address of a hub manifest or a placement (as text), and the id of a cluster with its pods.
@@ -84,6 +86,10 @@ class PodsByCluster:
             for _, pod in item.list_existing_pods(get_pod_specs(external_workloads[item.cluster_id])):
                 existing_pods.setdefault(pod.key, pod)
         self._observed_clusters: dict[str, ObservedCluster] = dict(observed_clusters)
+        # By cluster id and quota: the observed usage by pods missing in the snapshot.
+        self._unlisted_usage = {
+            cluster_id: find_unlisted_usage(observed) for cluster_id, observed in self._observed_clusters.items()
+        }
         # Observed pods by cluster id and workload; their outcomes are recorded in state.
         self._observed_pods = {
             cluster_id: self._load_observed_pods(cluster_id, observed_cluster)
@@ -154,7 +160,7 @@ class PodsByCluster:
             name=cluster.name,
             nodes=cluster.nodes,
             namespaces=namespaces,
-            quotas=collect_resource_quotas(manifests),
+            quotas=self._collect_quotas(manifests, cluster.id),
             budgets=apply_observed_budget_status(collect_pod_disruption_budgets(manifests), observed_cluster),
             volumes=storage.volumes,
             claims=storage.claims,
@@ -166,6 +172,25 @@ class PodsByCluster:
             observation_time=observed_cluster.snapshot.observation_time,
             extreme_image_values=observed_cluster.extreme_image_values,
         )
+
+    def _collect_quotas(self, manifests: Iterable[Manifest], cluster_id: str) -> tuple[ResourceQuota, ...]:
+        """Return the quotas of a cluster with their usage by pods that are in no prediction: pods of other workloads
+        without a node, and pods missing in the snapshot.
+        """
+        quotas = collect_resource_quotas(manifests)
+        if not quotas or cluster_id not in self._observed_clusters:
+            return quotas
+        observed = self._observed_clusters[cluster_id]
+        predicted_keys = {pod.workload for pod in self._existing_pods[cluster_id].values()}
+        for object_pods in self._object_pods_by_cluster.get(cluster_id, {}).values():
+            predicted_keys |= object_pods.list_keys()
+        waiting_pods = (*observed.nominated_pods, *observed.waiting_pods)
+        other_pods = [pod.spec for pod in waiting_pods if pod.workload not in predicted_keys]
+        unlisted = self._unlisted_usage[cluster_id]
+        usage = QuotaUsage(replace(quota, used=unlisted.get((quota.namespace, quota.name), ())) for quota in quotas)
+        for spec in other_pods:
+            usage.add(spec)
+        return usage.list_quotas()
 
     def _collect_manifests(self, cluster_id: str) -> list[Manifest]:
         """Return the objects on a cluster during this plan: the planned ones, and observed ones outside the plan."""

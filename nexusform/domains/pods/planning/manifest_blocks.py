@@ -14,13 +14,9 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, sugg
 from nexusform.diagnostics.phrases import format_first_items, select_word_form
 from nexusform.domains.pods.importers.appliance_claims import collect_appliance_claims, compute_storage_demand
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
-from nexusform.domains.pods.importers.manifest_parser import (
-    Manifest,
-    is_reserved_namespace,
-    parse_manifests,
-    unwrap_envelopes,
-)
+from nexusform.domains.pods.importers.manifest_parser import Manifest, parse_manifests, unwrap_envelopes
 from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, match_observed_clusters
+from nexusform.domains.pods.planning.cluster_pods import ObjectKey
 from nexusform.domains.pods.planning.node_clusters import build_planned_clusters
 from nexusform.domains.pods.planning.object_pods import PriorPods
 from nexusform.domains.pods.planning.pod_phase import OBJECT_REPLACED, PodPhase
@@ -265,23 +261,28 @@ def list_pod_risk_warnings(pods: PodPhase, instances: Mapping[Address, Instance]
 
 
 def _warn_missing_namespaces(pods: PodPhase, instances: Mapping[str, Instance]) -> Iterator[Diagnostic]:
-    """Yield warnings about pods of single-cluster objects in a missing namespace."""
-    member_namespaces = _collect_member_namespaces(instances.values())
-    for address, cluster_id, missing in pods.list_missing_namespaces():
-        instance = instances.get(address)
-        if instance is None or instance.type.kind is not PlanningKind.MANIFEST:
-            continue  # without a block, or of a placement
+    """Yield warnings about single-cluster objects in a missing namespace."""
+    for (address, cluster_id), missing in find_missing_namespaces(pods, instances.values()).items():
         cluster = pods.clusters[cluster_id].name
-        for namespace in sorted(missing - member_namespaces.get(cluster_id, set())):
-            if is_reserved_namespace(namespace):
-                continue  # created by Kubernetes or Fleet
+        for namespace in sorted(missing):
             detail = (
                 f"The namespace {namespace} is missing on {cluster}, so its objects cannot be applied. Add "
                 "a Namespace to yaml_body. If it exists, add it to namespaces of the member."
             )
             brief = f"{namespace}: missing on {cluster}"
             problem = Problem(("yaml_body",), "missing-cluster-namespace", detail, Severity.WARNING, brief=brief)
-            yield instance.build_diagnostic(problem)
+            yield instances[address].build_diagnostic(problem)
+
+
+def find_missing_namespaces(pods: PodPhase, instances: Collection[Instance]) -> dict[ObjectKey, set[str]]:
+    """Return the namespaces missing on the cluster of single-cluster objects, by address and cluster id."""
+    addresses = {str(item.address) for item in instances if item.type.kind is PlanningKind.MANIFEST}
+    member_namespaces = _collect_member_namespaces(instances)
+    return {
+        (address, cluster_id): missing - member_namespaces.get(cluster_id, set())
+        for address, cluster_id, missing in pods.list_missing_namespaces()
+        if address in addresses  # those of placements are reported with the placement
+    }
 
 
 def _collect_member_namespaces(instances: Iterable[Instance]) -> dict[str, set[str]]:

@@ -5,7 +5,7 @@ shows the combined change of a pod.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -37,6 +37,7 @@ _PERMANENT_FAILURE_KINDS: Final = ("Pod", "Job")
 
 PodMap = dict[str, dict[str, Any]]
 _QUOTA: Final = "a full quota"
+_MISSING_NAMESPACE: Final = "a missing namespace"
 # Triggers of a repeated prediction that continue an earlier change of the same plan.
 _CONTINUING_TRIGGERS: Final = ("", pod_outcomes.NEW, pod_outcomes.PREEMPTED)
 
@@ -261,6 +262,12 @@ class ObjectPods(Struct):
             # A rejection on admission (not by a quota) is the same whenever the controller retries.
             if workload.kind == "Deployment" and is_rolling and not workload.admission_error:
                 yield from ((item.key, PodDoubt(_QUOTA)) for item in outcomes)
+
+    def list_namespace_doubts(self, missing_namespaces: Collection[str]) -> Iterator[tuple[PodKey, PodDoubt]]:
+        """Yield doubts about new pods in missing namespaces: the API server rejects their objects."""
+        for outcome in self.list_all_outcomes():
+            if outcome.feasible_nodes is not None and outcome.spec.namespace in missing_namespaces:
+                yield outcome.key, PodDoubt(_MISSING_NAMESPACE)
 
     def record_doubts(self, doubts: Mapping[PodKey, PodDoubt | None]) -> None:
         """Record the doubtful outcomes. A pod with no doubt (None) is certain despite random choices."""

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
-from nexusform.domains.pods.importers.manifest_parser import Manifest, unwrap_envelopes
+from nexusform.domains.pods.importers.manifest_parser import Manifest, is_reserved_namespace, unwrap_envelopes
 from nexusform.domains.pods.planning.cluster_pods import NO_PRIOR_PODS, ObjectKey, PodsByCluster, list_namespaces
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import (
@@ -258,27 +258,27 @@ class PodPhase(PodsByCluster):
             if self._map_pods_to_nodes(cluster.id) == nodes_before:
                 return  # no pod has moved
 
-    def verify_certainty(self, now: str) -> None:
-        """Check the pods of each cluster under other assumptions, and record the doubtful ones."""
+    def verify_certainty(self, now: str, missing_namespaces: Mapping[ObjectKey, Collection[str]]) -> None:
+        """Check the pods of each cluster under other assumptions, and record the doubtful ones. In missing namespaces
+        no pod is certain.
+        """
         for cluster_id, base_pods in self._base_pods.items():
-            object_pods_list = list(self._object_pods_by_cluster.get(cluster_id, {}).values())
-            outcomes: list[PodOutcome] = []
-            removed_outcomes: list[PodOutcome] = []
+            objects = self._object_pods_by_cluster.get(cluster_id, {})
+            outcomes = list(chain.from_iterable(item.list_all_outcomes() for item in objects.values()))
+            outcomes += chain.from_iterable(item.removed_outcomes for item in objects.values())
             direct_doubts: list[tuple[PodKey, PodDoubt]] = []  # found without another prediction
-            for object_pods in object_pods_list:
-                outcomes += object_pods.list_all_outcomes()
-                removed_outcomes += object_pods.removed_outcomes
+            for key, object_pods in objects.items():
                 direct_doubts += object_pods.list_quota_doubts()
-            outcomes += removed_outcomes
+                direct_doubts += object_pods.list_namespace_doubts(missing_namespaces.get(key, ()))
             scene = self._build_scene(cluster_id, base_pods)
             observed, manifests = self._get_observed_cluster(cluster_id), self._collect_manifests(cluster_id)
             workloads = {workload.key: workload for workload in scene.workloads}
             direct_doubts = [*find_pods_in_doubt(outcomes, workloads, observed, manifests, now).items(), *direct_doubts]
             doubts = find_doubtful_pods(scene, outcomes)
-            for key, doubt in direct_doubts:
-                if doubts.get(key) is None:  # without a doubt so far, or certain (None)
-                    doubts[key] = doubt
-            for object_pods in object_pods_list:
+            for pod_key, doubt in direct_doubts:
+                if doubts.get(pod_key) is None:  # without a doubt so far, or certain (None)
+                    doubts[pod_key] = doubt
+            for object_pods in objects.values():
                 object_pods.record_doubts(doubts)
                 object_pods.update_values(self.clusters[cluster_id])
 
@@ -449,7 +449,7 @@ class PodPhase(PodsByCluster):
         return clusters
 
     def list_missing_namespaces(self) -> Iterator[tuple[str, str, set[str]]]:
-        """Yield the namespaces needed by pods but missing on a cluster: object address, cluster id, namespaces."""
+        """Yield the namespaces of objects that are missing on a cluster: object address, cluster id, namespaces."""
         known_namespaces = {cluster_id: set(names) for cluster_id, names in self._namespaces.items()}
         for key, object_pods in self._object_pods.items():
             # An object outside the targets (-target) has no manifests in this plan.
@@ -457,7 +457,8 @@ class PodPhase(PodsByCluster):
             _, cluster_id = key
             known_namespaces.setdefault(cluster_id, set()).update(names)
         for (address, cluster_id), object_pods in self._object_pods.items():
-            missing_names = {workload.namespace for workload in object_pods.workloads} - known_namespaces[cluster_id]
+            names = {manifest.namespace for manifest in object_pods.manifests if manifest.namespace}
+            missing_names = {name for name in names - known_namespaces[cluster_id] if not is_reserved_namespace(name)}
             if missing_names:
                 yield address, cluster_id, missing_names
 

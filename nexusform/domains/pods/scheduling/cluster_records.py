@@ -514,12 +514,15 @@ class ResourceQuotaScope(Struct, frozen=True):
 
 
 class ResourceQuota(Struct, frozen=True):
-    """ResourceQuota: maximum total of requests in a namespace (CPU in milli-CPUs)."""
+    """ResourceQuota: maximum total of requests in a namespace (CPU in milli-CPUs). `used`: the observed usage; in a
+    prediction that by pods outside of it.
+    """
 
     namespace: str
     name: str
     hard: tuple[tuple[str, int], ...]
     scopes: tuple[ResourceQuotaScope, ...] = ()
+    used: tuple[tuple[str, int], ...] = ()
 
 
 class PodDisruptionBudget(Struct, frozen=True):

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from nexusform.domains.pods.scheduling.cluster_records import PodSpec, ResourceQuota, ResourceQuotaScope
 from nexusform.kubernetes.matching import EXISTS, IN, NOT_IN
 
@@ -23,7 +25,11 @@ class QuotaUsage:
 
     def __init__(self, quotas: Iterable[ResourceQuota]) -> None:
         # The quotas with the used amounts by name.
-        self._usages: list[tuple[ResourceQuota, dict[str, int]]] = [(quota, {}) for quota in quotas]
+        self._usages = [(quota, dict(quota.used)) for quota in quotas]
+
+    def list_quotas(self) -> tuple[ResourceQuota, ...]:
+        """Return the quotas with the amounts used now."""
+        return tuple(replace(quota, used=tuple(sorted(amounts.items()))) for quota, amounts in self._usages)
 
     def remove(self, pod: PodSpec) -> None:
         """Remove a pod added before."""

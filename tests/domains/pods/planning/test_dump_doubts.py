@@ -287,3 +287,21 @@ def test_unread_kind_makes_its_pods_uncertain(kind: str, is_certain: bool) -> No
     result = require_success(plan(ONE, data_overrides=(values,)))
     doubt = None if is_certain else "objects that were not read"
     assert list_certainties(result) == {"web-0": (is_certain, doubt)}
+
+
+def test_pods_in_a_missing_namespace_are_not_certain() -> None:
+    namespace = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mon"}})
+    site = RACKS + build_workers(2) + OF_A
+    web = build_deployment("web", 1, cpu="15", namespace="mon")
+    result = require_success(plan_observed(site + build_manifest("m", web), *add_standard_objects(*BIG)))
+    assert list_certainties(result) == {"web-0": (False, "a missing namespace")}
+    assert "missing-cluster-namespace" in list_warning_ids(result)
+    result = require_success(plan_observed(site + build_manifest("m", web, namespace), *add_standard_objects(*BIG)))
+    assert list_certainties(result) == {"web-0": (True, None)}
+
+
+def test_missing_namespace_of_objects_without_pods_is_named() -> None:
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "mon"}}
+    text = RACKS + build_workers(2) + OF_A + build_manifest("m", json.dumps(settings))
+    result = require_success(plan_observed(text, *add_standard_objects(*BIG)))
+    assert "missing-cluster-namespace" in list_warning_ids(result)

@@ -393,13 +393,16 @@ def test_re_created_job_runs_its_pods_again() -> None:
     assert read_pod_changes(result) == {"j-0": ("place", "new"), "j-1": ("place", "new")}
 
 
-def test_job_waiting_for_a_quota_has_not_ended() -> None:
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "q", "namespace": "default"},
-        "spec": {"hard": {"pods": "0"}},
+def build_quota(hard: dict[str, str], **used: str) -> dict[str, Any]:
+    metadata = {"name": "q", "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata} | {
+        "spec": {"hard": hard},
+        "status": {"used": used},
     }
+
+
+def test_job_waiting_for_a_quota_has_not_ended() -> None:
+    quota = build_quota({"pods": "0"})
     text = build_configuration(json.dumps(build_job()))
     state = build_state_after(require_success(plan_observed(text, *NODES, quota)))
     result = require_success(plan_observed(text, *NODES, state=state))
@@ -466,3 +469,32 @@ def test_observed_pods_of_a_re_created_object_are_replaced() -> None:
         ("web-0", "place", "new"),
         ("web-1", "place", "new"),
     ]
+
+
+@pytest.mark.parametrize("hard", [{"pods": "3"}, {"requests.cpu": "3"}])
+def test_pending_pods_of_others_count_against_a_quota(hard: dict[str, str]) -> None:
+    text = build_configuration(build_deployment("web", 3, cpu="1"))
+    pending = build_pod("other", "", "1", phase="Pending")
+    nominated = build_pod("third", "", "1", phase="Pending")
+    nominated["status"]["nominatedNodeName"] = "a-np-0"
+    finished = build_pod("old", "a-np-0", "1", phase="Failed")
+    result = require_success(plan_observed(text, *NODES, build_quota(hard), pending, nominated, finished))
+    assert read_pod_changes(result) == {"web-0": ("place", "new")}
+    # Pending pods of the workload itself count once.
+    own = [{**body, "metadata": {**body["metadata"], "labels": WEB}} for body in (pending, nominated)]
+    for body in own:
+        body["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "web-5d", "controller": True}]
+    result = require_success(plan_observed(text, *NODES, build_quota(hard), *own))
+    assert len(list_places(result)) == 3
+
+
+@pytest.mark.parametrize(("used", "running"), [("2", 3), ("4", 1), ("9", 0)])
+def test_pods_missing_in_the_dump_count_by_the_status_of_the_quota(used: str, running: int) -> None:
+    there = [build_pod(name, "a-np-0", "1") for name in ("one", "two")]
+    for text in (
+        build_configuration(build_deployment("web", 3, cpu="1")),
+        # A manifest of the quota has no status.
+        build_configuration(json.dumps(build_quota({"pods": "5"})), build_deployment("web", 3, cpu="1")),
+    ):
+        result = require_success(plan_observed(text, *NODES, build_quota({"pods": "5"}, pods=used), *there))
+        assert len(list_places(result)) == running
