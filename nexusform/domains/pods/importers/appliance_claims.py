@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.domains.pods.importers.kubernetes_volumes import Storage, collect_storage
-from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, read_silently
 from nexusform.kubernetes.quantity import read_quantity
 from nexusform.placements.vm_demands import ClaimDemand
 
@@ -69,16 +69,16 @@ def collect_appliance_claims(
     reader = _ApplianceClaimReader(collect_storage(manifests), observed_names, is_complete=is_complete)
     claims: dict[str, ApplianceClaim] = {}
     for manifest in manifests:
-        spec = Fields(manifest, [], manifest.body).get_mapping("spec")
+        spec = read_silently(manifest, "spec")
         claims |= reader.list_ephemeral_claims(manifest, spec, pod_counts)
         if (manifest.group, manifest.kind) == ("apps", "StatefulSet"):
             claims |= reader.list_template_claims(manifest, spec)
     # An existing object with the name of a StatefulSet's claim is its claim.
     for (namespace, name), manifest in reader.storage.claims.items():
-        spec = Fields(manifest, [], manifest.body).get_mapping("spec")
+        spec = read_silently(manifest, "spec")
         full_name = f"{namespace}/{name}"
         template_claim = claims.pop(full_name, None)
-        owners = Fields(manifest, [], manifest.body).get_mapping("metadata").list_mappings("ownerReferences")
+        owners = read_silently(manifest, "metadata").list_mappings("ownerReferences")
         is_pod_claim = any(owner.get_text("kind") == "Pod" for owner in owners)  # counted with its pod
         if reader.is_on_appliance(spec) and not is_pod_claim:
             owner = template_claim.owner if template_claim else None
@@ -126,7 +126,7 @@ class _ApplianceClaimReader(Struct, frozen=True):
     def build_existing_claim(self, manifest: Manifest, spec: Fields, owner: ClaimOwner | None) -> ApplianceClaim:
         """Return the appliance claim of an existing object, with the capacity of its volume if it is bound."""
         claim_name = (manifest.namespace, manifest.name)
-        status = Fields(manifest, [], manifest.body).get_mapping("status")
+        status = read_silently(manifest, "status")
         size = _parse_requested_bytes(spec)
         if spec.get_text("volumeName") or claim_name in self.storage.reserved_volumes:
             capacity = _parse_bytes(status.get_mapping("capacity"))

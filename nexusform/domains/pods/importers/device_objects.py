@@ -9,10 +9,12 @@ from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.pods.importers.kubernetes_pod_spec import DEVICE_CLAIMS, parse_node_term
-from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, get_integer
+from nexusform.domains.pods.importers.kubernetes_volumes import PodVolumes
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, get_integer, select_manifests
 from nexusform.domains.pods.scheduling.cel_device_selectors import find_selector_problem, parse_device_quantity
 from nexusform.domains.pods.scheduling.cluster_records import (
     ALL_DEVICES,
@@ -25,6 +27,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     DeviceMatchConstraint,
     DeviceRequest,
     DeviceSubRequest,
+    PodSpec,
     ResourceSlice,
 )
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings
@@ -58,10 +61,25 @@ class DeviceObjects(Struct, frozen=True):
 
 
 class PodDeviceClaims(Struct, frozen=True):
-    """Claims of a pod, and the facts about them not evaluated by this program (`problems`)."""
+    """Claims of a pod; () and `is_unknown` if some facts about them are not evaluated by this program."""
 
     claims: tuple[DeviceClaim, ...] = ()
-    problems: tuple[str, ...] = ()
+    is_unknown: bool = False
+
+
+def add_claims(pod: PodSpec, volumes: PodVolumes, devices: PodDeviceClaims) -> PodSpec:
+    """Return the spec of a pod with its volumes and devices."""
+    return replace(
+        pod,
+        volumes=volumes.needs,
+        claims=volumes.claims,
+        exclusive_claims=volumes.exclusive_claims,
+        disks=volumes.disks,
+        claim_count=volumes.claim_count,
+        bound_claims=volumes.bound_claims,
+        device_claims=devices.claims,
+        has_unknown_rules=pod.has_unknown_rules or devices.is_unknown,
+    )
 
 
 def collect_device_objects(manifests: Iterable[Manifest]) -> DeviceObjects:
@@ -89,30 +107,35 @@ def _list_slice_problems(manifest: Manifest) -> Iterator[str]:
     if manifest.version != _VERSION:
         yield f"{manifest.title} has version {manifest.version}, not {_VERSION}"
     for device in list_mappings(manifest.body, "spec", "devices"):
-        for name in _DEVICE_FEATURES:
-            if device.get(name):
-                yield f"{manifest.title} uses {name}"
-        if any(_parse_attribute(value) is None for value in get_mapping(device, "attributes").values()):
+        yield from _list_used_features(manifest.title, device, _DEVICE_FEATURES)
+        if None in map(_parse_attribute, get_mapping(device, "attributes").values()):
             yield f"{manifest.title} has attributes of an unknown type"
+
+
+def _list_used_features(title: str, fields: Mapping[str, Any], features: Iterable[str]) -> list[str]:
+    """Return as texts the features used in these fields."""
+    return [f"{title} uses {name}" for name in features if fields.get(name)]
 
 
 def collect_device_inventory(
     manifests: Iterable[Manifest], observed_objects: Iterable[Manifest] = ()
 ) -> DeviceInventory:
     """Return the devices of a cluster and its allocated claims. Allocations are those of observed claims."""
-    slices = {item.name: item for item in manifests if (item.group, item.kind) == (_GROUP, _SLICE)}
+    slices = {item.name: item for item in select_manifests(manifests, _GROUP, _SLICE)}
     allocations = {
-        _get_key(item): uses
-        for item in observed_objects
-        if (item.group, item.kind) == (_GROUP, _CLAIM) and (uses := _list_allocated_devices(item.body)) is not None
+        _get_key(item): _list_allocated_devices(item.body)
+        for item in select_manifests(observed_objects, _GROUP, _CLAIM)
+        if _is_allocated(item)
     }
     return DeviceInventory(tuple(_parse_slice(item) for item in slices.values()), allocations)
 
 
-def _list_allocated_devices(body: Mapping[str, Any]) -> tuple[AllocatedDevice, ...] | None:
-    """Return the devices of an allocated claim, None if it is not allocated."""
-    if get_value_at_path(body, "status", "allocation") is None:
-        return None
+def _is_allocated(claim: Manifest) -> bool:
+    return get_value_at_path(claim.body, "status", "allocation") is not None
+
+
+def _list_allocated_devices(body: Mapping[str, Any]) -> tuple[AllocatedDevice, ...]:
+    """Return the devices of an allocated claim."""
     return tuple(
         AllocatedDevice(
             (str(result.get("driver")), str(result.get("pool")), str(result.get("device"))),
@@ -124,11 +147,8 @@ def _list_allocated_devices(body: Mapping[str, Any]) -> tuple[AllocatedDevice, .
 
 def list_allocated_claims(names: Iterable[str], objects: DeviceObjects) -> ClaimedUses:
     """Return the allocated claims among these (`namespace/name`) with their devices."""
-    return tuple(
-        (name, uses)
-        for name in names
-        if name in objects.claims and (uses := _list_allocated_devices(objects.claims[name].body)) is not None
-    )
+    claims = [(name, objects.claims[name]) for name in names if name in objects.claims]
+    return tuple((name, _list_allocated_devices(claim.body)) for name, claim in claims if _is_allocated(claim))
 
 
 def _parse_slice(manifest: Manifest) -> ResourceSlice:
@@ -144,37 +164,34 @@ def _parse_slice(manifest: Manifest) -> ResourceSlice:
         devices=tuple(_parse_device(manifest, device) for device in list_mappings(spec, "devices")),
         terms=_parse_slice_nodes(manifest, spec),  # for all of its devices
         has_own_nodes=spec.get("perDeviceNodeSelection") is True,
-        counters={
-            (str(counter_set.get("name")), name): _parse_amount(counter)
-            for counter_set in list_mappings(spec, "sharedCounters")
-            for name, counter in get_mapping(counter_set, "counters").items()
-        },
+        counters=_parse_counters(spec, "sharedCounters", "name"),
     )
 
 
 def _parse_device(manifest: Manifest, device: Mapping[str, Any]) -> Device:
     """Return a device of a slice (`manifest`), without attributes of an unknown type and taints without an effect."""
-    attributes = {
-        name: attribute
-        for name, value in get_mapping(device, "attributes").items()
-        if (attribute := _parse_attribute(value)) is not None
-    }
+    attributes = {name: _parse_attribute(value) for name, value in get_mapping(device, "attributes").items()}
     return Device(
         name=get_text(device, "name"),
-        attributes=attributes,
+        attributes={name: attribute for name, attribute in attributes.items() if attribute is not None},
         capacity={name: _parse_amount(amount) for name, amount in get_mapping(device, "capacity").items()},
         taints=tuple(
             Taint(str(taint.get("key")), get_text(taint, "value"), str(taint.get("effect")))
             for taint in list_mappings(device, "taints")
             if taint.get("effect") != "None"
         ),
-        counters={
-            (str(consumed.get("counterSet")), name): _parse_amount(counter)
-            for consumed in list_mappings(device, "consumesCounters")
-            for name, counter in get_mapping(consumed, "counters").items()
-        },
+        counters=_parse_counters(device, "consumesCounters", "counterSet"),
         terms=_parse_slice_nodes(manifest, device),
     )
+
+
+def _parse_counters(fields: Mapping[str, Any], key: str, name_key: str) -> dict[tuple[str, str], int]:
+    """Return the amounts of a list of counter sets by the names of counter set and counter."""
+    return {
+        (str(counter_set.get(name_key)), name): _parse_amount(counter)
+        for counter_set in list_mappings(fields, key)
+        for name, counter in get_mapping(counter_set, "counters").items()
+    }
 
 
 def _parse_attribute(value: Any) -> Attribute | None:
@@ -221,7 +238,8 @@ def parse_device_claims(
         text = "; ".join(dict.fromkeys(problems))
         detail = f"requests devices (DRA), which are not counted: {text}. The pods may stay Pending or run elsewhere."
         spec.report("resourceClaims", detail, Severity.WARNING, id=DEVICE_CLAIMS)
-    return PodDeviceClaims(claims, tuple(problems))
+        return PodDeviceClaims(is_unknown=True)
+    return PodDeviceClaims(claims)
 
 
 class _DeviceClaimReader:
@@ -300,8 +318,10 @@ class _DeviceClaimReader:
             error = f"request {full_name}: device class {class_name} does not exist"
             is_missing = self._is_complete and self._objects.classes  # without any class, they are not listed
             (errors if is_missing else self.problems).append(error)
-        self.problems += [f"{title} uses {name}" for name in _REQUEST_FEATURES if fields.get(name)]
-        class_selectors = self._list_selectors(device_class.body if device_class else {}, "spec", "selectors")
+            class_selectors: Sequence[str] = ()
+        else:
+            class_selectors = self._list_selectors(device_class.body, "spec", "selectors")
+        self.problems += _list_used_features(title, fields, _REQUEST_FEATURES)
         selectors = (*class_selectors, *self._list_selectors(fields, "selectors"))
         mode = fields.get("allocationMode") or "ExactCount"
         if mode not in ("ExactCount", "All"):

@@ -15,6 +15,7 @@ from nexusform.diagnostics.diagnostic import Problem
 from nexusform.documents.yaml_documents import INVALID, build_problem, parse_yaml
 from nexusform.domains.pods.importers.device_objects import (
     DeviceObjects,
+    add_claims,
     collect_device_objects,
     find_claim_names,
     list_allocated_claims,
@@ -467,18 +468,7 @@ def _build_pod(
     is_terminating = body["terminating"] is True
     volumes = parse_volumes(manifest, root.get_mapping("spec"), templates=(), storage=storage)
     device_claims = parse_device_claims(namespace, root.get_mapping("spec"), devices, is_complete=is_complete)
-    pod_spec = msgspec.structs.replace(
-        pod_spec,
-        is_terminating=is_terminating,
-        volumes=volumes.needs,
-        claims=volumes.claims,
-        exclusive_claims=volumes.exclusive_claims,
-        disks=volumes.disks,
-        claim_count=volumes.claim_count,
-        bound_claims=volumes.bound_claims,
-        device_claims=() if device_claims.problems else device_claims.claims,  # with problems they are unknown rules
-        has_unknown_rules=pod_spec.has_unknown_rules or bool(device_claims.problems),
-    )
+    pod_spec = msgspec.structs.replace(add_claims(pod_spec, volumes, device_claims), is_terminating=is_terminating)
     # A terminating pod counts for no controller.
     workload = "" if is_terminating else f"{namespace}/{kind}/{owner_name}"
     return ObservedPod(

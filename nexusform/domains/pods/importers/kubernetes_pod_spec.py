@@ -13,7 +13,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, format_scalar, get_integer
+from nexusform.domains.pods.importers.manifest_parser import (
+    Fields,
+    Manifest,
+    format_scalar,
+    get_integer,
+    select_manifests,
+)
 from nexusform.domains.pods.scheduling.cluster_records import (
     AlignedRequests,
     Container,
@@ -89,9 +95,9 @@ def collect_priority_classes(manifests: Iterable[Manifest], *, is_complete: bool
     priorities = dict(_BUILT_IN_PRIORITIES)
     defaults: list[tuple[int, str]] = []
     non_preempting: set[str] = set()
-    for manifest in manifests:
+    for manifest in select_manifests(manifests, "scheduling.k8s.io", "PriorityClass"):
         value = manifest.body.get("value")
-        if (manifest.group, manifest.kind) == ("scheduling.k8s.io", "PriorityClass") and isinstance(value, int):
+        if isinstance(value, int):
             priorities[manifest.name] = value
             if manifest.body.get("preemptionPolicy") == NEVER:
                 non_preempting.add(manifest.name)
@@ -197,8 +203,10 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
 
 def _sum_container_requests(spec: Fields) -> tuple[int, int]:
     """Return the requested CPU and memory of the containers, without init containers, overhead or those of the pod."""
-    amounts = [_get_effective_requests(container, is_reported=True) for container in spec.list_mappings("containers")]
-    return sum(item.get("cpu", 0) for item in amounts), sum(item.get("memory", 0) for item in amounts)
+    total: Amounts = {}
+    for container in spec.list_mappings("containers"):
+        _add_amounts(total, _get_effective_requests(container, is_reported=True))
+    return total.get("cpu", 0), total.get("memory", 0)
 
 
 def _list_images(spec: Fields) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from nexusform.domains.pods.importers.csi_objects import (
     find_volume_driver,
 )
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_node_term, parse_selector
-from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, get_integer
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, get_integer, read_silently
 from nexusform.domains.pods.scheduling.cluster_records import (
     AttachLimits,
     Claim,
@@ -99,13 +99,13 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
                 templates |= _collect_template_claims(manifest)
             case "storage.k8s.io", "StorageClass":
                 classes[manifest.name] = manifest
-                metadata = _get_silent_fields(manifest, "metadata")
+                metadata = read_silently(manifest, "metadata")
                 if metadata.get_mapping("annotations").get_text(_DEFAULT_CLASS) == "true":
                     default_classes[manifest.name] = metadata.get_text("creationTimestamp")
-    referenced_names = frozenset(_get_silent_fields(claim, "spec").get_text("volumeName") for claim in claims.values())
+    referenced_names = frozenset(read_silently(claim, "spec").get_text("volumeName") for claim in claims.values())
     volumes_by_class: dict[str, list[Volume]] = {}  # free ones, without a claim
     for name, manifest in volumes.items():
-        if name not in referenced_names and not _get_silent_fields(manifest, "spec").get_mapping("claimRef").data:
+        if name not in referenced_names and not read_silently(manifest, "spec").get_mapping("claimRef").data:
             volume = _build_volume(manifest)
             volumes_by_class.setdefault(volume.storage_class, []).append(volume)
     return Storage(
@@ -129,7 +129,7 @@ def _collect_reserved_volumes(
     """Return the volumes reserved for or bound to a claim, by its namespace and name; not those of a deleted claim."""
     reserved: dict[tuple[str, str], Manifest] = {}
     for manifest in volumes.values():
-        claim = _get_silent_fields(manifest, "spec").get_mapping("claimRef")
+        claim = read_silently(manifest, "spec").get_mapping("claimRef")
         claim_name = (claim.get_text("namespace"), claim.get_text("name"))
         if claim.data and _is_same_claim(claim, claims.get(claim_name), is_complete=is_complete):
             reserved[claim_name] = manifest
@@ -143,12 +143,12 @@ def _is_same_claim(reference: Fields, claim: Manifest | None, *, is_complete: bo
         return True  # reserved by name, for any claim
     if claim is None:
         return not is_complete  # it may exist
-    return _get_silent_fields(claim, "metadata").get_text("uid", uid) == uid
+    return read_silently(claim, "metadata").get_text("uid", uid) == uid
 
 
 def _collect_template_claims(stateful: Manifest) -> dict[tuple[str, str], ClaimTemplateOrdinals]:
     """Return the claim templates of a StatefulSet, by namespace and claim name without the ordinal."""
-    spec = _get_silent_fields(stateful, "spec")
+    spec = read_silently(stateful, "spec")
     first_ordinal = get_integer(spec.get_mapping("ordinals").data, "start", 0)
     ordinals = range(first_ordinal, first_ordinal + get_integer(spec.data, "replicas", 1))
     claims: dict[tuple[str, str], ClaimTemplateOrdinals] = {}
@@ -234,7 +234,7 @@ def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> Pod
         exclusive_claims = _list_exclusive_claims(namespace, name, template_claim)
         unbound_claim = _build_unbound_claim(f"{namespace}/{name}", template_claim, reference, storage)
         return PodVolumes(claims=_filter_unique([unbound_claim]), exclusive_claims=exclusive_claims)
-    claim = _get_silent_fields(claim_object, "spec")
+    claim = read_silently(claim_object, "spec")
     exclusive_claims = _list_exclusive_claims(namespace, name, claim)
     error = _explain_unschedulable_claim(claim_object, storage)
     if error:
@@ -244,7 +244,7 @@ def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> Pod
         needs = _filter_unique([_compute_bound_volume_nodes(claim_object, reference, storage)])
         bound_claims = _list_bound_claims(claim_object, storage)
         return PodVolumes(needs, exclusive_claims=exclusive_claims, bound_claims=bound_claims)
-    selected_node = _get_silent_fields(claim_object, "metadata").get_mapping("annotations").get_text(_SELECTED_NODE)
+    selected_node = read_silently(claim_object, "metadata").get_mapping("annotations").get_text(_SELECTED_NODE)
     if selected_node:
         # Its volume is being created for a pod on this node. It counts for the limit of its driver already.
         node_term = NodeSelectorTerm(fields=(Requirement("metadata.name", IN, (selected_node,)),))
@@ -274,7 +274,7 @@ def _list_exclusive_claims(namespace: str, name: str, claim: Fields) -> tuple[st
 
 def _list_bound_claims(claim: Manifest, storage: Storage) -> Pairs:
     """Return a claim with the CSI driver of its volume, else of its class; empty without a driver."""
-    spec = _get_silent_fields(claim, "spec")
+    spec = read_silently(claim, "spec")
     reserved_volume = storage.reserved_volumes.get((claim.namespace, claim.name))
     volume = storage.volumes.get(spec.get_text("volumeName"), reserved_volume)
     storage_class = storage.classes.get(spec.get_text("storageClassName"))
@@ -331,7 +331,7 @@ def collect_cluster_storage(manifests: Sequence[Manifest], *, is_complete: bool 
     """Return a cluster's volumes, claims to bind at once, invalid claims and limits. Findings are left to the pods."""
     storage = collect_storage(manifests, is_complete=is_complete)
     claim_by_volume = {  # "": of claims without a volumeName
-        _get_silent_fields(claim, "spec").get_text("volumeName"): claim for claim in storage.claims.values()
+        read_silently(claim, "spec").get_text("volumeName"): claim for claim in storage.claims.values()
     }
     # The volume of a deleted claim is unusable.
     usable_names = {manifest.name for manifest in storage.reserved_volumes.values()}
@@ -348,7 +348,7 @@ def collect_cluster_storage(manifests: Sequence[Manifest], *, is_complete: bool 
         if error:
             invalid_claims.append((f"{namespace}/{name}", error))
         elif not _has_existing_volume(manifest, storage):
-            claim = _get_silent_fields(manifest, "spec")
+            claim = read_silently(manifest, "spec")
             reference = (claim, "")  # place of findings: the claim itself
             claims.append(_build_unbound_claim(f"{namespace}/{name}", claim, reference, storage))
     immediate_claims = tuple(claim for claim in _filter_unique(claims) if not claim.waits_for_pod)
@@ -358,7 +358,7 @@ def collect_cluster_storage(manifests: Sequence[Manifest], *, is_complete: bool 
 
 def _build_volume(manifest: Manifest, named_by: Manifest | None = None) -> Volume:
     """Return a PersistentVolume, reserved for the claim of its claimRef, else for `named_by`: a claim with its name."""
-    spec = _get_silent_fields(manifest, "spec")
+    spec = read_silently(manifest, "spec")
     claim = spec.get_mapping("claimRef")
     claim_name = f"{claim.get_text('namespace')}/{claim.get_text('name')}" if claim.data else ""
     if named_by is not None and not claim_name:
@@ -377,11 +377,6 @@ def _build_volume(manifest: Manifest, named_by: Manifest | None = None) -> Volum
     )
 
 
-def _get_silent_fields(manifest: Manifest, key: str) -> Fields:
-    """Return a part of an object read as context for pods; its own problems are not reported."""
-    return Fields(manifest, [], manifest.body).get_mapping(key)
-
-
 def _warn_unknown_nodes(
     reference: _FieldReference, text: str, summary: str, outcome: str = _REACHABILITY_UNKNOWN
 ) -> None:
@@ -396,7 +391,7 @@ def _warn_unknown_nodes(
 
 
 def _has_existing_volume(claim: Manifest, storage: Storage) -> bool:
-    volume_name = _get_silent_fields(claim, "spec").get_text("volumeName")
+    volume_name = read_silently(claim, "spec").get_text("volumeName")
     return bool(volume_name) or (claim.namespace, claim.name) in storage.reserved_volumes
 
 
@@ -405,8 +400,8 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
     (UNBOUND) for a missing or too small volume, or for one of another claim. A claim of a manifest, not yet observed
     by kubectl, gets "" without a volume: it may exist unseen.
     """
-    metadata, name = _get_silent_fields(claim, "metadata"), claim.name
-    spec, phase = _get_silent_fields(claim, "spec"), _get_silent_fields(claim, "status").get_text("phase")
+    metadata, name = read_silently(claim, "metadata"), claim.name
+    spec, phase = read_silently(claim, "spec"), read_silently(claim, "status").get_text("phase")
     volume_name = spec.get_text("volumeName")
     is_observed = storage.is_complete and bool(phase)  # all volumes are known, and kubectl has listed the claim
     if phase == _LOST:  # the volume controller found its volume deleted
@@ -420,7 +415,7 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
         return f'persistentvolume "{volume_name}" not found' if volume is None and is_observed else ""
     if volume is None:
         return UNBOUND if is_observed else ""
-    volume_spec = _get_silent_fields(volume, "spec")
+    volume_spec = read_silently(volume, "spec")
     reference = volume_spec.get_mapping("claimRef")
     if reference.data:  # reserved for this claim, or another one
         names_claim = (reference.get_text("namespace"), reference.get_text("name")) == (claim.namespace, name)
@@ -433,7 +428,7 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
 
 def _compute_bound_volume_nodes(claim: Manifest, reference: _FieldReference, storage: Storage) -> VolumeNeed | None:
     """Return the nodes in reach of the volume of a bound claim; None for all, or if unknown (then with a warning)."""
-    volume_name = _get_silent_fields(claim, "spec").get_text("volumeName")
+    volume_name = read_silently(claim, "spec").get_text("volumeName")
     # Without a name in the claim, a volume is reserved for it (claimRef).
     volume = storage.volumes.get(volume_name) if volume_name else storage.reserved_volumes[claim.namespace, claim.name]
     if volume is None:
@@ -508,7 +503,7 @@ def parse_amount(value: Any) -> int:
 
 def _parse_node_terms(volume: Manifest) -> Terms | None:
     """Return the nodes that reach a volume by its node affinity; None for all."""
-    required = _get_silent_fields(volume, "spec").get_mapping("nodeAffinity").get_mapping("required")
+    required = read_silently(volume, "spec").get_mapping("nodeAffinity").get_mapping("required")
     return tuple(parse_node_term(term) for term in required.list_mappings("nodeSelectorTerms")) or _ALL_NODES
 
 

@@ -12,7 +12,12 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.yaml_documents import build_problem
-from nexusform.domains.pods.importers.device_objects import DeviceObjects, collect_device_objects, parse_device_claims
+from nexusform.domains.pods.importers.device_objects import (
+    DeviceObjects,
+    add_claims,
+    collect_device_objects,
+    parse_device_claims,
+)
 from nexusform.domains.pods.importers.kubernetes_pod_spec import (
     DEVICE_CLAIMS,
     GANGS,
@@ -33,7 +38,7 @@ from nexusform.domains.pods.importers.live_workloads import (
     merge_live_fields,
     select_placement_fields,
 )
-from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, read_silently, select_manifests
 from nexusform.domains.pods.importers.pod_admission import (
     AdmissionRules,
     apply_pod_admission,
@@ -82,10 +87,9 @@ def collect_workloads(
     """
     all_manifests = (*manifests, *context_manifests)
     selectors: dict[str, list[Mapping[str, str]]] = {}
-    for manifest in all_manifests:
-        if (manifest.group, manifest.kind) == ("", "Service"):
-            selector = get_mapping(manifest.body, "spec", "selector")
-            selectors.setdefault(manifest.namespace, []).append({k: str(v) for k, v in selector.items()})
+    for manifest in select_manifests(all_manifests, "", "Service"):
+        selector = read_silently(manifest, "spec").get_text_mapping("selector")
+        selectors.setdefault(manifest.namespace, []).append(selector)
     previous_by_title = {(item.kind, item.namespace, item.name): item for item in previous_manifests}
     reader = _WorkloadReader(
         priorities=collect_priority_classes(all_manifests, is_complete=is_complete),
@@ -116,22 +120,18 @@ def collect_workloads(
 def _collect_device_classes(manifests: Iterable[Manifest]) -> dict[str, str]:
     """Return the device classes by the names of their extended resources."""
     classes: dict[str, str] = {}
-    for manifest in manifests:
-        if (manifest.group, manifest.kind) == ("resource.k8s.io", "DeviceClass"):
-            classes[f"{_IMPLICIT_RESOURCE}{manifest.name}"] = manifest.name  # each class has a resource by its name
-            name = get_value_at_path(manifest.body, "spec", "extendedResourceName")
-            if isinstance(name, str):
-                classes[name] = manifest.name
+    for manifest in select_manifests(manifests, "resource.k8s.io", "DeviceClass"):
+        classes[f"{_IMPLICIT_RESOURCE}{manifest.name}"] = manifest.name  # each class has a resource by its name
+        classes[get_text(manifest.body, "spec", "extendedResourceName")] = manifest.name  # "": it names none
     return classes
 
 
 def _collect_autoscalers(manifests: Iterable[Manifest]) -> dict[tuple[str, str, str], list[Manifest]]:
     """Return the HorizontalPodAutoscalers by namespace, kind and name of the scaled workload."""
     autoscalers: dict[tuple[str, str, str], list[Manifest]] = {}
-    for manifest in manifests:
+    for manifest in select_manifests(manifests, "autoscaling", "HorizontalPodAutoscaler"):
         target = get_mapping(manifest.body, "spec", "scaleTargetRef")
-        is_workload = get_text(target, "apiVersion").rpartition("/")[0] in ("apps", "extensions", "")
-        if is_workload and (manifest.group, manifest.kind) == ("autoscaling", "HorizontalPodAutoscaler"):
+        if get_text(target, "apiVersion").rpartition("/")[0] in ("apps", "extensions", ""):
             key = (manifest.namespace, get_text(target, "kind"), get_text(target, "name"))
             autoscalers.setdefault(key, []).append(manifest)
     return autoscalers
@@ -184,24 +184,15 @@ class _WorkloadReader(Struct):
         device_claims = parse_device_claims(
             manifest.namespace, template.get_mapping("spec"), self.devices, is_complete=self.is_complete
         )
-        if is_gang or has_devices or has_unknown_fields or device_claims.problems:
+        pod = replace(add_claims(pod, volumes, device_claims), missing_objects=volumes.missing_objects)
+        if is_gang or has_devices or has_unknown_fields:
             pod = replace(pod, has_unknown_rules=True)
         workload = Workload(
             kind=manifest.kind,
             namespace=manifest.namespace,
             name=manifest.name,
             replicas=controller.parse_replicas(spec),
-            pod=replace(
-                pod,
-                volumes=volumes.needs,
-                claims=volumes.claims,
-                exclusive_claims=volumes.exclusive_claims,
-                disks=volumes.disks,
-                claim_count=volumes.claim_count,
-                bound_claims=volumes.bound_claims,
-                missing_objects=volumes.missing_objects,
-                device_claims=() if device_claims.problems else device_claims.claims,
-            ),
+            pod=pod,
             line=manifest.line,
             containers=parse_containers(pod_spec),
             admission_error=find_priority_rejection(pod_spec, self.priorities)

@@ -192,9 +192,14 @@ def is_reserved_namespace(namespace: str) -> bool:
     return namespace == "default" or namespace.startswith(("kube-", "fleet-"))
 
 
+def select_manifests(manifests: Iterable[Manifest], group: str, kind: str) -> list[Manifest]:
+    """Return the manifests of one kind."""
+    return [manifest for manifest in manifests if (manifest.group, manifest.kind) == (group, kind)]
+
+
 def list_services(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
     """Return the Services among these manifests, by namespace and name."""
-    return {(item.namespace, item.name) for item in manifests if (item.group, item.kind) == ("", "Service")}
+    return {(item.namespace, item.name) for item in select_manifests(manifests, "", "Service")}
 
 
 def find_selection_exclusion(manifest: Manifest, services: Collection[tuple[str, str]] = ()) -> str | None:
@@ -446,6 +451,11 @@ class Fields:
         """Return a mapping of texts, such as labels."""
         fields = self.get_mapping(key)
         return {name: fields.get_text(name) for name in fields.data}
+
+
+def read_silently(manifest: Manifest, key: str) -> Fields:
+    """Return a part of an object read as context: its own problems are reported elsewhere."""
+    return Fields(manifest, [], manifest.body).get_mapping(key)
 
 
 def compute_fingerprint(manifests: Iterable[Manifest]) -> str:

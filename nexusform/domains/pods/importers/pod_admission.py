@@ -17,7 +17,13 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.pods.importers.kubernetes_pod_spec import IN_DOUBT, parse_selector, sum_container_amounts
-from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, format_scalar
+from nexusform.domains.pods.importers.manifest_parser import (
+    Fields,
+    Manifest,
+    format_scalar,
+    read_silently,
+    select_manifests,
+)
 from nexusform.domains.pods.scheduling.cluster_records import PodDisruptionBudget, ResourceQuota, ResourceQuotaScope
 from nexusform.json_data.plain_data import get_mapping, list_mappings
 from nexusform.kubernetes.matching import EXISTS
@@ -81,21 +87,16 @@ def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
                 name = manifest.namespace
                 _add_limit_range(manifest, rules.defaults.setdefault(name, []), rules.bounds.setdefault(name, []))
             case "k8s.cni.cncf.io", "NetworkAttachmentDefinition":
-                annotations = _create_unreported_fields(manifest).get_mapping("metadata").get_mapping("annotations")
+                annotations = read_silently(manifest, "metadata").get_mapping("annotations")
                 resource = annotations.get_text(_NETWORK_RESOURCE)
                 # A namespaced object of an unknown group: without a namespace it is in "default".
                 rules.networks[manifest.namespace or "default", manifest.name] = resource
     return rules
 
 
-def _create_unreported_fields(manifest: Manifest) -> Fields:
-    """Return the fields of an object read as context: its own problems are reported elsewhere."""
-    return Fields(manifest, [], manifest.body)
-
-
 def _add_limit_range(manifest: Manifest, defaults: list[LimitRangeDefaults], bounds: list[LimitRangeBounds]) -> None:
     """Add the defaults and bounds of a LimitRange to those of its namespace."""
-    for item in _create_unreported_fields(manifest).get_mapping("spec").list_mappings("limits"):
+    for item in read_silently(manifest, "spec").list_mappings("limits"):
         target = item.get_text("type")
         minimum, maximum = item.get_mapping("min").data, item.get_mapping("max").data
         if target in ("Container", "Pod"):
@@ -179,16 +180,15 @@ def _read_limits(container: Fields) -> _NanoAmounts:
 def collect_resource_quotas(manifests: Iterable[Manifest]) -> tuple[ResourceQuota, ...]:
     """Return the ResourceQuotas among the objects of a cluster, with their observed usage."""
     quotas = []
-    for manifest in manifests:
-        if (manifest.group, manifest.kind) == ("", "ResourceQuota"):
-            spec = _create_unreported_fields(manifest).get_mapping("spec")
-            scopes = [ResourceQuotaScope(name) for name in spec.get_texts("scopes")]
-            for item in spec.get_mapping("scopeSelector").list_mappings("matchExpressions"):
-                operator = item.get_text("operator", EXISTS)
-                scopes.append(ResourceQuotaScope(item.get_text("scopeName"), operator, item.get_texts("values")))
-            limits = _read_quota_amounts(spec.get_mapping("hard").data)
-            used = _read_quota_amounts(get_mapping(manifest.body, "status", "used"))
-            quotas.append(ResourceQuota(manifest.namespace, manifest.name, limits, tuple(scopes), used))
+    for manifest in select_manifests(manifests, "", "ResourceQuota"):
+        spec = read_silently(manifest, "spec")
+        scopes = [ResourceQuotaScope(name) for name in spec.get_texts("scopes")]
+        for item in spec.get_mapping("scopeSelector").list_mappings("matchExpressions"):
+            operator = item.get_text("operator", EXISTS)
+            scopes.append(ResourceQuotaScope(item.get_text("scopeName"), operator, item.get_texts("values")))
+        limits = _read_quota_amounts(spec.get_mapping("hard").data)
+        used = _read_quota_amounts(get_mapping(manifest.body, "status", "used"))
+        quotas.append(ResourceQuota(manifest.namespace, manifest.name, limits, tuple(scopes), used))
     return tuple(quotas)
 
 
@@ -206,15 +206,17 @@ def _read_quota_amounts(values: Mapping[str, Any]) -> tuple[tuple[str, int], ...
 def collect_pod_disruption_budgets(manifests: Iterable[Manifest]) -> tuple[PodDisruptionBudget, ...]:
     """Return the PodDisruptionBudgets with a selector among the objects of a cluster."""
     budgets = []
-    for manifest in manifests:
-        if (manifest.group, manifest.kind) == ("policy", "PodDisruptionBudget"):
-            spec = _create_unreported_fields(manifest).get_mapping("spec")
-            selector = parse_selector(spec, "selector")
-            minimum, maximum = (format_scalar(spec.data.get(name)) for name in ("minAvailable", "maxUnavailable"))
-            if selector is not None:  # else it covers no pod
-                evicts_unready = spec.data.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
-                names = (manifest.namespace, manifest.name)
-                budgets.append(PodDisruptionBudget(*names, selector, minimum, maximum, evicts_unready=evicts_unready))
+    for manifest in select_manifests(manifests, "policy", "PodDisruptionBudget"):
+        spec = read_silently(manifest, "spec")
+        selector = parse_selector(spec, "selector")
+        if selector is not None:  # else it covers no pod
+            minimum, maximum = (
+                format_scalar(spec.data.get("minAvailable")),
+                format_scalar(spec.data.get("maxUnavailable")),
+            )
+            evicts_unready = spec.data.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+            names = (manifest.namespace, manifest.name)
+            budgets.append(PodDisruptionBudget(*names, selector, minimum, maximum, evicts_unready=evicts_unready))
     return tuple(budgets)
 
 
@@ -266,7 +268,7 @@ def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
         summary = f"RuntimeClass {name} is not on the cluster"
         spec.report("runtimeClassName", detail, Severity.WARNING, summary=summary)
         return _replace_data(spec, {**spec.data, IN_DOUBT: True})
-    scheduling = _create_unreported_fields(runtime).get_mapping("scheduling")
+    scheduling = read_silently(runtime, "scheduling")
     pod_selector, class_selector = spec.get_text_mapping("nodeSelector"), scheduling.get_text_mapping("nodeSelector")
     for key in sorted(pod_selector.keys() & class_selector.keys()):
         if pod_selector[key] != class_selector[key]:
@@ -342,17 +344,17 @@ def _apply_multus_networks(namespace: str, annotations: Fields, spec: Fields, ru
 def _parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str, str]]:
     """Return namespace and name of each network, once per interface: from `ns/name@interface, ...`, or from JSON."""
     text = annotations.get_text(NETWORKS).strip()
-    if not text.startswith("["):
-        parts = [part.strip().partition("@")[0] for part in text.split(",")]
-        names = [part.rpartition("/") for part in parts if part]
-        return [(prefix or namespace, name) for prefix, _, name in names]
-    try:
-        items = json.loads(text)
-    except ValueError:
-        annotations.report(NETWORKS, "is neither a list of names nor JSON.")
-        return []
-    networks = [item for item in list_mappings(items) if item.get("name")]
-    return [(str(item.get("namespace") or namespace), str(item["name"])) for item in networks]
+    if text.startswith("["):
+        try:
+            networks = list_mappings(json.loads(text))
+        except ValueError:
+            annotations.report(NETWORKS, "is neither a list of names nor JSON.")
+            return []
+        names = [(str(item.get("namespace") or namespace), str(item.get("name") or "")) for item in networks]
+    else:
+        paths = [f"{namespace}/{part.strip()}".partition("@")[0].split("/") for part in text.split(",")]
+        names = [(path[-2], path[-1]) for path in paths]
+    return [pair for pair in names if pair[1]]
 
 
 def _sum_requested(containers: Iterable[Any], name: str) -> int:

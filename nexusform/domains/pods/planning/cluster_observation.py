@@ -16,7 +16,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warn
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, ObservedNode, ObservedPod
-from nexusform.domains.pods.importers.manifest_parser import Manifest, format_scalar, get_integer
+from nexusform.domains.pods.importers.manifest_parser import Manifest, format_scalar, get_integer, select_manifests
 from nexusform.domains.pods.importers.pod_admission import collect_resource_quotas
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, sum_node_sizes
 from nexusform.domains.pods.planning.object_pods import PriorPods
@@ -356,8 +356,7 @@ def apply_observed_budget_status(
         return tuple(budgets)
     statuses = {
         (manifest.namespace, manifest.name): manifest.body
-        for manifest in observed_cluster.objects
-        if (manifest.group, manifest.kind) == ("policy", "PodDisruptionBudget")
+        for manifest in select_manifests(observed_cluster.objects, "policy", "PodDisruptionBudget")
     }
     existing_pods = (*observed_cluster.existing_pods, *observed_cluster.replaced_pods)  # all pods then running
     return tuple(

@@ -20,7 +20,7 @@ from nexusform.domains.pods.importers.device_objects import collect_device_inven
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
 from nexusform.domains.pods.importers.kubernetes_workloads import ParsedWorkloads, collect_workloads
 from nexusform.domains.pods.importers.live_workloads import LiveWorkload, build_workload_with_pod_count
-from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.domains.pods.importers.manifest_parser import Manifest, select_manifests
 from nexusform.domains.pods.importers.pod_admission import collect_pod_disruption_budgets, collect_resource_quotas
 from nexusform.domains.pods.planning.cluster_observation import (
     ObservedCluster,
@@ -153,7 +153,7 @@ class PodsByCluster:
     def _build_cluster(self, cluster: NodeCluster) -> Cluster:
         """Return a cluster as read by the scheduler: its nodes, and the effects of all objects on it."""
         manifests = self._collect_manifests(cluster.id)
-        namespaces = {manifest.name: manifest.labels for manifest in manifests if manifest.is_namespace}
+        namespaces = {item.name: item.labels for item in select_manifests(manifests, "", "Namespace")}
         storage = collect_cluster_storage(manifests, is_complete=self._is_complete(cluster.id))
         observed_cluster = self._get_observed_cluster(cluster.id)
         return Cluster(
@@ -267,7 +267,7 @@ class PodsByCluster:
             pods_after |= {item.key: len(applied_pods.list_outcomes(item.key)) for item in applied_pods.workloads}
         prior_claims = self._collect_claims(list(prior_manifests.values()), pods_before, cluster_id)
         planned_claims = self._collect_claims(manifests, pods_after, cluster_id)
-        stateful_sets = {(item.namespace, item.name) for item in manifests if item.kind == "StatefulSet"}
+        stateful_sets = {(item.namespace, item.name) for item in select_manifests(manifests, "apps", "StatefulSet")}
         removed_namespaces = list_namespaces(prior_manifests.values()) - list_namespaces(manifests)
         planned = compute_planned_storage_demand(prior_claims, planned_claims, stateful_sets, removed_namespaces)
         return compute_storage_demand(prior_claims), planned
@@ -275,7 +275,7 @@ class PodsByCluster:
     def _collect_claims(self, manifests: Sequence[Manifest], pod_counts: Mapping[str, int], cluster_id: str) -> Claims:
         """Return the claims of these pods on storage appliances; observed claims have their volume already."""
         objects = self._get_observed_cluster(cluster_id).objects
-        observed_claims = [manifest for manifest in objects if manifest.kind == "PersistentVolumeClaim"]
+        observed_claims = select_manifests(objects, "", "PersistentVolumeClaim")
         observed_names = {(claim.namespace, claim.name) for claim in observed_claims}
         has_all_claims = cluster_id in self._observed_clusters and self._is_complete(cluster_id)
         return collect_appliance_claims(manifests, pod_counts, observed_names, is_complete=has_all_claims)
@@ -283,4 +283,4 @@ class PodsByCluster:
 
 def list_namespaces(manifests: Iterable[Manifest]) -> set[str]:
     """Return the names of the Namespace objects among these manifests."""
-    return {manifest.name for manifest in manifests if manifest.is_namespace}
+    return {manifest.name for manifest in select_manifests(manifests, "", "Namespace")}
