@@ -149,26 +149,21 @@ class ObjectPods(Struct):
         """Return the keys of the workloads."""
         return {workload.key for workload in self.workloads}
 
-    def find_record(self, outcome: PodOutcome) -> RecordedPod | None:
-        """Return the record of a pod in state, None for a new one."""
-        return self.records.get((outcome.workload, outcome.name))
-
     def is_stable(self) -> bool:
         """Return whether all pods are created and running, and none has a former template."""
         if self.uncreated_keys:
             return False
         for workload in self.workloads:
             pods = self.list_outcomes(workload.key)
-            running_count = sum(bool(pod.node) for pod in pods)
-            is_current = all(pod.spec.template == workload.pod.template for pod in pods)
+            current_count = sum(bool(pod.node) and pod.spec.template == workload.pod.template for pod in pods)
             requested_count = 0 if workload.kind == "DaemonSet" else workload.replicas  # daemons: one per node
-            if running_count < max(len(pods), requested_count) or not is_current:
+            if current_count < max(len(pods), requested_count):
                 return False
         return True
 
     def load_prior(self, prior: PriorPods, specs: Mapping[str, PodSpec]) -> Iterator[ExistingPod]:
         """Load the pods of state and yield them as existing pods."""
-        self.prior_templates = {key: specs[key].template for key in prior.workloads if key in specs}
+        self.prior_templates = {key: specs[key].template for key in prior.workloads.keys() & specs.keys()}
         for record, pod in prior.list_existing_pods(specs):
             key, name = pod.workload, pod.name
             self.records[key, name] = record
@@ -218,9 +213,10 @@ class ObjectPods(Struct):
     def record_uncreated_pods(self, forecasts: Mapping[str, WorkloadForecast]) -> None:
         """Record the pods not created, by the forecasts of workloads."""
         own_forecasts = [forecasts[workload.key] for workload in self.workloads]
-        self.uncreated_keys = frozenset(item.workload.key for item in own_forecasts if item.uncreated)
+        uncreated = [item for item in own_forecasts if item.uncreated]
+        self.uncreated_keys = frozenset(item.workload.key for item in uncreated)
         self.has_rejected_pods = any(item.has_rejected_pods for item in own_forecasts)
-        rejected = [item for item in own_forecasts if item.uncreated and item.workload.admission_error]
+        rejected = [item for item in uncreated if item.workload.admission_error]
         self.rejections = tuple(RejectedPods(item.workload, item.uncreated, item.rejection) for item in rejected)
 
     def record_eviction_by_other(self, outcome: PodOutcome) -> None:
@@ -258,9 +254,10 @@ class ObjectPods(Struct):
             return  # no quota is full
         for workload in self.workloads:
             outcomes = self.list_outcomes(workload.key)
-            is_rolling = any(item.trigger == pod_outcomes.TEMPLATE_CHANGED for item in outcomes)
+            triggers = [item.trigger for item in outcomes]
             # A rejection on admission (not by a quota) is the same whenever the controller retries.
-            if workload.kind == "Deployment" and is_rolling and not workload.admission_error:
+            can_retry = workload.kind == "Deployment" and not workload.admission_error
+            if can_retry and pod_outcomes.TEMPLATE_CHANGED in triggers:
                 yield from ((item.key, PodDoubt(_QUOTA)) for item in outcomes)
 
     def list_namespace_doubts(self, missing_namespaces: Collection[str]) -> Iterator[tuple[PodKey, PodDoubt]]:
@@ -299,7 +296,9 @@ class ObjectPods(Struct):
             if workload.kind == "Job" and workload.key in self.uncreated_keys and not self.outcomes.get(workload.key):
                 continue
             self.values[workload.key] = {
-                outcome.name: build_pod_values(cluster, workload, outcome, self.find_record(outcome))
+                outcome.name: build_pod_values(
+                    cluster, workload, outcome, self.records.get((outcome.workload, outcome.name))
+                )
                 for outcome in self.list_outcomes(workload.key)
             }
 

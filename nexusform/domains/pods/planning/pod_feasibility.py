@@ -101,33 +101,26 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
     if not workloads:
         return None  # it has no pods
     outcomes = [outcome for outcome in pods.list_outcomes(address, cluster.id) if not outcome.is_removed]
-    requested, running = _count_requested(workloads), _count_running(outcomes)
-    waiting_outcomes = [outcome for outcome in outcomes if not outcome.node]
     is_certain = all(outcome.is_certain for outcome in outcomes)
-    if not waiting_outcomes and running >= requested:
-        maximum = capacity.compute_maximum_replicas(workloads, running)  # None: not computed
+    feasibility = replace(_assess_outcomes(workloads, outcomes), is_certain=is_certain)
+    if feasibility.result is FeasibilityResult.RUNS:
+        maximum = capacity.compute_maximum_replicas(workloads, _count_running(outcomes))  # None: not computed
         is_certain = is_certain and (maximum is None or capacity.is_certain)
-        return ObjectFeasibility(
-            FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum, is_certain=is_certain
-        )
+        return replace(feasibility, replicas_max=maximum, is_certain=is_certain)
+    if pods.has_rejected_pods(address, cluster.id):
+        return feasibility  # no number of additional nodes helps
     inputs = capacity.initial_prediction_input
-    waiting_keys = {outcome.workload for outcome in waiting_outcomes}
-    infeasible = ObjectFeasibility(
-        FeasibilityResult.CANNOT_RUN,
-        reason=_find_main_reason(waiting_outcomes),
-        replicas_requested=requested,
-        replicas_max=running,
-        is_certain=is_certain,
-    )
-    if pods.has_rejected_pods(address, cluster.id) or not _can_run(workloads, waiting_keys, inputs, cluster):
-        return infeasible  # no number of additional nodes helps
-    own_keys = {workload.key for workload in workloads}
-    return _try_more_nodes(infeasible, inputs, cluster, own_keys, capacity.waiting_pods)
+    return _try_more_nodes(feasibility, workloads, outcomes, inputs, cluster, capacity.waiting_pods)
 
 
-def _find_main_reason(waiting: Iterable[PodOutcome]) -> str:
-    """Return the first reason of pods without a node."""
-    return next((outcome.reason for outcome in waiting if outcome.reason), _REJECTED)
+def _assess_outcomes(workloads: Iterable[Workload], outcomes: Sequence[PodOutcome]) -> ObjectFeasibility:
+    """Return the feasibility of workloads by the outcomes of their pods, without additional nodes."""
+    requested, running = _count_requested(workloads), _count_running(outcomes)
+    reasons = [outcome.reason for outcome in outcomes if not outcome.node]
+    result, reason = FeasibilityResult.RUNS, ""
+    if reasons or running < requested:
+        result, reason = FeasibilityResult.CANNOT_RUN, next(filter(None, reasons), _REJECTED)
+    return ObjectFeasibility(result, reason=reason, replicas_requested=requested, replicas_max=running)
 
 
 def _count_requested(workloads: Iterable[Workload]) -> int:
@@ -146,28 +139,31 @@ def _can_run(
     """Return whether the pods of the workloads with these keys may run with enough nodes: they have no scheduling gates
     and no missing claims, fit an empty node, and pods for their affinity exist.
     """
-    additional_nodes = (copy_node(node, 0) for node in list_pool_nodes(cluster).values())  # one more of each pool
-    nodes = [*inputs.cluster.nodes, *additional_nodes]
-    return all(
-        not spec.gates
-        and not any(rule.find_rejection(spec) for rule in profile.POD_FILTERS)
-        and any(_is_node_usable_by_pod(spec, node) for node in nodes)
-        and _has_affinity_match(spec, inputs)
-        for spec in [workload.pod for workload in workloads if workload.key in keys]
-    )
+    nodes = list(inputs.cluster.nodes)
+    nodes += [copy_node(node, 0) for node in list_pool_nodes(cluster).values()]  # one more of each pool
+    for spec in [workload.pod for workload in workloads if workload.key in keys]:
+        is_rejected = any(rule.find_rejection(spec) for rule in profile.POD_FILTERS)
+        has_node = any(_is_node_usable_by_pod(spec, node) for node in nodes)
+        if spec.gates or is_rejected or not has_node or not _has_affinity_match(spec, inputs):
+            return False
+    return True
 
 
 def _try_more_nodes(
     infeasible: ObjectFeasibility,
+    workloads: Sequence[Workload],
+    outcomes: Iterable[PodOutcome],
     inputs: PredictionInput,
     cluster: NodeCluster,
-    keys: set[str],
     waiting_pods: WaitingPods,
 ) -> ObjectFeasibility:
-    """Return the feasibility of an object with waiting pods after the fewest additional nodes. It is unknown if no
-    number up to the search limit is enough.
+    """Return the feasibility of workloads with waiting pods (by their `outcomes`) after the fewest additional nodes. It
+    is unknown if no number up to the search limit is enough, and unchanged if no number helps.
     """
-    additions = find_additions(inputs, cluster, keys, waiting_pods)
+    waiting_keys = {outcome.workload for outcome in outcomes if not outcome.node}
+    if not _can_run(workloads, waiting_keys, inputs, cluster):
+        return infeasible
+    additions = find_additions(inputs, cluster, {workload.key for workload in workloads}, waiting_pods)
     if additions:
         return replace(infeasible, result=FeasibilityResult.RUNS_AFTER, missing_nodes=additions)
     nodes = format_count(compute_search_limit(inputs), "more node")
@@ -186,23 +182,16 @@ def find_candidate_feasibility(
     keys = {workload.key for workload in workloads}
     prediction = predict(inputs.cluster, inputs.existing_pods, inputs.workloads, seed=inputs.seed)
     outcomes = [item for item in prediction.outcomes if item.workload in keys and not item.is_removed]
-    requested, running = _count_requested(workloads), _count_running(outcomes)
-    waiting_outcomes = [item for item in outcomes if not item.node]
-    if running >= requested and not waiting_outcomes:
+    feasibility = _assess_outcomes(workloads, outcomes)
+    if feasibility.result is FeasibilityResult.RUNS:
         # The capacity is computed without the additional workloads: none of their pods is running.
         maximum = ClusterPodCapacity(pods, cluster).compute_maximum_replicas(workloads, running=0)
-        return ObjectFeasibility(FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum)
+        return replace(feasibility, replicas_max=maximum)
+    if not tries_nodes or any(prediction.forecasts[key].has_rejected_pods for key in keys):
+        return feasibility
     inputs = pods.build_initial_input(cluster)  # more nodes: all pods of the plan are placed again, too
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
-    is_rejected = any(prediction.forecasts[key].has_rejected_pods for key in keys)
-    waiting_keys = {item.workload for item in waiting_outcomes}
-    reason = _find_main_reason(waiting_outcomes)
-    infeasible = ObjectFeasibility(
-        FeasibilityResult.CANNOT_RUN, reason=reason, replicas_requested=requested, replicas_max=running
-    )
-    if tries_nodes and not is_rejected and _can_run(workloads, waiting_keys, inputs, cluster):
-        return _try_more_nodes(infeasible, inputs, cluster, keys, waiting_pods={})
-    return infeasible
+    return _try_more_nodes(feasibility, workloads, outcomes, inputs, cluster, waiting_pods={})
 
 
 class ClusterLossEffects:
@@ -238,11 +227,11 @@ def _count_waiting_after_losses(inputs: PredictionInput, places: Sequence[str]) 
 
 def _find_worst_loss(losses: Mapping[str, Counter[str]], keys: set[str]) -> LossEffect | None:
     """Return the loss with the most waiting pods; an empty one if no pod waits, None without a place to lose."""
-    waiting_by_place = {place: sum(waiting[key] for key in keys) for place, waiting in losses.items()}
-    worst_place = max(waiting_by_place, key=lambda place: waiting_by_place[place], default=None)
-    if worst_place is None:
+    waiting_by_place = Counter({place: sum(waiting[key] for key in keys) for place, waiting in losses.items()})
+    if not waiting_by_place:
         return None
-    return LossEffect(worst_place, waiting_by_place[worst_place]) if waiting_by_place[worst_place] else LossEffect()
+    ((worst_place, count),) = waiting_by_place.most_common(1)
+    return LossEffect(worst_place, count) if count else LossEffect()
 
 
 def find_additions(

@@ -412,7 +412,7 @@ class PodPhase(PodsByCluster):
                     cluster_id=cluster_id,
                     cluster=cluster,
                     outcome=outcome,
-                    record=object_pods.find_record(outcome),
+                    record=object_pods.records.get((outcome.workload, outcome.name)),
                     keeps_running=address in self._forgotten_addresses,
                 )
                 for outcome in outcomes

@@ -11,12 +11,13 @@ from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
 from nexusform.domains.pods.importers.csi_objects import has_unknown_storage
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
-from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, select_manifests
 from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, ObservedCluster
 from nexusform.domains.pods.scheduling.assumptions import PodDoubt
 from nexusform.domains.pods.scheduling.cluster_records import PodKey, PodSpec, Workload
@@ -26,8 +27,14 @@ from nexusform.kubernetes.matching import is_selected
 
 _HOUR: Final = 3600
 _UNREADY: Final = "nodes that are not ready"
-_SCALERS: Final = ("cluster-autoscaler", "karpenter")
-_DESCHEDULER: Final = "descheduler"
+_SCALING_DETAIL: Final = "{} runs on the cluster. It may add nodes for Pending pods, and remove others."
+_DESCHEDULING_DETAIL: Final = "{} runs on the cluster. It may evict pods, which are then placed again."
+# Agents by a part of the names of their pods: the id and the text of a warning.
+_NODE_AGENTS: Final = {
+    "cluster-autoscaler": ("nodes-are-scaled", _SCALING_DETAIL),
+    "karpenter": ("nodes-are-scaled", _SCALING_DETAIL),
+    "descheduler": ("pods-are-descheduled", _DESCHEDULING_DETAIL),
+}
 WEBHOOKS: Final = "admission webhooks"
 ORPHANS: Final = "pods without a controller"
 AUTOSCALER: Final = "a HorizontalPodAutoscaler"
@@ -103,6 +110,10 @@ def _has_volume_claims(outcome: PodOutcome) -> bool:
     return bool(outcome.spec.claim_count)
 
 
+def _is_pending(outcome: PodOutcome) -> bool:
+    return not outcome.node
+
+
 def _is_dependent(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
     """Return whether a pod may have another outcome by objects of unread kinds."""
     spec = outcome.spec
@@ -125,14 +136,11 @@ def _is_dependent(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
 
 def _list_node_agent_doubts(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:
     """Yield the doubts about autoscalers of nodes and the descheduler, found by the names of their pods."""
-    names = {pod.workload for pod in snapshot.pods}
-    for agent in _SCALERS:
-        if any(agent in name for name in names):
-            detail = f"{agent} runs on the cluster. It may add nodes for Pending pods, and remove others."
-            yield SnapshotUncertainty(agent, "nodes-are-scaled", detail, lambda outcome: not outcome.node)
-    if any(_DESCHEDULER in name for name in names):
-        detail = "descheduler runs on the cluster. It may evict pods, which are then placed again."
-        yield SnapshotUncertainty(_DESCHEDULER, "pods-are-descheduled", detail)
+    for agent, (warning_id, detail) in _NODE_AGENTS.items():
+        if any(agent in pod.workload for pod in snapshot.pods):
+            doubt = SnapshotUncertainty(agent, warning_id, detail.format(agent))
+            # Additional nodes are for Pending pods.
+            yield replace(doubt, is_affected=_is_pending) if detail == _SCALING_DETAIL else doubt
 
 
 def find_pods_in_doubt(
@@ -149,31 +157,38 @@ def find_pods_in_doubt(
     webhooks = [item for item in manifests if item.kind in (*_HOOK_KINDS, _VALIDATING)]
     new_hooks = [item for item in webhooks if item not in observed.objects]
     scalers = {_get_scaled_workload(item): item.kind for item in manifests if item.kind in _TARGETS}
-    namespace_labels = {item.name: item.labels for item in manifests if item.is_namespace}
+    namespace_labels = {item.name: item.labels for item in select_manifests(manifests, "", "Namespace")}
     observed_counts = Counter(pod.workload for pod in observed.existing_pods)
+    controller_doubts = {
+        key: _find_controller_doubt(workload, observed_counts[key], scalers.get(key, ""))
+        for key, workload in workloads.items()
+    }
     doubts: dict[PodKey, PodDoubt] = {}
     for outcome in outcomes:
-        key, workload = outcome.key, workloads.get(outcome.workload)  # None: removed by this plan
-        observed_count = observed_counts[outcome.workload]
-        if workload is not None:
-            if observed_count and workload.configured_replicas not in (None, observed_count):
-                doubts[key] = PodDoubt(AUTOSCALER)  # the apply and the autoscaler undo each other's replicas
-            if workload.key in scalers:
-                doubts[key] = PodDoubt(f"a {scalers[workload.key]}")
-            if workload.has_orphans:
-                doubts[key] = PodDoubt(ORPHANS)
-        if outcome.feasible_nodes is None:
-            continue  # kept or removed without a decision of the scheduler
-        for doubt in snapshot_doubts:
-            if doubt.is_affected(outcome):
-                doubts.setdefault(key, PodDoubt(doubt.assumption))
-        # Existing pods may show the effect of the other webhooks.
-        hooks = new_hooks if workload is not None and workload.is_admission_known else webhooks
-        if workload is not None and (
-            workload.is_rewritten or _can_be_changed(hooks, outcome.spec, workload.kind, namespace_labels)
-        ):
-            doubts.setdefault(key, PodDoubt(WEBHOOKS))
+        assumptions = [controller_doubts.get(outcome.workload, "")]
+        if outcome.feasible_nodes is not None:  # else kept or removed without a decision of the scheduler
+            assumptions += [doubt.assumption for doubt in snapshot_doubts if doubt.is_affected(outcome)]
+            workload = workloads.get(outcome.workload)
+            if workload is not None:  # else it is removed by this plan
+                # Existing pods may show the effect of the other webhooks.
+                hooks = new_hooks if workload.is_admission_known else webhooks
+                if workload.is_rewritten or _can_be_changed(hooks, outcome.spec, workload.kind, namespace_labels):
+                    assumptions.append(WEBHOOKS)
+        assumption = next(filter(None, assumptions), "")
+        if assumption:
+            doubts.setdefault(outcome.key, PodDoubt(assumption))
     return doubts
+
+
+def _find_controller_doubt(workload: Workload, observed_count: int, scaler_kind: str) -> str:
+    """Return why the pods of a workload may be others than configured; "" without a reason."""
+    if workload.has_orphans:
+        return ORPHANS
+    if scaler_kind:
+        return f"a {scaler_kind}"
+    # The apply and the autoscaler undo each other's replicas.
+    is_contested = observed_count and workload.configured_replicas not in (None, observed_count)
+    return AUTOSCALER if is_contested else ""
 
 
 def _get_scaled_workload(scaler: Manifest) -> str:
