@@ -29,6 +29,7 @@ from nexusform.domains.pods.planning.pod_feasibility import (
     ObjectFeasibility,
     find_candidate_feasibility,
     find_object_feasibility,
+    find_worst_loss,
 )
 from nexusform.domains.pods.planning.pod_phase import PodPhase
 from nexusform.json_data.plain_data import get_list, get_mapping, get_value_at_path
@@ -129,14 +130,14 @@ def _build_rows_with_loss_effects(
     for row in rows:
         cluster = outcome.clusters.get(row.cluster)
         address = outcome.placements[row.placement].address
-        workloads = pods.list_workloads(address, cluster.id) if cluster is not None else ()
+        workloads = pods.find_object_pods(address, cluster.id).workloads if cluster is not None else ()
         if cluster is None or not workloads:
             yield row
             continue
         if row.cluster not in losses_by_cluster:
             losses_by_cluster[row.cluster] = ClusterLossEffects(pods, cluster)
         losses, keys = losses_by_cluster[row.cluster], {workload.key for workload in workloads}
-        machine_effect, rack_effect = losses.find_machine_effect(keys), losses.find_rack_effect(keys)
+        machine_effect, rack_effect = find_worst_loss(losses.by_machine, keys), find_worst_loss(losses.by_rack, keys)
         yield replace(row, one_machine_down=machine_effect, one_rack_down=rack_effect)
 
 
@@ -145,7 +146,7 @@ def _build_rejected_cluster_rows(outcome: FleetOutcome, pods: PodPhase) -> Itera
     for rejected in outcome.rejected_clusters:
         placement, cluster = outcome.placements[rejected.address], outcome.clusters.get(rejected.cluster)
         workloads = collect_workloads(placement.selection.manifests).workloads
-        if cluster is None or not workloads or pods.list_workloads(placement.address, cluster.id):
+        if cluster is None or not workloads or pods.find_object_pods(placement.address, cluster.id).workloads:
             continue  # nodes not known, no pods, or pods planned there
         assessment = find_candidate_feasibility(pods, cluster, workloads)
         yield _build_feasibility_row(rejected.address, rejected.cluster, assessment, is_selected=False)

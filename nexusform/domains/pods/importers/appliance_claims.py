@@ -66,7 +66,8 @@ def collect_appliance_claims(
     existing objects (`namespace/name`), and of ephemeral volumes of pods. `pod_counts`: number of pods per workload.
     `observed_names` are the claims (namespace and name) listed by kubectl; `is_complete`: there are no others.
     """
-    reader = _ApplianceClaimReader(collect_storage(manifests), observed_names, is_complete=is_complete)
+    default_binding = False if is_complete else None
+    reader = _ApplianceClaimReader(collect_storage(manifests), observed_names, default_binding)
     claims: dict[str, ApplianceClaim] = {}
     for manifest in manifests:
         spec = read_silently(manifest, "spec")
@@ -89,7 +90,7 @@ def collect_appliance_claims(
 class _ApplianceClaimReader(Struct, frozen=True):
     storage: Storage
     observed_names: AbstractSet[tuple[str, str]]
-    is_complete: bool
+    is_bound: bool | None  # of claims that are not observed
 
     def list_ephemeral_claims(
         self, manifest: Manifest, spec: Fields, pod_counts: Mapping[str, int]
@@ -97,11 +98,9 @@ class _ApplianceClaimReader(Struct, frozen=True):
         """Yield the ephemeral claims of each pod of a workload by a name: `namespace/kind/name-number-volume`."""
         pod = spec if manifest.kind == "Pod" else spec.get_mapping("template").get_mapping("spec")
         for volume in pod.list_mappings("volumes"):
-            if "ephemeral" not in volume:
-                continue  # only such a volume has a claim of its own
             claim = volume.get_mapping("ephemeral").get_mapping("volumeClaimTemplate").get_mapping("spec")
-            if self.is_on_appliance(claim):
-                appliance_claim = ApplianceClaim(_parse_requested_bytes(claim), is_bound=self._get_default_binding())
+            if "ephemeral" in volume and self.is_on_appliance(claim):
+                appliance_claim = ApplianceClaim(_parse_requested_bytes(claim), is_bound=self.is_bound)
                 for number in range(pod_counts.get(manifest.workload_key, 0)):
                     yield f"{manifest.workload_key}-{number}-{volume.get_text('name')}", appliance_claim
 
@@ -116,12 +115,10 @@ class _ApplianceClaimReader(Struct, frozen=True):
         for template in spec.list_mappings("volumeClaimTemplates"):
             claim = template.get_mapping("spec")
             prefix = f"{template.get_mapping('metadata').get_text('name')}-{manifest.name}"
-            if not self.is_on_appliance(claim):
-                continue
-            size = _parse_requested_bytes(claim)
-            appliance_claim = ApplianceClaim(size, is_bound=self._get_default_binding(), owner=owner)
-            for ordinal in self.storage.templates[manifest.namespace, prefix].ordinals:
-                yield f"{manifest.namespace}/{prefix}-{ordinal}", appliance_claim
+            if self.is_on_appliance(claim):
+                appliance_claim = ApplianceClaim(_parse_requested_bytes(claim), is_bound=self.is_bound, owner=owner)
+                for ordinal in self.storage.templates[manifest.namespace, prefix].ordinals:
+                    yield f"{manifest.namespace}/{prefix}-{ordinal}", appliance_claim
 
     def build_existing_claim(self, manifest: Manifest, spec: Fields, owner: ClaimOwner | None) -> ApplianceClaim:
         """Return the appliance claim of an existing object, with the capacity of its volume if it is bound."""
@@ -131,7 +128,7 @@ class _ApplianceClaimReader(Struct, frozen=True):
         if spec.get_text("volumeName") or claim_name in self.storage.reserved_volumes:
             capacity = _parse_bytes(status.get_mapping("capacity"))
             return ApplianceClaim(size, capacity, is_bound=True, owner=owner)
-        is_bound = False if claim_name in self.observed_names else self._get_default_binding()
+        is_bound = False if claim_name in self.observed_names else self.is_bound
         return ApplianceClaim(size, is_bound=is_bound, owner=owner)
 
     def is_on_appliance(self, claim: Fields) -> bool:
@@ -144,9 +141,6 @@ class _ApplianceClaimReader(Struct, frozen=True):
         provisioners = {name: storage_class.body.get("provisioner") for name, storage_class in classes.items()}
         provisioner = provisioners.get(NEXUS_VOLUME)
         return provisioner is not None and provisioners.get(class_name) == provisioner  # another class of the appliance
-
-    def _get_default_binding(self) -> bool | None:
-        return False if self.is_complete else None
 
 
 def _parse_requested_bytes(claim: Fields) -> int | None:

@@ -56,9 +56,13 @@ class CsiLimits(Struct, frozen=True):
 
     def list_storage_terms(self, storage_class: str, size: int) -> tuple[NodeSelectorTerm, ...] | None:
         """Return the nodes with enough free storage of a class (any of the terms), None for all."""
-        sufficient = [item for item in self.capacities.get(storage_class, ()) if item.size >= size]
-        terms = tuple(item.term for item in sufficient if item.term is not None)
-        return None if len(terms) < len(sufficient) else terms  # some object has no term: all nodes
+        terms: list[NodeSelectorTerm] = []
+        for capacity in self.capacities.get(storage_class, ()):
+            if capacity.size >= size:
+                if capacity.term is None:
+                    return None
+                terms.append(capacity.term)
+        return tuple(terms)
 
 
 def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
@@ -130,9 +134,8 @@ def build_attach_limits(csi: CsiLimits, volumes: Mapping[str, Manifest]) -> Atta
         if volume is None or not get_value_at_path(volume.body, "spec", "csi"):
             continue  # as in kube-scheduler, only existing CSI volumes count
         claim = get_mapping(volume.body, "spec", "claimRef")
-        attachments.append(
-            (node, driver, f"{claim.get('namespace', '')}/{claim['name']}" if claim.get("name") else name)
-        )
+        claim_name = f"{claim.get('namespace', '')}/{claim['name']}" if claim.get("name") else name
+        attachments.append((node, driver, claim_name))
     return AttachLimits(csi.maximums, tuple(attachments))
 
 

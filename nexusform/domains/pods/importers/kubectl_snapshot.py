@@ -48,49 +48,28 @@ from nexusform.scheduling.kubelet import NodeSize
 
 _FINISHED_PHASES: Final = ("Succeeded", "Failed")
 _POD_FIELDS: Final = (
-    "nodeName",
-    "nodeSelector",
-    "affinity",
-    "tolerations",
-    "topologySpreadConstraints",
-    "hostNetwork",
-    "overhead",
-    "priority",
-    "resources",
-    "volumes",
-    "schedulingGates",
-    "schedulerName",
-    "preemptionPolicy",
-    "resourceClaims",
-    "priorityClassName",
-    "activeDeadlineSeconds",
+    *("nodeName", "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "hostNetwork", "overhead"),
+    *("priority", "resources", "volumes", "schedulingGates", "schedulerName", "preemptionPolicy", "resourceClaims"),
+    *("priorityClassName", "activeDeadlineSeconds"),
 )
 _CONTAINER_FIELDS: Final = ("name", "image", "resources", "ports", "restartPolicy")
 # Further kinds that affect pods, and the fields kept of each.
+_SPEC_KINDS: Final = (
+    *("PersistentVolumeClaim", "PersistentVolume", "PodDisruptionBudget", "ResourceQuota", "LimitRange", "Service"),
+    *("HorizontalPodAutoscaler", "ScaledObject", "VerticalPodAutoscaler", "MutatingAdmissionPolicy"),
+    *("CSINode", "CSIDriver", "VolumeAttachment"),
+    *("DeviceClass", "ResourceSlice", "ResourceClaim", "ResourceClaimTemplate"),
+)
 KEPT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "Namespace": (),
-    "PersistentVolumeClaim": ("spec",),
-    "PersistentVolume": ("spec",),
+    "NetworkAttachmentDefinition": (),
     "StorageClass": ("provisioner", "volumeBindingMode", "allowedTopologies"),
-    "PodDisruptionBudget": ("spec",),
-    "ResourceQuota": ("spec",),
-    "LimitRange": ("spec",),
     "PriorityClass": ("value", "globalDefault", "preemptionPolicy"),
     "RuntimeClass": ("overhead", "scheduling"),
-    "HorizontalPodAutoscaler": ("spec",),
-    "MutatingWebhookConfiguration": ("webhooks",),
-    "MutatingAdmissionPolicy": ("spec",),
-    "CSINode": ("spec",),
-    "CSIDriver": ("spec",),
-    "VolumeAttachment": ("spec",),
     "CSIStorageCapacity": ("nodeTopology", "storageClassName", "capacity", "maximumVolumeSize"),
-    "DeviceClass": ("spec",),
-    "ResourceSlice": ("spec",),
-    "ResourceClaim": ("spec",),
-    "ResourceClaimTemplate": ("spec",),
-    **dict.fromkeys(("ValidatingWebhookConfiguration", "ScaledObject", "VerticalPodAutoscaler"), ("spec", "webhooks")),
-    "Service": ("spec",),
-    "NetworkAttachmentDefinition": (),
+    "MutatingWebhookConfiguration": ("webhooks",),
+    "ValidatingWebhookConfiguration": ("webhooks",),
+    **dict.fromkeys(_SPEC_KINDS, ("spec",)),
 }
 # Further metadata and status fields kept of some kinds.
 _KEPT_METADATA: Final[Mapping[str, tuple[str, ...]]] = {

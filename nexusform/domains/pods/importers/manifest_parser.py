@@ -45,18 +45,10 @@ _CLUSTER_SCOPED: Final = frozenset(
 )  # fmt: skip
 _FLEET_GROUPS: Final = ("placement.kubernetes-fleet.io", "cluster.kubernetes-fleet.io", "fleet.azure.com")
 _NETWORKING: Final = "networking.fleet.azure.com"
-_UNSELECTABLE_KINDS: Final = frozenset(
-    {
-        ("", "Pod"),
-        ("", "Node"),
-        ("", "Event"),
-        ("events.k8s.io", "Event"),
-        ("coordination.k8s.io", "Lease"),
-        ("multicluster.x-k8s.io", "ServiceImport"),
-        (_NETWORKING, "ServiceImport"),
-        (_NETWORKING, "TrafficManagerProfile"),
-        (_NETWORKING, "TrafficManagerBackend"),
-    }
+_UNSELECTABLE_KINDS: Final = (
+    *(("", "Pod"), ("", "Node"), ("", "Event"), ("events.k8s.io", "Event"), ("coordination.k8s.io", "Lease")),
+    *(("multicluster.x-k8s.io", "ServiceImport"), (_NETWORKING, "ServiceImport")),
+    *((_NETWORKING, "TrafficManagerProfile"), (_NETWORKING, "TrafficManagerBackend")),
 )
 
 

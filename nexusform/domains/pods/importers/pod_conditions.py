@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from nexusform.documents.scalars import parse_integer
 from nexusform.domains.pods.importers.manifest_parser import get_integer
 from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.kubernetes.quantity import read_quantity_or_zero
@@ -32,7 +33,7 @@ def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
         "creation_time": parse_time(metadata.get("creationTimestamp")),
         "ready_time": parse_time(ready.get("lastTransitionTime")) if is_ready else 0,
         "restarts": max((get_integer(item, "restartCount", 0) for item in statuses), default=0),
-        "deletion_cost": _parse_deletion_cost(get_mapping(metadata, "annotations").get(_DELETION_COST)),
+        "deletion_cost": parse_integer(get_text(metadata, "annotations", _DELETION_COST), signed=True) or 0,
     }
     if not is_ready:
         # "" for a container not waiting; the other texts of _STARTING are those of a normal start.
@@ -50,13 +51,6 @@ def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _find_condition(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return next((item for item in list_mappings(status, "conditions") if item.get("type") == name), {})
-
-
-def _parse_deletion_cost(text: Any) -> int:
-    try:
-        return int(text or 0)
-    except (TypeError, ValueError):
-        return 0
 
 
 def parse_time(text: Any) -> int:

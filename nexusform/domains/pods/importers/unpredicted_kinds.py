@@ -12,6 +12,7 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
+from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.json_data.plain_data import get_list, list_mappings
 
 NOT_PREDICTED: Final = "pods-not-predicted"
@@ -27,55 +28,39 @@ _CHANGES: Final = (
 )
 _NO_EFFECT: Final = ""
 
+_CREATING_KINDS: Final = (
+    *(("argoproj.io", name) for name in ("Application", "ApplicationSet", "CronWorkflow", "Rollout", "Workflow")),
+    ("helm.toolkit.fluxcd.io", "HelmRelease"),
+    ("kustomize.toolkit.fluxcd.io", "Kustomization"),
+    ("helm.cattle.io", "HelmChart"),
+    *(("kubevirt.io", f"VirtualMachine{suffix}") for suffix in ("", "Instance", "InstanceReplicaSet")),
+    ("pool.kubevirt.io", "VirtualMachinePool"),
+    *(("monitoring.coreos.com", name) for name in ("Alertmanager", "Prometheus", "PrometheusAgent", "ThanosRuler")),
+    ("serving.knative.dev", "Service"),
+    ("serving.knative.dev", "Configuration"),
+    ("batch.volcano.sh", "Job"),
+    ("jobset.x-k8s.io", "JobSet"),
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
+    ("kubeflow.org", _ANY),
+    ("ray.io", _ANY),
+    ("postgresql.cnpg.io", "Cluster"),
+    ("kafka.strimzi.io", "Kafka"),
+    ("keda.sh", "ScaledJob"),
+)
+_SILENT_GROUPS: Final = (
+    *("argoproj.io", "keda.sh", "monitoring.coreos.com", "cert-manager.io", "acme.cert-manager.io"),
+    *("external-secrets.io", "helm.toolkit.fluxcd.io", "source.toolkit.fluxcd.io"),
+    *("networking.istio.io", "security.istio.io", "telemetry.istio.io", "metallb.io", "cilium.io"),
+    *("crd.projectcalico.org", "projectcalico.org", "traefik.containo.us", "traefik.io"),
+)
 _EFFECTS: Final[Mapping[tuple[str, str], str]] = {
     ("batch", "CronJob"): _TRANSIENT,
-    ("argoproj.io", "Application"): _CREATES,
-    ("argoproj.io", "ApplicationSet"): _CREATES,
-    ("argoproj.io", "CronWorkflow"): _CREATES,
-    ("argoproj.io", "Rollout"): _CREATES,
-    ("argoproj.io", "Workflow"): _CREATES,
-    ("argoproj.io", _ANY): _NO_EFFECT,
-    ("helm.toolkit.fluxcd.io", "HelmRelease"): _CREATES,
-    ("kustomize.toolkit.fluxcd.io", "Kustomization"): _CREATES,
-    ("helm.cattle.io", "HelmChart"): _CREATES,
-    ("kubevirt.io", "VirtualMachine"): _CREATES,
-    ("kubevirt.io", "VirtualMachineInstance"): _CREATES,
-    ("kubevirt.io", "VirtualMachineInstanceReplicaSet"): _CREATES,
-    ("pool.kubevirt.io", "VirtualMachinePool"): _CREATES,
-    ("monitoring.coreos.com", "Alertmanager"): _CREATES,
-    ("monitoring.coreos.com", "Prometheus"): _CREATES,
-    ("monitoring.coreos.com", "PrometheusAgent"): _CREATES,
-    ("monitoring.coreos.com", "ThanosRuler"): _CREATES,
-    ("serving.knative.dev", "Service"): _CREATES,
-    ("serving.knative.dev", "Configuration"): _CREATES,
-    ("batch.volcano.sh", "Job"): _CREATES,
-    ("jobset.x-k8s.io", "JobSet"): _CREATES,
-    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _CREATES,
-    ("kubeflow.org", _ANY): _CREATES,
-    ("ray.io", _ANY): _CREATES,
-    ("postgresql.cnpg.io", "Cluster"): _CREATES,
-    ("kafka.strimzi.io", "Kafka"): _CREATES,
-    ("keda.sh", "ScaledJob"): _CREATES,
+    **dict.fromkeys(_CREATING_KINDS, _CREATES),
     ("keda.sh", "ScaledObject"): _SCALES,
-    ("keda.sh", _ANY): _NO_EFFECT,
     ("autoscaling.k8s.io", "VerticalPodAutoscaler"): _RESIZES,
     ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"): _CHANGES,
-    ("monitoring.coreos.com", _ANY): _NO_EFFECT,
-    ("cert-manager.io", _ANY): _NO_EFFECT,
-    ("acme.cert-manager.io", _ANY): _NO_EFFECT,
-    ("external-secrets.io", _ANY): _NO_EFFECT,
-    ("helm.toolkit.fluxcd.io", _ANY): _NO_EFFECT,
-    ("source.toolkit.fluxcd.io", _ANY): _NO_EFFECT,
     ("k8s.cni.cncf.io", "NetworkAttachmentDefinition"): _NO_EFFECT,
-    ("networking.istio.io", _ANY): _NO_EFFECT,
-    ("security.istio.io", _ANY): _NO_EFFECT,
-    ("telemetry.istio.io", _ANY): _NO_EFFECT,
-    ("metallb.io", _ANY): _NO_EFFECT,
-    ("cilium.io", _ANY): _NO_EFFECT,
-    ("crd.projectcalico.org", _ANY): _NO_EFFECT,
-    ("projectcalico.org", _ANY): _NO_EFFECT,
-    ("traefik.containo.us", _ANY): _NO_EFFECT,
-    ("traefik.io", _ANY): _NO_EFFECT,
+    **{(group, _ANY): _NO_EFFECT for group in _SILENT_GROUPS},
 }
 
 
@@ -83,14 +68,12 @@ def list_unpredicted_problems(manifests: Iterable[Manifest], known_kinds: Collec
     """Return a warning per kind with an effect on pods, at its first object. `known_kinds`: group and kind of the
     objects read elsewhere, without a warning.
     """
-    manifests_by_effect: dict[tuple[str, str, str], list[Manifest]] = {}  # by group, kind and effect
-    for manifest in manifests:
-        if (manifest.group, manifest.kind) not in known_kinds:
-            effect = _describe_effect_on_pods(manifest)
-            if effect:
-                manifests_by_effect.setdefault((manifest.group, manifest.kind, effect), []).append(manifest)
+    unknown_manifests = [item for item in manifests if (item.group, item.kind) not in known_kinds]
+    effects = group_by(unknown_manifests, lambda item: (item.group, item.kind, _describe_effect_on_pods(item)))
     problems: list[Problem] = []
-    for (_, _, effect), objects in manifests_by_effect.items():
+    for (_, _, effect), objects in effects.items():
+        if effect == _NO_EFFECT:
+            continue
         first, further = objects[0], len(objects) - 1
         further_text = f" and {further} more {select_word_form(further, 'object')} of this kind" if further else ""
         detail = f"{first.title}{further_text} ({first.group or first.version}): {effect}."

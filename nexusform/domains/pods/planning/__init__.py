@@ -17,6 +17,7 @@ PUBLIC = {
     "pod_rows": "parse_pod_record REASONS parse_volumes",
     "template_matching": "assign_template_specs",
     "pod_feasibility": (
-        "find_object_feasibility find_candidate_feasibility ObjectFeasibility ClusterPodCapacity ClusterLossEffects"
+        "find_object_feasibility find_candidate_feasibility ObjectFeasibility ClusterPodCapacity ClusterLossEffects "
+        "find_worst_loss"
     ),
 }

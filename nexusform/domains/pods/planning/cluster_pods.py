@@ -18,7 +18,7 @@ from nexusform.domains.pods.importers.appliance_claims import (
 )
 from nexusform.domains.pods.importers.device_objects import collect_device_inventory
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
-from nexusform.domains.pods.importers.kubernetes_workloads import ParsedWorkloads, collect_workloads
+from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.live_workloads import LiveWorkload, build_workload_with_pod_count
 from nexusform.domains.pods.importers.manifest_parser import Manifest, select_manifests
 from nexusform.domains.pods.importers.pod_admission import collect_pod_disruption_budgets, collect_resource_quotas
@@ -29,7 +29,13 @@ from nexusform.domains.pods.planning.cluster_observation import (
     merge_observed_pods,
 )
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
-from nexusform.domains.pods.planning.object_pods import ObjectPods, PriorPods, build_prior_workloads, get_pod_specs
+from nexusform.domains.pods.planning.object_pods import (
+    ObjectPods,
+    PriorPods,
+    add_previous_maximums,
+    build_prior_workloads,
+    get_pod_specs,
+)
 from nexusform.domains.pods.planning.template_matching import create_replacement_check, estimate_replicas
 from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodKey, PodSpec, ResourceQuota
 from nexusform.domains.pods.scheduling.grouping import group_by
@@ -204,11 +210,11 @@ class PodsByCluster:
         observed_objects = self._get_observed_cluster(cluster_id).objects
         return [*manifests, *(manifest for manifest in observed_objects if manifest.identity not in planned_keys)]
 
-    def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey, *, is_placed: bool) -> ParsedWorkloads:
-        """Return the workloads of an object's manifests, with the live fields they leave to other managers. If
+    def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey, *, is_placed: bool) -> None:
+        """Read the workloads of an object's manifests, with the live fields they leave to other managers. If
         Fleet applies them (`is_placed`), one of these is kubectl.
         """
-        _, cluster_id = key
+        address, cluster_id = key
         # The live workloads of a cluster by key. Without an observed one, that of its known pods.
         observed_cluster = self._get_observed_cluster(cluster_id)
         known_pods = self._existing_pods.get(cluster_id, {}).values()
@@ -226,13 +232,15 @@ class PodsByCluster:
         known_workloads = {
             name: live for name, live in live_workloads.items() if (cluster_id, name) not in self._recreated_workloads
         }
-        return collect_workloads(
+        reading = collect_workloads(
             object_pods.manifests,
             self._collect_manifests(cluster_id),
             is_complete=self._is_complete(cluster_id),
             live_workloads=known_workloads,
             previous_manifests=prior.manifests,
         )
+        self.findings += [(address, finding) for finding in reading.findings]
+        object_pods.workloads = add_previous_maximums(reading.workloads, self._prior_workloads.get(cluster_id, {}))
 
     def _is_complete(self, cluster_id: str) -> bool:
         """Return whether all objects of a cluster that affect pods are known."""

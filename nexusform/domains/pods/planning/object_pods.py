@@ -87,12 +87,10 @@ def add_previous_maximums(
     """
     scaled: list[Workload] = []
     for workload in workloads:
-        prior = previous_workloads.get(workload.key)
-        if prior is not None and not workload.previous_max_pods:
-            is_scaled = prior.replicas != workload.replicas and not workload.keeps_replicas
-            scaled.append(replace(workload, previous_max_pods=(prior.replicas + prior.max_surge) * is_scaled))
-        else:
-            scaled.append(workload)
+        prior = previous_workloads.get(workload.key, workload)
+        is_scaled = prior.replicas != workload.replicas and not workload.keeps_replicas
+        maximum = workload.previous_max_pods or (prior.replicas + prior.max_surge) * is_scaled
+        scaled.append(replace(workload, previous_max_pods=maximum))
     return tuple(scaled)
 
 

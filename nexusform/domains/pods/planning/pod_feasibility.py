@@ -97,17 +97,18 @@ class ClusterPodCapacity:
 def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> ObjectFeasibility | None:
     """Return the feasibility of an object on a cluster; None without workloads."""
     pods, cluster = capacity.pods, capacity.cluster
-    workloads = pods.list_workloads(address, cluster.id)
+    object_pods = pods.find_object_pods(address, cluster.id)
+    workloads = object_pods.workloads
     if not workloads:
         return None  # it has no pods
-    outcomes = [outcome for outcome in pods.list_outcomes(address, cluster.id) if not outcome.is_removed]
+    outcomes = [outcome for outcome in object_pods.list_all_outcomes() if not outcome.is_removed]
     is_certain = all(outcome.is_certain for outcome in outcomes)
     feasibility = replace(_assess_outcomes(workloads, outcomes), is_certain=is_certain)
     if feasibility.result is FeasibilityResult.RUNS:
         maximum = capacity.compute_maximum_replicas(workloads, _count_running(outcomes))  # None: not computed
         is_certain = is_certain and (maximum is None or capacity.is_certain)
         return replace(feasibility, replicas_max=maximum, is_certain=is_certain)
-    if pods.has_rejected_pods(address, cluster.id):
+    if object_pods.has_rejected_pods:
         return feasibility  # no number of additional nodes helps
     inputs = capacity.initial_prediction_input
     return _try_more_nodes(feasibility, workloads, outcomes, inputs, cluster, capacity.waiting_pods)
@@ -195,20 +196,14 @@ def find_candidate_feasibility(
 
 
 class ClusterLossEffects:
-    """Pods without a node after the loss of each machine and each rack of a cluster, predicted once."""
+    """Pods without a node by workload, after the loss of each machine and each rack of a cluster. `by_machine` and
+    `by_rack` are empty if the machines or racks are not known.
+    """
 
     def __init__(self, pods: PodPhase, cluster: NodeCluster) -> None:
         inputs = pods.build_input(cluster)
-        self._by_machine = _count_waiting_after_losses(inputs, [node.machine for node in inputs.cluster.nodes])
-        self._by_rack = _count_waiting_after_losses(inputs, [node.rack for node in inputs.cluster.nodes])
-
-    def find_machine_effect(self, keys: set[str]) -> LossEffect | None:
-        """Return the worst effect of one machine on these workloads; None if the machines are not known."""
-        return _find_worst_loss(self._by_machine, keys)
-
-    def find_rack_effect(self, keys: set[str]) -> LossEffect | None:
-        """Return the worst effect of one rack on these workloads; None if the racks are not known."""
-        return _find_worst_loss(self._by_rack, keys)
+        self.by_machine = _count_waiting_after_losses(inputs, [node.machine for node in inputs.cluster.nodes])
+        self.by_rack = _count_waiting_after_losses(inputs, [node.rack for node in inputs.cluster.nodes])
 
 
 def _count_waiting_after_losses(inputs: PredictionInput, places: Sequence[str]) -> dict[str, Counter[str]]:
@@ -225,8 +220,10 @@ def _count_waiting_after_losses(inputs: PredictionInput, places: Sequence[str]) 
     return waiting_by_place
 
 
-def _find_worst_loss(losses: Mapping[str, Counter[str]], keys: set[str]) -> LossEffect | None:
-    """Return the loss with the most waiting pods; an empty one if no pod waits, None without a place to lose."""
+def find_worst_loss(losses: Mapping[str, Counter[str]], keys: set[str]) -> LossEffect | None:
+    """Return the loss with the most waiting pods of these workloads; an empty one if none waits, None without places.
+    `losses`: waiting pods by lost place and workload.
+    """
     waiting_by_place = Counter({place: sum(waiting[key] for key in keys) for place, waiting in losses.items()})
     if not waiting_by_place:
         return None

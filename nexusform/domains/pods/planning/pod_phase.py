@@ -16,13 +16,7 @@ from nexusform.domains.pods.importers.kubernetes_workloads import collect_worklo
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_reserved_namespace, unwrap_envelopes
 from nexusform.domains.pods.planning.cluster_pods import NO_PRIOR_PODS, ObjectKey, PodsByCluster, list_namespaces
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
-from nexusform.domains.pods.planning.object_pods import (
-    ObjectPods,
-    PodMap,
-    PredictionInput,
-    PriorPods,
-    add_previous_maximums,
-)
+from nexusform.domains.pods.planning.object_pods import ObjectPods, PodMap, PredictionInput, PriorPods
 from nexusform.domains.pods.planning.pod_rows import build_pod_row, build_rejected_rows
 from nexusform.domains.pods.planning.snapshot_doubts import find_pods_in_doubt
 from nexusform.domains.pods.planning.template_matching import (
@@ -170,9 +164,7 @@ class PodPhase(PodsByCluster):
             self.remove_pods(placement_address, cluster_id)
         object_pods.manifests = unwrap_envelopes(manifests).manifests
         object_pods.overrides_changed = overrides_changed
-        reading = self._read_workloads(object_pods, key, is_placed=True)
-        self.findings += [(placement_address, finding) for finding in reading.findings]
-        object_pods.workloads = add_previous_maximums(reading.workloads, self._prior_workloads.get(cluster_id, {}))
+        self._read_workloads(object_pods, key, is_placed=True)
         if not object_pods.outcomes:  # in the first call for these pods
             self._apply_prior_manifests(object_pods, cluster_id, unwrap_envelopes(previous).manifests)
             self._update_unchanged_specs(object_pods, cluster_id)
@@ -195,9 +187,7 @@ class PodPhase(PodsByCluster):
         keys: list[ObjectKey] = []
         for address, _ in objects:  # a PriorityClass of one object applies to the pods of all
             object_pods = self._object_pods[address, cluster_id]
-            reading = self._read_workloads(object_pods, (address, cluster_id), is_placed=False)
-            self.findings += [(address, finding) for finding in reading.findings]
-            object_pods.workloads = add_previous_maximums(reading.workloads, self._prior_workloads.get(cluster_id, {}))
+            self._read_workloads(object_pods, (address, cluster_id), is_placed=False)
             self._update_unchanged_specs(object_pods, cluster_id)
             self._import_observed_pods(object_pods, cluster)
             keys.append((address, cluster_id))
@@ -488,17 +478,9 @@ class PodPhase(PodsByCluster):
                 pods[outcome.key] = (address, outcome)
         yield from pods_by_input.values()
 
-    def list_workloads(self, address: str, cluster_id: str) -> tuple[Workload, ...]:
-        """Return the workloads of an object on a cluster."""
-        return self._object_pods.get((address, cluster_id), ObjectPods()).workloads
-
-    def list_outcomes(self, address: str, cluster_id: str) -> list[PodOutcome]:
-        """Return the outcomes of an object's pods on a cluster."""
-        return list(self._object_pods.get((address, cluster_id), ObjectPods()).list_all_outcomes())
-
-    def has_rejected_pods(self, address: str, cluster_id: str) -> bool:
-        """Return whether a quota or the admission rejects pods of an object on a cluster."""
-        return self._object_pods.get((address, cluster_id), ObjectPods()).has_rejected_pods
+    def find_object_pods(self, address: str, cluster_id: str) -> ObjectPods:
+        """Return the pods of an object on a cluster, empty if it has none."""
+        return self._object_pods.get((address, cluster_id), ObjectPods())
 
     def is_cluster_certain(self, cluster_id: str) -> bool:
         """Return whether every outcome of a pod on a cluster is certain."""
