@@ -117,11 +117,12 @@ class OfferedVersions(Struct, frozen=True):
     upgrades: tuple[str, ...] = ()
     available_until: Mapping[str, str] = {}
 
-    def find_hop_choices(self, *, is_next: bool) -> tuple[str, ...] | None:
-        """Find the versions to choose a hop from; None if unknown. `is_next`: the first hop. An empty
-        catalogue counts as unknown.
+    def list_hop_choices(self, count: int) -> list[tuple[str, ...]]:
+        """Return for each of `count` hops the versions to choose from, () if unknown. The upgrades of the cluster are
+        those for the first hop. An empty catalogue counts as unknown.
         """
-        return self.upgrades if is_next and self.upgrades else self.versions or None
+        catalogue = self.versions or ()
+        return [self.upgrades or catalogue, *[catalogue] * (count - 1)]
 
 
 class VersionRejection(Struct, frozen=True):
@@ -172,23 +173,20 @@ def explain_skipped_versions(current: str, target: str, hops: Sequence[Kubernete
 
 
 def list_upgrade_hops(
-    start: KubernetesVersion, end: KubernetesVersion, offers: OfferedVersions | None = None
+    start: KubernetesVersion, end: KubernetesVersion, offers: OfferedVersions
 ) -> tuple[KubernetesVersion, ...]:
     """List the versions from `start` (exclusive) to `end`; no minor version is skipped. The versions between are the
     newest offered ones of their minor version, if known.
     """
     between = [KubernetesVersion(start.major, minor) for minor in range(start.minor + 1, end.minor)]
-    if offers is not None:
-        between = [
-            _select_newest(version, offers.find_hop_choices(is_next=position == 0))
-            for position, version in enumerate(between)
-        ]
-    return (*between, end)
+    choices = offers.list_hop_choices(len(between) + 1)
+    return (*map(_select_newest, between, choices), end)
 
 
-def _select_newest(minor: KubernetesVersion, choices: Sequence[str] | None) -> KubernetesVersion:
-    offered_texts = select_available_versions(minor, choices) or ()
-    return max((version for _, version in _parse_versions(offered_texts)), default=minor)
+def _select_newest(minor: KubernetesVersion, choices: Sequence[str]) -> KubernetesVersion:
+    """Return the newest of these versions with the minor version of `minor`; `minor` itself without any."""
+    matching = [version for _, version in _parse_versions(choices) if _is_match(version, minor)]
+    return max(matching, default=minor)
 
 
 def _parse_versions(texts: Sequence[str]) -> list[tuple[str, KubernetesVersion]]:
@@ -200,11 +198,9 @@ def _parse_versions(texts: Sequence[str]) -> list[tuple[str, KubernetesVersion]]
 def _explain_missing_offer(current: str, hops: Sequence[KubernetesVersion], offers: OfferedVersions) -> str:
     """Explain the first hop to a version without an offer; "" if all are offered or nothing is known."""
     before = current
-    for position, hop in enumerate(hops):
-        is_next = position == 0  # only the next upgrades of the cluster may be known
-        choices = offers.find_hop_choices(is_next=is_next)  # None: unknown
-        if choices is not None and not select_available_versions(hop, choices):
-            owner = "this cluster" if is_next and offers.upgrades else "this site"
+    for hop, choices in zip(hops, offers.list_hop_choices(len(hops)), strict=True):
+        if choices and not select_available_versions(hop, choices):
+            owner = "this cluster" if choices is offers.upgrades else "this site"
             offered = f"Azure offers {format_first_items(choices, _MAX_NAMES)} for {owner}"
             return f"{before} -> {hop}: {offered}. Set one of the offered versions."
         before = str(hop)
@@ -248,11 +244,12 @@ def find_availability_end(
     """Find the end of extended availability of a running version: in the site's catalogue (`versions`, and `dates` by
     version), or else as published; None if unknown. `today` is RFC 3339.
     """
-    offered = select_available_versions(version, versions)  # catalogue entries with its minor version (and patch)
-    known_dates = [dates[text] for text in offered or () if text in dates]
+    catalogue = _parse_versions(versions or ())
+    # The catalogue entries with its minor version (and patch).
+    known_dates = [dates[text] for text, parsed in catalogue if text in dates and _is_match(parsed, version)]
     if known_dates:
         return _build_availability_end(max(known_dates), today)  # several entries match: the last to end counts
-    minor_versions = [(parsed.major, parsed.minor) for _, parsed in _parse_versions(versions or ())]
+    minor_versions = [(parsed.major, parsed.minor) for _, parsed in catalogue]
     if minor_versions and (version.major, version.minor) < min(minor_versions):
         return VersionAvailabilityEnd("", days=-1)  # the catalogue has dropped the version, so its end is past
     published_end = _END_OF_EXTENDED_AVAILABILITY.get(version.minor_version)

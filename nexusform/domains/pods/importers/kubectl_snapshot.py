@@ -237,7 +237,7 @@ def _list_objects(name: str, content: bytes, findings: list[Problem]) -> Iterato
     for document in _parse_documents(name, content, findings):
         items = get_value_at_path(document, "items")
         metadata = get_mapping(document, "metadata")
-        if isinstance(items, list) and (metadata.get("continue") or metadata.get("remainingItemCount")):
+        if metadata.get("continue") or metadata.get("remainingItemCount"):
             detail = "this list is not complete: more objects remain. List all with `kubectl get --chunk-size=0`."
             findings.append(build_problem(name, None, "truncated-file", detail))
         for body in items if isinstance(items, list) else [document]:
@@ -254,14 +254,11 @@ def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list
     if content.lstrip()[:1] != b"{":
         stream = parse_yaml(name, content)
         findings += stream.findings
-        if any(
-            "items" in document.data and "kind" not in document.data
-            for document in stream.documents
-            if isinstance(document.data, dict)
-        ):
+        documents = [document.data for document in stream.documents]
+        if any("items" in data and "kind" not in data for data in map(get_mapping, documents)):
             detail = "this file is truncated: a List of kubectl ends with its kind. Create it again."
             findings.append(build_problem(name, None, "truncated-file", detail))
-        return [document.data for document in stream.documents]
+        return documents
     try:
         return [msgspec.json.decode(content)]
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:

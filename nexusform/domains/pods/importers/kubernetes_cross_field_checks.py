@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from nexusform.documents.yaml_documents import Node
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_mapping
 from nexusform.kubernetes.matching import (
     Requirement,
     build_label_selector,
@@ -91,11 +91,11 @@ def _check_selector(spec: Node) -> Iterator[CheckFailure]:
         )
         for expression in expressions.list_items()
     ]
-    match_labels = {key: value.data for key, value in labels.list_fields()}
-    template_labels = {key: value.data for key, value in spec.get_node("template", "metadata", "labels").list_fields()}
+    match_labels = get_mapping(labels.data)
+    template_labels = get_mapping(spec.get_node("template", "metadata", "labels").data)
     has_only_texts = all(isinstance(value, str) for value in (*match_labels.values(), *template_labels.values()))
-    is_valid = not any([*_check_requirement(expression)] for expression in expressions.list_items())
-    if not has_only_texts or not is_valid:
+    is_invalid = any([*_check_requirement(expression)] for expression in expressions.list_items())
+    if not has_only_texts or is_invalid:
         return  # reported as invalid
     if not is_selected(build_label_selector(match_labels, requirements), template_labels):
         yield selector, ".selector", "does not match the labels of the template."

@@ -111,20 +111,22 @@ def collect_priority_classes(manifests: Iterable[Manifest], *, is_complete: bool
 def find_priority_rejection(spec: Fields, priorities: Priorities) -> str:
     """Return why the API server rejects the PriorityClass, priority or preemptionPolicy of a pod; "" if unknown."""
     name = _get_priority_class(spec, priorities)
-    if name not in priorities.by_name and (name or not priorities.is_complete):
-        return f"no PriorityClass with name {name} was found" if priorities.is_complete else ""
-    priority, policy = priorities.by_name.get(name, 0), spec.data.get("preemptionPolicy")
+    if name not in priorities.by_name:
+        if not priorities.is_complete:
+            return ""
+        if name:
+            return f"no PriorityClass with name {name} was found"
     class_policy = NEVER if name in priorities.non_preempting else "PreemptLowerPriority"
-    if spec.data.get("priority") not in (None, priority):
-        return (
-            f"the integer value of priority ({spec.data['priority']}) must not be provided in pod spec; priority "
-            f"admission controller computed {priority} from the given PriorityClass name"
-        )
-    if policy not in (None, class_policy):
-        return (
-            f"the string value of PreemptionPolicy ({policy}) must not be provided in pod spec; priority "
-            f"admission controller computed {class_policy} from the given PriorityClass name"
-        )
+    values = (
+        ("integer value of priority", spec.data.get("priority"), priorities.by_name.get(name, 0)),
+        ("string value of PreemptionPolicy", spec.data.get("preemptionPolicy"), class_policy),
+    )
+    for text, value, class_value in values:
+        if value not in (None, class_value):
+            return (
+                f"the {text} ({value}) must not be provided in pod spec; priority "
+                f"admission controller computed {class_value} from the given PriorityClass name"
+            )
     return ""
 
 
@@ -271,9 +273,8 @@ def _list_numa_aligned_requests(spec: Fields) -> tuple[AlignedRequests, ...]:
 
 def _is_guaranteed(container: Fields) -> bool:
     """Return whether a container has limits of CPU and memory, and equal requests (QoS class Guaranteed)."""
-    resources = container.get_mapping("resources")
-    limits = _parse_quantities(resources.get_mapping("limits"), is_reported=True)
-    requests = {**limits, **_parse_quantities(resources.get_mapping("requests"), is_reported=True)}
+    limits = _get_reported_amounts(container, "limits")
+    requests = _get_reported_amounts(container, "requests")
     return all(limits.get(name) and limits[name] == requests[name] for name in ("cpu", "memory"))
 
 

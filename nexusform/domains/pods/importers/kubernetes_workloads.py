@@ -244,9 +244,7 @@ class _WorkloadReader(Struct):
 
     def _merge_live_fields(self, manifest: Manifest) -> tuple[Manifest, bool]:
         """Return a manifest with live fields of other managers, and whether unknown ones own others; warn of both."""
-        live = self.live_workloads.get(manifest.workload_key)
-        if live is None:
-            return manifest, False  # not on the cluster, or not observed
+        live = self.live_workloads.get(manifest.workload_key, LiveWorkload(manifest.workload_key))
         previous = self.previous_manifests.get((manifest.kind, manifest.namespace, manifest.name))
         merged, unknown = merge_live_fields(manifest, live, previous)
         kept_replicas = _get_replicas(merged)
@@ -291,8 +289,8 @@ class _WorkloadReader(Struct):
         """
         scalers = self.autoscalers.get((manifest.namespace, manifest.kind, manifest.name), ())
         if not scalers:
-            live = self.live_workloads.get(workload.key)
-            if live is None or live.scaled_replicas in (None, workload.replicas):
+            live = self.live_workloads.get(workload.key, LiveWorkload(workload.key))
+            if live.scaled_replicas in (None, workload.replicas):
                 return workload
             detail = f"{manifest.title}: a HorizontalPodAutoscaler has set {live.scaled_replicas} replicas, "
             self._warn(manifest, "missing-autoscaler", f"{detail}not the {workload.replicas} here. It is not listed.")

@@ -63,6 +63,11 @@ class NodeCluster(Struct, frozen=True):
         """Return the node of this name."""
         return self.node_by_name.get(name)
 
+    def find_place(self, name: str) -> tuple[str | None, str | None, str | None]:
+        """Return name, machine and zone of a node; each is None without a node of this name."""
+        node = self.node_by_name.get(name)
+        return (node.name, node.machine, node.zone) if node is not None else (None, None, None)
+
 
 def build_planned_clusters(objects: Iterable[VmObject]) -> dict[str, NodeCluster]:
     """Return the clusters of a plan by id: NKS clusters with their separate pools, and VNFs."""

@@ -181,8 +181,7 @@ class ObjectPods(Struct):
 
     def import_pod(self, pod: ExistingPod, cluster: NodeCluster, template: str) -> None:
         """Add an observed pod of a workload with this current template to the object, as if read from state."""
-        node = cluster.find_node(pod.node)
-        machine, zone = (node.machine, node.zone) if node is not None else (None, None)
+        _, machine, zone = cluster.find_place(pod.node)
         state = str(PodState.SCHEDULED if pod.node else PodState.PENDING)
         record = RecordedPod(pod.node, machine, zone, is_certain=True, provenance=OBSERVED, state=state)
         if pod.spec.template != template:

@@ -106,9 +106,8 @@ def build_pod_values(
     cluster: NodeCluster, workload: Workload, outcome: PodOutcome, record: RecordedPod | None
 ) -> dict[str, Any]:
     """Return a pod for the `workloads` of a planned object. A kept pod keeps its recorded values."""
-    node = cluster.find_node(outcome.node)
     kept_pod = record if outcome.action == pod_outcomes.KEEP else None
-    name, machine, zone = (node.name, node.machine, node.zone) if node else (None, None, None)
+    name, machine, zone = cluster.find_place(outcome.node)
     values: dict[str, Any] = {
         "node": name,
         "machine": machine,
@@ -243,7 +242,7 @@ def _build_former_location(
 
 def _build_location(cluster: NodeCluster | None, name: str, node_name: str, state: str = "") -> PodLocation:
     """Return the location on a node of a cluster (name); `state` is for pods without a node."""
-    node = cluster.find_node(node_name) if cluster is not None and node_name else None
+    node = cluster.find_node(node_name) if cluster is not None else None
     if node is None:
         return PodLocation(name, node_name or None, state="" if node_name else state)
     return PodLocation(name, node_name, node.machine, node.zone)

@@ -116,8 +116,7 @@ def _get_revision(pod: ExistingPod) -> str:
 
 def _index_observed_containers(pod: ExistingPod) -> dict[str, Container]:
     """Return the observed containers of a pod by name."""
-    if pod.observed_template is None:
-        return {}
+    assert pod.observed_template is not None, "pods without a template are not compared"
     return {container.name: container for container in pod.observed_template.containers}
 
 
@@ -152,9 +151,7 @@ def estimate_replicas(pods: Iterable[ExistingPod]) -> dict[str, int]:
     for pod in pods:
         _, kind, _ = pod.workload.split("/", 2)
         if kind in _SCALED_KINDS:
-            template = pod.observed_template
-            revision = template.revision if template is not None else pod.spec.template
-            counts.setdefault(pod.workload, Counter())[revision] += 1
+            counts.setdefault(pod.workload, Counter())[_get_revision(pod) or pod.spec.template] += 1
     replicas = {}
     for key, count_by_revision in counts.items():
         total, is_rolling = count_by_revision.total(), len(count_by_revision) > 1 and "/Deployment/" in key

@@ -17,6 +17,7 @@ from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
     build_upgrade_path_report,
 )
 from nexusform.kubernetes.releases.kubernetes_versions import (
+    OfferedVersions,
     has_etcd_gap,
     list_upgrade_hops,
     parse_version,
@@ -79,7 +80,7 @@ def test_no_minor_version_is_skipped(start: str, end: str, hops: list[str]) -> N
     first, last = parse_version(start), parse_version(end)
     assert first is not None
     assert last is not None
-    assert [str(version) for version in list_upgrade_hops(first, last)] == hops
+    assert [str(version) for version in list_upgrade_hops(first, last, OfferedVersions())] == hops
 
 
 @pytest.mark.parametrize(
