@@ -165,8 +165,7 @@ def _build_demand(size: int, existing_size: int, all_claims: Claims, existing_cl
     possibly on the appliance already. `existing_claims` are the claims with a possible volume.
     """
     unsized_claim = next((name for name, claim in all_claims.items() if claim.size is None), "")
-    unobserved_claims = [claim for claim in existing_claims.values() if claim.is_bound is None]
-    unknown_sizes = tuple(claim.possible_existing_size for claim in unobserved_claims)
+    unknown_sizes = tuple(item.possible_existing_size for item in existing_claims.values() if item.is_bound is None)
     return ClaimDemand(size, size - existing_size, unsized_claim, unknown_sizes)
 
 

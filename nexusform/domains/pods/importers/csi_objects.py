@@ -4,8 +4,8 @@ pkg/scheduler/framework/plugins/nodevolumelimits/csi.go and volumebinding/binder
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -72,31 +72,25 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
     checked_drivers: set[str] = set()  # kube-scheduler checks their free storage
     capacities: dict[str, list[CsiStorageCapacity]] = {}  # by StorageClass
     for manifest in manifests:
-        if manifest.group != "storage.k8s.io":
-            continue
         body = manifest.body
-        match manifest.kind:
-            case "CSINode":
-                maximums |= {(manifest.name, name): count for name, count in _list_attach_limits(body)}
-            case "VolumeAttachment":
-                driver = get_text(body, "spec", "attacher")
+        match manifest.group, manifest.kind:
+            case "storage.k8s.io", "CSINode":
+                for driver in list_mappings(body, "spec", "drivers"):
+                    count = get_value_at_path(driver, "allocatable", "count")
+                    if isinstance(count, int):  # else it has no limit
+                        maximums[manifest.name, str(driver.get("name"))] = count
+            case "storage.k8s.io", "VolumeAttachment":
+                attacher = get_text(body, "spec", "attacher")
                 volume = get_text(body, "spec", "source", "persistentVolumeName")
-                if driver and volume:
-                    attachments.append((get_text(body, "spec", "nodeName"), driver, volume))
-            case "CSIDriver" if get_value_at_path(body, "spec", "storageCapacity") is True:
+                if attacher and volume:
+                    attachments.append((get_text(body, "spec", "nodeName"), attacher, volume))
+            case "storage.k8s.io", "CSIDriver" if get_value_at_path(body, "spec", "storageCapacity") is True:
                 checked_drivers.add(manifest.name)
-            case "CSIStorageCapacity":
+            case "storage.k8s.io", "CSIStorageCapacity":
                 capacity = _parse_storage_capacity(manifest)
                 if capacity is not None:
                     capacities.setdefault(str(body.get("storageClassName")), []).append(capacity)
     return CsiLimits(maximums, tuple(attachments), frozenset(checked_drivers), capacities)
-
-
-def _list_attach_limits(body: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    for driver in list_mappings(body, "spec", "drivers"):
-        count = get_value_at_path(driver, "allocatable", "count")
-        if isinstance(count, int):  # else it has no limit
-            yield str(driver.get("name")), count
 
 
 def _parse_storage_capacity(manifest: Manifest) -> CsiStorageCapacity | None:

@@ -250,30 +250,27 @@ class _DeviceClaimReader:
     def parse_reference(self, namespace: str, reference: Fields) -> DeviceClaim:
         """Return the claim of one entry of a pod's resourceClaims: an existing one, or the pod's own by a template."""
         name = reference.get_text("resourceClaimName")
-        template = reference.get_text("resourceClaimTemplateName")
-        if name:
-            key = f"{namespace}/{name}"
-            manifest = self._objects.claims.get(key)
-            if manifest is None:
-                return self._report_missing_object(key, f'resourceclaim.resource.k8s.io "{name}" not found')
-            return self._parse_claim(key, manifest, get_mapping(manifest.body, "spec"))
-        own_name = reference.get_text("name")  # of the claim within the pod
-        manifest = self._objects.templates.get(f"{namespace}/{template}")
-        if manifest is None:
-            error = f'resourceclaimtemplate.resource.k8s.io "{template}" not found'
-            return self._report_missing_object(own_name, error, is_own=True)
-        return self._parse_claim(own_name, manifest, get_mapping(manifest.body, "spec", "spec"), is_own=True)
+        is_own = not name
+        kind, objects, spec_path = "resourceclaim", self._objects.claims, ["spec"]
+        if is_own:
+            name = reference.get_text("resourceClaimTemplateName")
+            kind, objects, spec_path = "resourceclaimtemplate", self._objects.templates, ["spec", "spec"]
+        key = f"{namespace}/{name}"
+        claim_name = reference.get_text("name") if is_own else key  # the name of an own claim is that within the pod
+        if key not in objects:
+            error = f'{kind}.resource.k8s.io "{name}" not found'
+            return self._report_missing_object(claim_name, error, is_own=is_own)
+        spec = get_mapping(objects[key].body, *spec_path)
+        return self._parse_claim(claim_name, objects[key], spec, is_own=is_own)
 
-    def _report_missing_object(self, name: str, error: str, *, is_own: bool = False) -> DeviceClaim:
+    def _report_missing_object(self, name: str, error: str, *, is_own: bool) -> DeviceClaim:
         """Return a claim without its object: with an error if the object cannot exist, else reported as unknown."""
         if self._is_complete:
             return DeviceClaim(name, is_own, error=error)
         self.problems.append(error)
         return DeviceClaim(name, is_own)
 
-    def _parse_claim(
-        self, name: str, manifest: Manifest, spec: Mapping[str, Any], *, is_own: bool = False
-    ) -> DeviceClaim:
+    def _parse_claim(self, name: str, manifest: Manifest, spec: Mapping[str, Any], *, is_own: bool) -> DeviceClaim:
         """Return the claim of an object or a template with this spec, with its first error; record other facts about it
         not evaluated by this program in `self.problems`.
         """

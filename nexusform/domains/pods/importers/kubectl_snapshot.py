@@ -162,10 +162,6 @@ class KubectlSnapshot(Struct, frozen=True):
         """Newest heartbeat of a node in seconds since 1970, 0 if unknown."""
         return max((node.heartbeat for node in self.nodes), default=0)
 
-    def list_all_pods(self) -> tuple[ObservedPod, ...]:
-        """Return all pods that have not finished."""
-        return *self.pods, *self.nominated_pods, *self.waiting_pods
-
     @property
     def is_complete(self) -> bool:
         """Whether objects missing here do not exist."""

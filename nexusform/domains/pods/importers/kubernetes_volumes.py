@@ -190,7 +190,9 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
         claim_count += 1
         name = template.get_mapping("metadata").get_text("name")
         template_names.add(name)
-        claims.append(_build_unbound_own_claim(f"{namespace}/{name}-{pod_name}", template.get_mapping("spec"), storage))
+        claim = template.get_mapping("spec")
+        claim_name = f"{namespace}/{name}-{pod_name}"
+        claims.append(_build_unbound_claim(claim_name, claim, (claim, "storageClassName"), storage))
     for volume in spec.list_mappings("volumes"):
         if volume.get_text("name") in template_names:
             continue  # the claim of the template takes its place
@@ -198,7 +200,7 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
             claim_count += 1
             claim = volume.get_mapping("ephemeral").get_mapping("volumeClaimTemplate").get_mapping("spec")
             claim_name = f"{namespace}/{pod_name}-{volume.get_text('name')}"
-            claims.append(_build_unbound_own_claim(claim_name, claim, storage))
+            claims.append(_build_unbound_claim(claim_name, claim, (claim, "storageClassName"), storage))
         elif "persistentVolumeClaim" in volume:
             claim_count += 1
             claim_volumes = _parse_claim_volume(namespace, volume.get_mapping("persistentVolumeClaim"), storage)
@@ -437,10 +439,6 @@ def _compute_bound_volume_nodes(claim: Manifest, reference: _FieldReference, sto
         return None
     terms, zones = _parse_node_terms(volume), _list_zone_requirements(volume)
     return None if terms is _ALL_NODES and not zones else VolumeNeed(terms, is_bound=True, zones=zones)
-
-
-def _build_unbound_own_claim(name: str, claim: Fields, storage: Storage) -> Claim | None:
-    return _build_unbound_claim(name, claim, (claim, "storageClassName"), storage)
 
 
 def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, storage: Storage) -> Claim | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -422,12 +423,8 @@ def _apply_daemon_set_strategy(workload: Workload, spec: Fields) -> Workload:
     )
 
 
-def _apply_recreate_strategy(workload: Workload, _: Fields) -> Workload:
-    return replace(workload, strategy=Strategy.RECREATE)
-
-
-def _apply_on_delete_strategy(workload: Workload, _: Fields) -> Workload:
-    return replace(workload, strategy=Strategy.ON_DELETE)
+def _apply_strategy(strategy: Strategy, workload: Workload, _: Fields) -> Workload:
+    return replace(workload, strategy=strategy)
 
 
 def _get_amount_text(fields: Fields, key: str, default: str) -> str:
@@ -469,20 +466,18 @@ class _WorkloadKind(Struct, frozen=True):
 _FINITE_RESTART_POLICIES: Final = ("OnFailure", "Never")
 _DEPLOYMENT: Final = _WorkloadKind(_parse_replicas, _apply_deployment_strategy, "pod-template-hash")
 _DAEMON_SET: Final = _WorkloadKind(lambda _: 1, _apply_daemon_set_strategy, "controller-revision-hash")
-_REPLICA_SET: Final = _WorkloadKind(_parse_replicas, _apply_on_delete_strategy)
+_REPLICA_SET: Final = _WorkloadKind(_parse_replicas, partial(_apply_strategy, Strategy.ON_DELETE))
+_RECREATE: Final = partial(_apply_strategy, Strategy.RECREATE)
 _CONTROLLERS: Final[Mapping[tuple[str, str], _WorkloadKind]] = {
     ("apps", "Deployment"): _DEPLOYMENT,
     ("apps", "StatefulSet"): _WorkloadKind(_parse_replicas, _apply_stateful_set_strategy, "controller-revision-hash"),
     ("apps", "ReplicaSet"): _REPLICA_SET,
     ("apps", "DaemonSet"): _DAEMON_SET,
     ("batch", "Job"): _WorkloadKind(
-        _parse_parallelism, _apply_recreate_strategy, has_selector=False, restart_policies=_FINITE_RESTART_POLICIES
+        _parse_parallelism, _RECREATE, has_selector=False, restart_policies=_FINITE_RESTART_POLICIES
     ),
     ("", "Pod"): _WorkloadKind(
-        lambda _: 1,
-        _apply_recreate_strategy,
-        has_selector=False,
-        restart_policies=("Always", *_FINITE_RESTART_POLICIES, ""),
+        lambda _: 1, _RECREATE, has_selector=False, restart_policies=("Always", *_FINITE_RESTART_POLICIES, "")
     ),
     ("", "ReplicationController"): _REPLICA_SET,
     ("extensions", "Deployment"): _DEPLOYMENT,
@@ -530,10 +525,10 @@ def _add_defaults(values: Any, defaults: Mapping[str, Any]) -> Any:
     """Return a mapping with missing fields set to their defaults, nested ones as well; another value unchanged."""
     if not isinstance(values, dict) or values.get("type") == "Recreate":  # without parameters of a rolling update
         return values
-    added = {name: default for name, default in defaults.items() if values.get(name) is None}
-    nested = {
-        name: _add_defaults(values[name], default)
-        for name, default in defaults.items()
-        if name not in added and isinstance(default, dict)
-    }
-    return {**values, **added, **nested}
+    completed = dict(values)
+    for name, default in defaults.items():
+        if values.get(name) is None:
+            completed[name] = default
+        elif isinstance(default, dict):
+            completed[name] = _add_defaults(values[name], default)
+    return completed

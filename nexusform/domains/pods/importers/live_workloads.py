@@ -91,14 +91,14 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
         fields = [(path, value, False) for path, value in leaves if _find_value_at_path(applied, path) is None]
     owner = get_controller_reference(metadata)
     status, namespace = get_mapping(body, "status"), metadata.get("namespace", "default")
-    revision = get_mapping(metadata, "labels").get("pod-template-hash") or status.get("updateRevision") or ""
+    revision = get_text(metadata, "labels", "pod-template-hash") or get_text(status, "updateRevision")
     return {
         "key": f"{namespace}/{body['kind']}/{metadata['name']}",
         "fields": fields,
         "managed": bool(managers),
         "scaled": spec.get("replicas") if is_scaled else None,
         "template": _select_pod_template_fields(get_mapping(spec, "template")),
-        "revision": str(revision),
+        "revision": revision,
         "owner": f"{namespace}/Deployment/{owner.get('name')}" if owner.get("kind") == "Deployment" else "",
         **(_read_pod_counts(get_mapping(metadata, "annotations")) if spec.get("replicas") else {}),  # else not synced
         "remaining": _count_remaining_pods(spec, status) if body["kind"] == "Job" else None,
@@ -187,11 +187,6 @@ def select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
     return selected
 
 
-def build_workload_with_pod_count(key: str, count: int) -> LiveWorkload:
-    """Return the record of a workload with nothing but a known number of pods."""
-    return LiveWorkload(key, ((REPLICAS_PATH, count, False),))
-
-
 def merge_live_fields(manifest: Manifest, live: LiveWorkload, previous: Manifest | None) -> tuple[Manifest, set[str]]:
     """Return a manifest with the live fields it leaves to other managers, and the names of fields of unknown managers.
     `previous` was applied before: the apply removes its fields, unless another manager (not kubectl) is known to own
@@ -275,13 +270,15 @@ def _list_owned_field_values(tree: Mapping[str, Any], value: Any, path: FieldPat
 
 
 def _find_list_item(value: Any, step: tuple[tuple[str, Any], ...]) -> Any:
-    # TCP is the default in the identity of a port.
-    items = ((item, {"protocol": "TCP", **item}.items()) for item in list_mappings(value))
-    return next((item for item, pairs in items if all(pair in pairs for pair in step)), None)
+    for item in list_mappings(value):
+        fields = {"protocol": "TCP", **item}  # TCP is the default in the identity of a port
+        if all(fields.get(name) == part for name, part in step):
+            return item
+    return None
 
 
 def _freeze_path(path: Any) -> FieldPath:
-    return tuple(step if isinstance(step, str) else tuple((key, part) for key, part in step) for step in path)
+    return tuple(step if isinstance(step, str) else tuple(map(tuple, step)) for step in path)
 
 
 def _find_value_at_path(value: Any, path: FieldPath) -> Any:

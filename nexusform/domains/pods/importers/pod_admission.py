@@ -230,21 +230,20 @@ def apply_pod_admission(namespace: str, metadata: Fields, spec: Fields, rules: A
 
 def _check_rejections(namespace: str, spec: Fields, rules: AdmissionRules) -> Fields:
     """Return the spec, in doubt if the pod may be rejected (reported)."""
-    owner, is_doubtful = rules.namespaces.get(namespace), False
+    known_count = len(spec.findings)
+    owner = rules.namespaces.get(namespace)
     level = owner.labels.get("pod-security.kubernetes.io/enforce") if owner else ""
     if level in ("baseline", "restricted"):
         violations = ", ".join(sorted(set(_HOST_ACCESS.findall(json.dumps(spec.data, default=str)))))
         if violations:
             spec.report("", f'may violate PodSecurity "{level}": {violations}.', Severity.WARNING, id="pod-security")
-            is_doubtful = True
     if namespace in rules.counted_namespaces:
         detail = "may be rejected: the ResourceQuota of count/pods counts finished pods, too, and they are not known."
         spec.report("", detail, Severity.WARNING, id="finished-pods-in-quota")
-        is_doubtful = True
     if spec.get_mapping("os").get_text("name") == "windows" != spec.get_text_mapping("nodeSelector").get(_OS):
         detail = f"is windows: kubelet rejects the pod on other nodes, and no nodeSelector {_OS} excludes them."
         spec.report("os", detail, Severity.WARNING, id="pod-os-not-supported")
-        is_doubtful = True
+    is_doubtful = len(spec.findings) > known_count
     return _replace_data(spec, {**spec.data, IN_DOUBT: True}) if is_doubtful else spec
 
 

@@ -35,7 +35,7 @@ from nexusform.scheduling.kubelet import STORAGE, compute_capacity
 
 # Labels with the machine of a node's VM.
 _MACHINE_LABELS: Final = ("topology.kubernetes.io/baremetalmachine", "CIS-node")
-_UNREADY_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_UNREADY_TAINTS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 
 
 class ClusterSnapshotBlock(Struct, frozen=True):
@@ -86,6 +86,8 @@ def match_cluster_snapshot(
     nodes = dict(cluster.node_by_name)  # by name in the plan; observed nodes replace derived ones
     sizes = {node.name: compute_capacity(sku) for node, sku in zip(cluster.nodes, cluster.skus, strict=True)}
     unknown_nodes: list[str] = []
+    images_by_node: dict[str, Mapping[str, int]] = {}
+    unready_nodes: set[str] = set()  # not ready, but without a taint for it yet
     for node in snapshot.nodes:
         name = _resolve_vm_name(node, cluster, removed_vms)
         if name in removed_vms or name in cluster.recreated_nodes:
@@ -95,24 +97,19 @@ def match_cluster_snapshot(
         plan_names[node.name] = name
         nodes[name] = _build_registered_node(name, nodes.get(name), node)
         sizes[name] = node.capacity
+        images_by_node[name] = node.images
+        if node.ready not in ("", "True") and _UNREADY_TAINTS.isdisjoint(taint.key for taint in node.taints):
+            unready_nodes.add(name)
     running_pods = [pod for pod in snapshot.pods if pod.node in plan_names]
     existing_pods = _build_existing_pods(running_pods, plan_names, _collect_charged_budgets(snapshot.objects))
     registered_names = set(plan_names.values())
     unmatched_nodes = [node for name, node in nodes.items() if name not in registered_names]  # VMs without a node yet
     existing_pods += _build_new_daemons(running_pods, unmatched_nodes)
     nominated_pods = [pod for pod in snapshot.nominated_pods if pod.node in plan_names]
-    known_nodes = [(plan_names[node.name], node) for node in snapshot.nodes if node.name in plan_names]
-    images_by_node = {name: node.images for name, node in known_nodes}
     image_sizes = [images_by_node.get(name) for name in nodes]
     image_values = image_locality.compute_image_values(image_sizes)
     pairs = zip(nodes.items(), image_values, strict=True)
     nodes = {name: replace(node, images=images) for (name, node), images in pairs}
-    # Nodes that are not ready, but have no taint for it yet.
-    unready_nodes = [
-        name
-        for name, node in known_nodes
-        if node.ready not in ("", "True") and not any(taint.key in _UNREADY_TAINTS for taint in node.taints)
-    ]
     registered_cluster = replace(
         cluster,
         nodes=tuple(nodes.values()),
@@ -243,12 +240,13 @@ def merge_observed_pods(
     predicted in state are kept, as they are newer. So are the state's pods in place of observed ones evicted by
     a NoExecute taint, or matched by `is_replaced`.
     """
-    pods = [pod for pod in pods if not is_replaced(pod)]
     predicted_nodes: dict[str, dict[int, str]] = {}  # by workload: the node of each number
     for (workload, number), pod in existing_pods.items():
         predicted_nodes.setdefault(workload, {})[number] = pod.node
     observed_pods: dict[str, list[ExistingPod]] = {}
     for pod in pods:
+        if is_replaced(pod):
+            continue
         is_evicted = (  # now or later
             "/DaemonSet/" not in pod.workload
             and taints.compute_toleration_seconds(pod.spec, nodes[pod.node]) is not None
@@ -340,7 +338,8 @@ def check_unknown_clusters(
 def find_unlisted_usage(observed: ObservedCluster) -> dict[tuple[str, str], tuple[tuple[str, int], ...]]:
     """Return the observed usage of quotas without that of the pods in the snapshot, by namespace and name."""
     usage = QuotaUsage(collect_resource_quotas(observed.objects))
-    for pod in observed.snapshot.list_all_pods():
+    snapshot = observed.snapshot
+    for pod in (*snapshot.pods, *snapshot.nominated_pods, *snapshot.waiting_pods):
         usage.remove(pod.spec)
     return {
         (quota.namespace, quota.name): tuple((name, amount) for name, amount in quota.used if amount > 0)

@@ -19,7 +19,7 @@ from nexusform.domains.pods.importers.appliance_claims import (
 from nexusform.domains.pods.importers.device_objects import collect_device_inventory
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
-from nexusform.domains.pods.importers.live_workloads import LiveWorkload, build_workload_with_pod_count
+from nexusform.domains.pods.importers.live_workloads import REPLICAS_PATH, LiveWorkload
 from nexusform.domains.pods.importers.manifest_parser import Manifest, select_manifests
 from nexusform.domains.pods.importers.pod_admission import collect_pod_disruption_budgets, collect_resource_quotas
 from nexusform.domains.pods.planning.cluster_observation import (
@@ -220,7 +220,7 @@ class PodsByCluster:
         known_pods = self._existing_pods.get(cluster_id, {}).values()
         pods = (*known_pods, *observed_cluster.nominated_pods, *observed_cluster.waiting_pods)
         replicas = estimate_replicas(pods).items()
-        live_workloads = {name: build_workload_with_pod_count(name, count) for name, count in replicas}
+        live_workloads = {name: LiveWorkload(name, ((REPLICAS_PATH, count, False),)) for name, count in replicas}
         prior = self._prior_pods.get(key, NO_PRIOR_PODS)
         for name, workload in self._prior_workloads.get(cluster_id, {}).items():
             # A Job recorded without its pods has ended.

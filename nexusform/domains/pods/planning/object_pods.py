@@ -128,9 +128,9 @@ class ObjectPods(Struct):
     values: PodMap = field(default_factory=dict)
     warnings: tuple[WorkloadWarning, ...] = ()
     overrides_changed: bool = False
-    uncreated_keys: frozenset[str] = frozenset()
+    uncreated_keys: set[str] = field(default_factory=set)
     has_rejected_pods: bool = False
-    rejections: tuple[RejectedPods, ...] = ()
+    rejections: list[RejectedPods] = field(default_factory=list)
     inputs: PredictionInput | None = None
 
     def list_outcomes(self, workload: str) -> list[PodOutcome]:
@@ -209,12 +209,15 @@ class ObjectPods(Struct):
 
     def record_uncreated_pods(self, forecasts: Mapping[str, WorkloadForecast]) -> None:
         """Record the pods not created, by the forecasts of workloads."""
-        own_forecasts = [forecasts[workload.key] for workload in self.workloads]
-        uncreated = [item for item in own_forecasts if item.uncreated]
-        self.uncreated_keys = frozenset(item.workload.key for item in uncreated)
-        self.has_rejected_pods = any(item.has_rejected_pods for item in own_forecasts)
-        rejected = [item for item in uncreated if item.workload.admission_error]
-        self.rejections = tuple(RejectedPods(item.workload, item.uncreated, item.rejection) for item in rejected)
+        self.uncreated_keys, self.rejections, self.has_rejected_pods = set(), [], False
+        for key in [workload.key for workload in self.workloads]:
+            forecast = forecasts[key]
+            self.has_rejected_pods |= forecast.has_rejected_pods
+            if forecast.uncreated:
+                self.uncreated_keys.add(key)
+                if forecast.workload.admission_error:
+                    rejected = RejectedPods(forecast.workload, forecast.uncreated, forecast.rejection)
+                    self.rejections.append(rejected)
 
     def record_eviction_by_other(self, outcome: PodOutcome) -> None:
         """Record the outcome of a pod evicted for one of another object."""

@@ -116,17 +116,13 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
 
 def _assess_outcomes(workloads: Iterable[Workload], outcomes: Sequence[PodOutcome]) -> ObjectFeasibility:
     """Return the feasibility of workloads by the outcomes of their pods, without additional nodes."""
-    requested, running = _count_requested(workloads), _count_running(outcomes)
+    requested = sum(workload.replicas for workload in workloads if workload.kind != "DaemonSet")
+    running = _count_running(outcomes)
     reasons = [outcome.reason for outcome in outcomes if not outcome.node]
     result, reason = FeasibilityResult.RUNS, ""
     if reasons or running < requested:
         result, reason = FeasibilityResult.CANNOT_RUN, next(filter(None, reasons), _REJECTED)
     return ObjectFeasibility(result, reason=reason, replicas_requested=requested, replicas_max=running)
-
-
-def _count_requested(workloads: Iterable[Workload]) -> int:
-    """Count the requested pods, without those of DaemonSets."""
-    return sum(workload.replicas for workload in workloads if workload.kind != "DaemonSet")
 
 
 def _count_running(outcomes: Iterable[PodOutcome]) -> int:

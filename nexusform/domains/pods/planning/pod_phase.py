@@ -204,7 +204,7 @@ class PodPhase(PodsByCluster):
         if object_pods is None:
             return  # it has no pods there
         object_pods.workloads, object_pods.manifests, object_pods.values, object_pods.warnings = ((), (), {}, ())
-        object_pods.rejections = ()
+        object_pods.rejections = []
         object_pods.outcomes.clear()
         existing_pods = dict(self._existing_pods.get(cluster_id, {}))
         for key, pods in object_pods.prior_pods.items():
@@ -447,8 +447,8 @@ class PodPhase(PodsByCluster):
             _, cluster_id = key
             known_namespaces.setdefault(cluster_id, set()).update(names)
         for (address, cluster_id), object_pods in self._object_pods.items():
-            names = {manifest.namespace for manifest in object_pods.manifests if manifest.namespace}
-            missing_names = {name for name in names - known_namespaces[cluster_id] if not is_reserved_namespace(name)}
+            names = {item.namespace for item in object_pods.manifests if not is_reserved_namespace(item.namespace)}
+            missing_names = names - known_namespaces[cluster_id] - {""}  # "": cluster-scoped objects
             if missing_names:
                 yield address, cluster_id, missing_names
 
@@ -505,10 +505,10 @@ class PodPhase(PodsByCluster):
         pods: list[ScheduledPod] = []
         for (_, cluster_id), object_pods in self._object_pods.items():
             for outcome in object_pods.list_all_outcomes():
-                node, name, spec = outcome.node, outcome.name, outcome.spec
-                if node:
-                    labels = dict(spec.labels)
-                    pods.append(ScheduledPod(cluster_id, node, spec.namespace, name, labels, outcome.trigger))
+                if outcome.node:
+                    namespace, labels = outcome.spec.namespace, dict(outcome.spec.labels)
+                    pod = ScheduledPod(cluster_id, outcome.node, namespace, outcome.name, labels, outcome.trigger)
+                    pods.append(pod)
         return pods
 
 

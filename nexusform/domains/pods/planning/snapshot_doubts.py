@@ -89,7 +89,8 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
         yield SnapshotUncertainty("a node listed twice", "duplicate-node", detail)
     if has_unknown_storage(snapshot.objects):
         detail = "A CSI driver checks free storage, but the files list no CSIStorageCapacity."
-        yield SnapshotUncertainty("free storage", "storage-not-listed", detail, _has_volume_claims)
+        is_affected = partial(_is_dependent, kinds=frozenset({"CSIStorageCapacity"}))
+        yield SnapshotUncertainty("free storage", "storage-not-listed", detail, is_affected)
     if snapshot.unread_kinds:
         kinds = frozenset(snapshot.unread_kinds)
         detail = f"These kinds were not read: {', '.join(sorted(kinds))}. Pods that depend on them are not certain. "
@@ -104,10 +105,6 @@ def warn_snapshot_doubts(external: ExternalClusters, now: str) -> Iterator[Diagn
     for item in external.snapshots.values():
         for doubt in list_snapshot_doubts(item.snapshot, now):
             yield build_warning(doubt.id, doubt.detail, item.block.header_span, block=item.block.header)
-
-
-def _has_volume_claims(outcome: PodOutcome) -> bool:
-    return bool(outcome.spec.claim_count)
 
 
 def _is_pending(outcome: PodOutcome) -> bool:

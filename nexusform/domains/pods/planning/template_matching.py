@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, count
+from itertools import count
 from typing import Final
 
 from msgspec.structs import replace
@@ -37,7 +37,8 @@ def find_outdated_pod_numbers(workload: Workload, pods: Iterable[ExistingPod], *
     """Return the numbers of observed pods of an earlier template. `is_complete`: all LimitRange defaults are known."""
     if workload.kind not in _UPDATED_KINDS:
         return set()  # their pods have no other template
-    pods_by_revision = group_by((pod for pod in pods if pod.observed_template is not None), _get_revision)
+    observed_pods = [pod for pod in pods if pod.observed_template is not None]
+    pods_by_revision = group_by(observed_pods, _get_revision)
     # The revisions with the current template: by the live objects, else by the containers of pods.
     if workload.current_revisions == (NEWEST_REVISION,):
         current_revisions = list(pods_by_revision)  # its label is unknown: the newest of all is used below
@@ -47,8 +48,7 @@ def find_outdated_pod_numbers(workload: Workload, pods: Iterable[ExistingPod], *
         current_revisions = _find_matching_revisions(workload, pods_by_revision, is_complete=is_complete)
     # Several revisions may match: the current template is the one rolled out last.
     newest_revision = _find_newest_revision(current_revisions, pods_by_revision)
-    outdated_pods = [pods for revision, pods in pods_by_revision.items() if revision != newest_revision]
-    return {pod.number for pod in chain.from_iterable(outdated_pods)}
+    return {pod.number for pod in observed_pods if _get_revision(pod) != newest_revision}
 
 
 def _find_matching_revisions(
@@ -132,10 +132,9 @@ def _is_rewritten_pod(workload: Workload, pod: ExistingPod) -> bool:
 def _is_same_image(image: str, observed_image: str) -> bool:
     """Return whether two images may be the same one from a mirror, or pinned by its digest."""
     (name, tag, digest), (observed_name, observed_tag, observed_digest) = map(_split_image, (image, observed_image))
-    if name != observed_name or (digest and digest != observed_digest):
-        return False
     # With a digest, one of the tags may be missing.
-    return tag == observed_tag or (bool(observed_digest) and not (tag and observed_tag))
+    has_same_tag = tag == observed_tag or (observed_digest != "" and "" in (tag, observed_tag))
+    return name == observed_name and digest in ("", observed_digest) and has_same_tag
 
 
 def _split_image(image: str) -> tuple[str, str, str]:
