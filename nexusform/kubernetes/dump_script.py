@@ -12,43 +12,27 @@ COMMAND_KINDS: Final = (
     *("Namespace", "Node", "Pod", "PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
     *("PodDisruptionBudget", "ResourceQuota", "LimitRange", "PriorityClass"),
 )
-# Kinds that affect pods, with their names for kubectl. Every kind read by an importer is listed.
-CLUSTER_KINDS: Final[Mapping[str, str]] = {
-    "Namespace": "namespaces",
-    "Node": "nodes",
-    "Pod": "pods",
-    "Deployment": "deployments",
-    "ReplicaSet": "replicasets",
-    "StatefulSet": "statefulsets",
-    "DaemonSet": "daemonsets",
-    "Job": "jobs",
-    "ReplicationController": "replicationcontrollers",
-    "HorizontalPodAutoscaler": "horizontalpodautoscalers",
+# Kinds that affect pods. Every kind read by an importer is listed.
+_KINDS: Final = (
+    *("Namespace", "Node", "Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"),
+    *("ReplicationController", "HorizontalPodAutoscaler", "ScaledObject", "VerticalPodAutoscaler", "Service"),
+    *("PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
+    *("CSINode", "CSIDriver", "CSIStorageCapacity", "VolumeAttachment"),
+    *("PodDisruptionBudget", "ResourceQuota", "LimitRange", "PriorityClass", "RuntimeClass"),
+    *("NetworkAttachmentDefinition", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"),
+    *("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"),
+    *("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate"),
+)
+# Their names for kubectl: those not here are the kind in lower case with an s. Kinds of CRDs have a group.
+_PLURALS: Final = {
+    **{kind: f"{kind.lower()}es" for kind in ("StorageClass", "PriorityClass", "RuntimeClass", "DeviceClass")},
+    "CSIStorageCapacity": "csistoragecapacities",
+    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
     "ScaledObject": "scaledobjects.keda.sh",
     "VerticalPodAutoscaler": "verticalpodautoscalers.autoscaling.k8s.io",
-    "Service": "services",
-    "PersistentVolumeClaim": "persistentvolumeclaims",
-    "PersistentVolume": "persistentvolumes",
-    "StorageClass": "storageclasses",
-    "CSINode": "csinodes",
-    "CSIDriver": "csidrivers",
-    "CSIStorageCapacity": "csistoragecapacities",
-    "VolumeAttachment": "volumeattachments",
-    "PodDisruptionBudget": "poddisruptionbudgets",
-    "ResourceQuota": "resourcequotas",
-    "LimitRange": "limitranges",
-    "PriorityClass": "priorityclasses",
-    "RuntimeClass": "runtimeclasses",
     "NetworkAttachmentDefinition": "network-attachment-definitions.k8s.cni.cncf.io",
-    "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
-    "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
-    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
-    "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
-    "ResourceSlice": "resourceslices",
-    "DeviceClass": "deviceclasses",
-    "ResourceClaim": "resourceclaims",
-    "ResourceClaimTemplate": "resourceclaimtemplates",
 }
+CLUSTER_KINDS: Final[Mapping[str, str]] = {kind: _PLURALS.get(kind, f"{kind.lower()}s") for kind in _KINDS}
 # Kinds of a fleet hub, by their names for kubectl.
 FLEET_KINDS: Final = (
     *("clusterresourceplacements", "resourceplacements", "clusterresourcebindings", "resourcebindings"),

@@ -197,8 +197,8 @@ def validate_qualified_name(name: str) -> tuple[str, ...]:
 
 def validate_label_value(value: str) -> tuple[str, ...]:
     """Return why a text is not a label value: empty, or up to 63 characters like a name."""
-    is_valid = bool(_LABEL_VALUE.fullmatch(value))
-    return _list_problems(value, MAX_NAME_LENGTH, is_valid, f"a valid label must be an empty string or {_NAME_RULE}")
+    rule = f"a valid label must be an empty string or {_NAME_RULE}"
+    return _list_problems(value, MAX_NAME_LENGTH, _LABEL_VALUE, rule)
 
 
 def validate_dns_subdomain(name: str) -> tuple[str, ...]:
@@ -207,7 +207,7 @@ def validate_dns_subdomain(name: str) -> tuple[str, ...]:
         "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.',"
         " and must start and end with an alphanumeric character"
     )
-    return _list_problems(name, MAX_SUBDOMAIN_LENGTH, bool(_DNS_SUBDOMAIN.fullmatch(name)), rule)
+    return _list_problems(name, MAX_SUBDOMAIN_LENGTH, _DNS_SUBDOMAIN, rule)
 
 
 def validate_dns_label(name: str) -> tuple[str, ...]:
@@ -216,10 +216,10 @@ def validate_dns_label(name: str) -> tuple[str, ...]:
         "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-',"
         " and must start and end with an alphanumeric character"
     )
-    return _list_problems(name, MAX_NAME_LENGTH, bool(_DNS_LABEL.fullmatch(name)), rule)
+    return _list_problems(name, MAX_NAME_LENGTH, _DNS_LABEL, rule)
 
 
-def _list_problems(text: str, max_length: int, is_valid: bool, rule: str) -> tuple[str, ...]:
-    """List Kubernetes' messages for a text: if it is too long, and if it violates its `rule` (not `is_valid`)."""
+def _list_problems(text: str, max_length: int, form: re.Pattern[str], rule: str) -> tuple[str, ...]:
+    """List Kubernetes' messages for a text: if it is too long, and if it does not have the `form` of its `rule`."""
     too_long = [f"must be no more than {max_length} characters"] if len(text) > max_length else []
-    return (*too_long, *([] if is_valid else [rule]))
+    return (*too_long, *([] if form.fullmatch(text) else [rule]))

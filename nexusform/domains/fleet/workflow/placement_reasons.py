@@ -150,7 +150,7 @@ def _build_pod_reason(address: str, decision: PlannedPod) -> PodPlacementReason:
         verdicts = pod_explanation.evaluate_nodes(
             inputs.cluster, decision.other_pods, outcome.spec, outcome.number, outcome.volumes
         )
-    node = decision.cluster.find_node(outcome.node)
+    node = decision.cluster.node_by_name.get(outcome.node)
     machine, zone = (node.machine, node.zone) if node is not None else ("", "")
     return PodPlacementReason(
         address=address,

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.domains.pods.importers.kubernetes_pod_spec import DEVICE_CLAIMS, parse_node_term
+from nexusform.domains.pods.importers.kubernetes_pod_spec import DEVICE_CLAIMS, parse_node_term, parse_taints
 from nexusform.domains.pods.importers.kubernetes_volumes import PodVolumes
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, get_integer, select_manifests
 from nexusform.domains.pods.scheduling.cel_device_selectors import find_selector_problem, parse_device_quantity
@@ -31,7 +31,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     ResourceSlice,
 )
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings
-from nexusform.kubernetes.matching import EQUAL, IN, NodeSelectorTerm, Requirement, Taint, Toleration
+from nexusform.kubernetes.matching import EQUAL, IN, NodeSelectorTerm, Requirement, Toleration
 
 _GROUP: Final = "resource.k8s.io"
 _VERSION: Final = "v1"
@@ -175,11 +175,7 @@ def _parse_device(manifest: Manifest, device: Mapping[str, Any]) -> Device:
         name=get_text(device, "name"),
         attributes={name: attribute for name, attribute in attributes.items() if attribute is not None},
         capacity={name: _parse_amount(amount) for name, amount in get_mapping(device, "capacity").items()},
-        taints=tuple(
-            Taint(str(taint.get("key")), get_text(taint, "value"), str(taint.get("effect")))
-            for taint in list_mappings(device, "taints")
-            if taint.get("effect") != "None"
-        ),
+        taints=tuple(taint for taint in parse_taints(device) if taint.effect != "None"),
         counters=_parse_counters(device, "consumesCounters", "counterSet"),
         terms=_parse_slice_nodes(manifest, device),
     )

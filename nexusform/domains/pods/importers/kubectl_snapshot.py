@@ -21,7 +21,13 @@ from nexusform.domains.pods.importers.device_objects import (
     list_allocated_claims,
     parse_device_claims,
 )
-from nexusform.domains.pods.importers.kubernetes_pod_spec import PodOwner, Priorities, parse_containers, parse_pod_spec
+from nexusform.domains.pods.importers.kubernetes_pod_spec import (
+    PodOwner,
+    Priorities,
+    parse_containers,
+    parse_pod_spec,
+    parse_taints,
+)
 from nexusform.domains.pods.importers.kubernetes_volumes import Storage, collect_storage, parse_amount, parse_volumes
 from nexusform.domains.pods.importers.live_workloads import (
     LIVE_KINDS,
@@ -384,15 +390,11 @@ def _build_observed_manifest(body: _Object) -> Manifest:
 def _build_node(name: str, body: _Object) -> ObservedNode:
     """Return a node as registered, from the fields kept by `_keep_needed_node_fields`."""
     capacity, allocatable = get_mapping(body, "capacity"), get_mapping(body, "allocatable")
-    taints = tuple(
-        Taint(str(taint.get("key")), get_text(taint, "value"), str(taint.get("effect")))
-        for taint in list_mappings(body, "taints")
-    )
     return ObservedNode(
         name=name,
         provider_id=get_text(body, "providerID"),
         labels={key: str(value) for key, value in body["labels"].items()},
-        taints=taints,
+        taints=parse_taints(body),
         unschedulable=body.get("unschedulable") is True,
         capacity=_parse_node_size(capacity),
         allocatable=_parse_node_size(allocatable),

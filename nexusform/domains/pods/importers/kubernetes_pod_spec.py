@@ -31,6 +31,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     SpreadConstraint,
 )
 from nexusform.domains.pods.scheduling.rules.image_locality import add_default_tag
+from nexusform.json_data.plain_data import get_text, list_mappings
 from nexusform.kubernetes.matching import (
     EQUAL,
     EXISTS,
@@ -42,6 +43,7 @@ from nexusform.kubernetes.matching import (
     LabelSelector,
     NodeSelectorTerm,
     Requirement,
+    Taint,
     Toleration,
     build_label_selector,
     validate_selector,
@@ -132,6 +134,12 @@ def find_priority_rejection(spec: Fields, priorities: Priorities) -> str:
 
 def _get_priority_class(spec: Fields, priorities: Priorities) -> str:
     return spec.get_text("priorityClassName") or priorities.default_class
+
+
+def parse_taints(fields: Mapping[str, Any]) -> tuple[Taint, ...]:
+    """Return the taints of a node or device."""
+    taints = list_mappings(fields, "taints")
+    return tuple(Taint(str(item.get("key")), get_text(item, "value"), str(item.get("effect"))) for item in taints)
 
 
 class PodOwner(Struct, frozen=True):

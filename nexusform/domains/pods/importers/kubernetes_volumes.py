@@ -242,19 +242,18 @@ def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> Pod
     if error:
         _warn_unknown_nodes(reference, f'names the claim "{name}": {error}', error, "its pods stay Pending")
         return PodVolumes(exclusive_claims=exclusive_claims, missing_objects=(error,))
+    selected_node = read_silently(claim_object, "metadata").get_mapping("annotations").get_text(_SELECTED_NODE)
     if _has_existing_volume(claim_object, storage):
         needs = _filter_unique([_compute_bound_volume_nodes(claim_object, reference, storage)])
-        bound_claims = _list_bound_claims(claim_object, storage)
-        return PodVolumes(needs, exclusive_claims=exclusive_claims, bound_claims=bound_claims)
-    selected_node = read_silently(claim_object, "metadata").get_mapping("annotations").get_text(_SELECTED_NODE)
-    if selected_node:
+    elif selected_node:
         # Its volume is being created for a pod on this node. It counts for the limit of its driver already.
         node_term = NodeSelectorTerm(fields=(Requirement("metadata.name", IN, (selected_node,)),))
-        need = VolumeNeed((node_term,), is_bound=False)
-        bound_claims = _list_bound_claims(claim_object, storage)
-        return PodVolumes((need,), exclusive_claims=exclusive_claims, bound_claims=bound_claims)
-    unbound_claim = _build_unbound_claim(f"{namespace}/{name}", claim, reference, storage)
-    return PodVolumes(claims=_filter_unique([unbound_claim]), exclusive_claims=exclusive_claims)
+        needs = (VolumeNeed((node_term,), is_bound=False),)
+    else:
+        unbound_claim = _build_unbound_claim(f"{namespace}/{name}", claim, reference, storage)
+        return PodVolumes(claims=_filter_unique([unbound_claim]), exclusive_claims=exclusive_claims)
+    bound_claims = _list_bound_claims(claim_object, storage)
+    return PodVolumes(needs, exclusive_claims=exclusive_claims, bound_claims=bound_claims)
 
 
 def _report_missing_claim(name: str, reference: _FieldReference, storage: Storage) -> PodVolumes:

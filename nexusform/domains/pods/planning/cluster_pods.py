@@ -149,9 +149,12 @@ class PodsByCluster:
         provider of KubeFleet (propertyprovider/azure/trackers/pods.go), count those of their containers only.
         """
         cluster_id = self.members.get(cluster_name, cluster_name)
-        existing_pods = self._existing_pods.get(cluster_id, {}).values()
-        requests = [pod.spec.container_requests for pod in existing_pods if pod.node]
-        return sum(cpu for cpu, _ in requests), sum(memory for _, memory in requests)
+        total_cpu = total_memory = 0
+        for pod in self._existing_pods.get(cluster_id, {}).values():
+            if pod.node:
+                cpu, memory = pod.spec.container_requests
+                total_cpu, total_memory = total_cpu + cpu, total_memory + memory
+        return total_cpu, total_memory
 
     def _map_pods_to_nodes(self, cluster_id: str) -> dict[PodKey, str]:
         return {key: pod.node for key, pod in self._existing_pods.get(cluster_id, {}).items()}

@@ -59,10 +59,6 @@ class NodeCluster(Struct, frozen=True):
     empty_pools: Mapping[str, Node] = field(default_factory=dict)
     live_workloads: Mapping[str, LiveWorkload] = field(default_factory=dict)
 
-    def find_node(self, name: str) -> Node | None:
-        """Return the node of this name."""
-        return self.node_by_name.get(name)
-
     def find_place(self, name: str) -> tuple[str | None, str | None, str | None]:
         """Return name, machine and zone of a node; each is None without a node of this name."""
         node = self.node_by_name.get(name)
@@ -182,8 +178,10 @@ def find_cluster_attributes(parts: Iterable[tuple[PlanningKind, Mapping[str, Any
 
 def sum_node_sizes(sizes: Iterable[NodeSize]) -> NodeSize:
     """Return CPU and memory of several nodes together."""
-    size_list = list(sizes)
-    return NodeSize(sum(size.cpu for size in size_list), sum(size.memory for size in size_list))
+    cpu = memory = 0
+    for size in sizes:
+        cpu, memory = cpu + size.cpu, memory + size.memory
+    return NodeSize(cpu, memory)
 
 
 def _build_object_node(part: _ClusterPart, vm: PlacedVm, pool: PoolDemand, cluster: Mapping[str, Any] | None) -> Node:

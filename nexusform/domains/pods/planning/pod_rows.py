@@ -46,12 +46,6 @@ REASONS: Final[Mapping[str, str]] = {
     "binding_removed": "the placement is removed from the cluster",
 }
 _MAX_NAMES: Final = 5
-_ACTIONS: Final = {
-    pod_outcomes.PLACE: PlacementAction.PLACE,
-    pod_outcomes.MOVE: PlacementAction.MOVE,
-    pod_outcomes.REMOVE: PlacementAction.REMOVE,
-    pod_outcomes.KEEP: PlacementAction.KEEP,
-}
 
 
 class RejectedPods(Struct, frozen=True):
@@ -183,7 +177,7 @@ def build_pod_row(
         address=address,
         kind=POD,
         object=outcome.name,
-        action=_ACTIONS[outcome.action],
+        action=PlacementAction(outcome.action),
         source=_build_former_location(cluster, cluster_name, outcome, record) if has_source else None,
         target=None if outcome.is_removed else _build_location(cluster, cluster_name, outcome.node, str(outcome.state)),
         trigger=REJECTED if outcome.trigger and outcome.is_failed else outcome.trigger,  # "": Failed before, too
@@ -242,7 +236,7 @@ def _build_former_location(
 
 def _build_location(cluster: NodeCluster | None, name: str, node_name: str, state: str = "") -> PodLocation:
     """Return the location on a node of a cluster (name); `state` is for pods without a node."""
-    node = cluster.find_node(node_name) if cluster is not None else None
+    node = cluster.node_by_name.get(node_name) if cluster is not None else None
     if node is None:
         return PodLocation(name, node_name or None, state="" if node_name else state)
     return PodLocation(name, node_name, node.machine, node.zone)
