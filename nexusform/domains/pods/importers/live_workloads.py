@@ -181,9 +181,12 @@ def select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
         containers = list_mappings(selected, section)
         body = {"containers": [*containers, pod_level]}
         manifest = Manifest(group="", version="v1", kind="Pod", namespace="", name="", labels={}, body=body, line=1)
-        ports = [port for container in containers for port in list_mappings(container, "ports")]
-        with_defaults = [{"protocol": "TCP", "hostPort": port.get(host_port), **port} for port in ports]
-        selected[section] = parse_containers(Fields(manifest, [], manifest.body)), with_defaults
+        ports = [
+            {"protocol": "TCP", "hostPort": port.get(host_port), **port}  # with the defaults
+            for container in containers
+            for port in list_mappings(container, "ports")
+        ]
+        selected[section] = parse_containers(Fields(manifest, [], manifest.body)), ports
     return selected
 
 

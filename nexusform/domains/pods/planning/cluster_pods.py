@@ -189,17 +189,18 @@ class PodsByCluster:
         quotas = collect_resource_quotas(manifests)
         if not quotas or cluster_id not in self._observed_clusters:
             return quotas
-        observed = self._observed_clusters[cluster_id]
-        predicted_keys = {pod.workload for pod in self._existing_pods[cluster_id].values()}
-        for object_pods in self._object_pods_by_cluster.get(cluster_id, {}).values():
-            predicted_keys |= object_pods.list_keys()
-        waiting_pods = (*observed.nominated_pods, *observed.waiting_pods)
-        other_pods = [pod.spec for pod in waiting_pods if pod.workload not in predicted_keys]
+        observed, managed_keys = self._observed_clusters[cluster_id], self._list_managed_keys(cluster_id)
         unlisted = self._unlisted_usage[cluster_id]
         usage = QuotaUsage(replace(quota, used=unlisted.get((quota.namespace, quota.name), ())) for quota in quotas)
-        for spec in other_pods:
-            usage.add(spec)
+        for pod in (*observed.nominated_pods, *observed.waiting_pods):
+            if pod.workload not in managed_keys:
+                usage.add(pod.spec)
         return usage.list_quotas()
+
+    def _list_managed_keys(self, cluster_id: str) -> set[str]:
+        """Return the keys of the workloads of all objects on a cluster, those in state included."""
+        objects = self._object_pods_by_cluster.get(cluster_id, {}).values()
+        return {key for item in objects for key in item.list_keys() | item.prior_pods.keys()}
 
     def _collect_manifests(self, cluster_id: str) -> list[Manifest]:
         """Return the objects on a cluster during this plan: the planned ones, and observed ones outside the plan."""

@@ -98,8 +98,7 @@ class PodPhase(PodsByCluster):
         """
         # Observed pods by workload key: a pod without a controller is its own workload.
         observed_pods, observed_cluster = self._observed_pods[cluster_id], self._observed_clusters[cluster_id]
-        objects = self._object_pods_by_cluster[cluster_id].values()
-        managed_keys = {key for item in objects for key in item.list_keys() | item.prior_pods.keys()}
+        managed_keys = self._list_managed_keys(cluster_id)
         candidates = [
             *chain.from_iterable(observed_pods[key] for key in sorted(observed_pods.keys() - managed_keys)),
             *(pod for pod in observed_cluster.waiting_pods if pod.workload not in managed_keys and not pod.spec.gates),

@@ -480,6 +480,10 @@ def test_pending_pods_of_others_count_against_a_quota(hard: dict[str, str]) -> N
     finished = build_pod("old", "a-np-0", "1", phase="Failed")
     result = require_success(plan_observed(text, *NODES, build_quota(hard), pending, nominated, finished))
     assert read_pod_changes(result) == {"web-0": ("place", "new")}
+    # So they do if other pods of their workload run.
+    pair = [build_pod(f"a-{node}", node, owner=("StatefulSet", "a")) for node in ("a-np-0", "")]
+    result = require_success(plan_observed(text, *NODES, build_quota(hard), *pair))
+    assert read_pod_changes(result) == {"web-0": ("place", "new")}
     # Pending pods of the workload itself count once.
     own = [{**body, "metadata": {**body["metadata"], "labels": WEB}} for body in (pending, nominated)]
     for body in own:
