@@ -72,6 +72,11 @@ class ParsedWorkloads(Struct, frozen=True):
     workloads: tuple[Workload, ...]
     findings: tuple[Problem, ...]
 
+    @property
+    def by_key(self) -> dict[str, Workload]:
+        """The workloads by key."""
+        return {workload.key: workload for workload in self.workloads}
+
 
 def collect_workloads(
     manifests: Sequence[Manifest],
@@ -305,13 +310,12 @@ class _WorkloadReader(Struct):
         minimum = bounds.get_integer("minReplicas", 1)
         configured_replicas = workload.replicas
         maximum = max(minimum, bounds.get_integer("maxReplicas", configured_replicas, minimum=1))
-        replicas = min(max(configured_replicas, minimum), maximum) if configured_replicas else 0
-        if not configured_replicas:
-            outcome = "0 replicas disable it, and none are predicted"
-        elif replicas == configured_replicas:
-            outcome = f"the configured {configured_replicas} are predicted"
-        else:
+        replicas, outcome = 0, "0 replicas disable it, and none are predicted"
+        if configured_replicas:
+            replicas = min(max(configured_replicas, minimum), maximum)
             outcome = f"{replicas} are predicted, not the configured {configured_replicas}"
+        if replicas == configured_replicas > 0:
+            outcome = f"the configured {replicas} are predicted"
         detail = (
             f"{manifest.title} is scaled by HorizontalPodAutoscaler {scaler.name} between {minimum} and "
             f"{maximum} replicas; {outcome}."

@@ -34,10 +34,9 @@ from nexusform.domains.pods.planning.object_pods import (
     PriorPods,
     add_previous_maximums,
     build_prior_workloads,
-    get_pod_specs,
 )
 from nexusform.domains.pods.planning.template_matching import create_replacement_check, estimate_replicas
-from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodKey, PodSpec, ResourceQuota
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodKey, ResourceQuota, Workload
 from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 from nexusform.placements.vm_demands import ClaimDemand
@@ -82,14 +81,14 @@ class PodsByCluster:
         self._prior_pods_by_cluster = group_by(self._prior_pods.values(), lambda item: item.cluster_id)
         self._prior_workloads = build_prior_workloads(objects)  # by cluster id and workload
         for item in objects:
-            self._load_prior_pods(item, get_pod_specs(self._prior_workloads[item.cluster_id]))
+            self._load_prior_pods(item, self._prior_workloads[item.cluster_id])
             self._kept_namespaces[item.address, item.cluster_id] = list_namespaces(item.manifests)
         external_objects = list(external_pods)  # pods of other states use capacity and move only by preemption
         external_workloads = build_prior_workloads(external_objects)
         for item in external_objects:
             existing_pods = self._existing_pods.setdefault(item.cluster_id, {})
             self._namespaces.setdefault(item.cluster_id, set()).update(list_namespaces(item.manifests))
-            for _, pod in item.list_existing_pods(get_pod_specs(external_workloads[item.cluster_id])):
+            for _, pod in item.list_existing_pods(external_workloads[item.cluster_id]):
                 existing_pods.setdefault(pod.key, pod)
         self._observed_clusters: dict[str, ObservedCluster] = dict(observed_clusters)
         # By cluster id and quota: the observed usage by pods missing in the snapshot.
@@ -102,11 +101,11 @@ class PodsByCluster:
             for cluster_id, observed_cluster in self._observed_clusters.items()
         }
 
-    def _load_prior_pods(self, prior: PriorPods, specs: Mapping[str, PodSpec]) -> None:
+    def _load_prior_pods(self, prior: PriorPods, workloads: Mapping[str, Workload]) -> None:
         """Load the pods of an object in state; those on nodes created in this plan are lost with the former nodes."""
         object_pods = self._get_object_pods(prior.address, prior.cluster_id)
         existing_pods = self._existing_pods.setdefault(prior.cluster_id, {})
-        pods = list(object_pods.load_prior(prior, specs))
+        pods = list(object_pods.load_prior(prior, workloads))
         existing_pods.update({pod.key: pod for pod in pods})
         cluster = self.clusters.get(prior.cluster_id)
         if cluster is None:

@@ -346,11 +346,11 @@ def list_hosted_workloads(state: State, registries: PluginRegistries) -> list[Sc
     """Return the pods of a state on nodes, with the labels of their workloads."""
     hosted_workloads: list[ScheduledPod] = []
     for object_pods in list_prior_pods(state.instances, registries, collect_prior_members(state.instances, registries)):
-        specs = {workload.key: workload.pod for workload in collect_workloads(object_pods.manifests).workloads}
+        workloads = collect_workloads(object_pods.manifests).by_key
         for key, existing_pods in object_pods.workloads.items():
-            if key not in specs:
+            if key not in workloads:
                 continue  # its labels are unknown
-            spec = specs[key]
+            spec = workloads[key].pod
             for name, values in existing_pods.items():
                 node = parse_pod_record(values).node
                 if node:

@@ -53,10 +53,10 @@ class PriorPods(Struct, frozen=True):
     manifests: tuple[Manifest, ...] = ()
     is_outside_targets: bool = False
 
-    def list_existing_pods(self, specs: Mapping[str, PodSpec]) -> Iterator[tuple[RecordedPod, ExistingPod]]:
-        """Yield the existing pods with their records in state. `specs` are the pod specs of workloads (keys)."""
+    def list_existing_pods(self, workloads: Mapping[str, Workload]) -> Iterator[tuple[RecordedPod, ExistingPod]]:
+        """Yield the existing pods with their records in state. `workloads` are the known ones by key."""
         for key, pods in self.workloads.items():
-            spec = specs.get(key, PodSpec(namespace=key.partition("/")[0]))
+            spec = workloads[key].pod if key in workloads else PodSpec(namespace=key.partition("/")[0])
             for name, values in pods.items():
                 record = parse_pod_record(values)
                 _, kind, _ = key.split("/", 2)
@@ -74,7 +74,7 @@ def build_prior_workloads(objects: Iterable[PriorPods]) -> dict[str, dict[str, W
         manifests_by_cluster.setdefault(prior_pods.cluster_id, []).extend(prior_pods.manifests)
     # Parsed together: a PriorityClass or LimitRange of one object applies to the pods of all.
     return {
-        cluster_id: {workload.key: workload for workload in collect_workloads(cluster_manifests).workloads}
+        cluster_id: collect_workloads(cluster_manifests).by_key
         for cluster_id, cluster_manifests in manifests_by_cluster.items()
     }
 
@@ -92,11 +92,6 @@ def add_previous_maximums(
         maximum = workload.previous_max_pods or (prior.replicas + prior.max_surge) * is_scaled
         scaled.append(replace(workload, previous_max_pods=maximum))
     return tuple(scaled)
-
-
-def get_pod_specs(workloads: Mapping[str, Workload]) -> dict[str, PodSpec]:
-    """Return the pod specs of these workloads by key."""
-    return {key: workload.pod for key, workload in workloads.items()}
 
 
 class PredictionInput(Struct, frozen=True):
@@ -159,10 +154,10 @@ class ObjectPods(Struct):
                 return False
         return True
 
-    def load_prior(self, prior: PriorPods, specs: Mapping[str, PodSpec]) -> Iterator[ExistingPod]:
+    def load_prior(self, prior: PriorPods, workloads: Mapping[str, Workload]) -> Iterator[ExistingPod]:
         """Load the pods of state and yield them as existing pods."""
-        self.prior_templates = {key: specs[key].template for key in prior.workloads.keys() & specs.keys()}
-        for record, pod in prior.list_existing_pods(specs):
+        self.prior_templates = {key: workloads[key].pod.template for key in prior.workloads if key in workloads}
+        for record, pod in prior.list_existing_pods(workloads):
             key, name = pod.workload, pod.name
             self.records[key, name] = record
             self.prior_pods.setdefault(key, {})[name] = pod

@@ -156,8 +156,8 @@ class PodPhase(PodsByCluster):
         key = (placement_address, cluster_id)
         if prior_workloads and key not in self._object_pods:  # its pods in state were not loaded at the start
             prior_manifests = unwrap_envelopes(previous or manifests).manifests
-            specs = _parse_pod_specs(prior_manifests, self._collect_manifests(cluster_id))
-            self._load_prior_pods(PriorPods(placement_address, cluster_id, prior_workloads), specs)
+            workloads = collect_workloads(prior_manifests, self._collect_manifests(cluster_id)).by_key
+            self._load_prior_pods(PriorPods(placement_address, cluster_id, prior_workloads), workloads)
         object_pods = self._get_object_pods(*key)
         if object_pods.prior_pods and not prior_workloads and not object_pods.outcomes:  # it is re-created
             self.remove_pods(placement_address, cluster_id)
@@ -310,11 +310,11 @@ class PodPhase(PodsByCluster):
 
     def _apply_prior_manifests(self, object_pods: ObjectPods, cluster_id: str, manifests: tuple[Manifest, ...]) -> None:
         """Set the specs and template hashes of pods in state by their workloads in these manifests, if there."""
-        specs = _parse_pod_specs(manifests, self._collect_manifests(cluster_id))
+        workloads = collect_workloads(manifests, self._collect_manifests(cluster_id)).by_key
         for key in object_pods.prior_pods:
-            if key in specs:
-                object_pods.prior_templates[key] = specs[key].template
-                self._replace_workload_spec(object_pods, cluster_id, key, specs[key])
+            if key in workloads:
+                object_pods.prior_templates[key] = workloads[key].pod.template
+                self._replace_workload_spec(object_pods, cluster_id, key, workloads[key].pod)
 
     def _replace_workload_spec(self, object_pods: ObjectPods, cluster_id: str, key: str, spec: PodSpec) -> None:
         """Replace the spec of a workload's pods in state."""
@@ -509,7 +509,3 @@ class PodPhase(PodsByCluster):
                     pod = ScheduledPod(cluster_id, outcome.node, namespace, outcome.name, labels, outcome.trigger)
                     pods.append(pod)
         return pods
-
-
-def _parse_pod_specs(manifests: Sequence[Manifest], context_manifests: Sequence[Manifest]) -> dict[str, PodSpec]:
-    return {workload.key: workload.pod for workload in collect_workloads(manifests, context_manifests).workloads}
