@@ -351,8 +351,7 @@ def _check_restart_policy(spec: Fields, allowed: tuple[str, ...]) -> None:
 
 
 def _parse_replicas(spec: Fields) -> int:
-    pods = spec.get_integer("replicas", 1)
-    return _limit_pods(spec, "replicas", pods)
+    return _limit_pods(spec, "replicas", spec.get_integer("replicas", 1))
 
 
 def _parse_parallelism(spec: Fields) -> int:

@@ -30,22 +30,14 @@ _NO_EFFECT: Final = ""
 
 _CREATING_KINDS: Final = (
     *(("argoproj.io", name) for name in ("Application", "ApplicationSet", "CronWorkflow", "Rollout", "Workflow")),
-    ("helm.toolkit.fluxcd.io", "HelmRelease"),
-    ("kustomize.toolkit.fluxcd.io", "Kustomization"),
+    *(("helm.toolkit.fluxcd.io", "HelmRelease"), ("kustomize.toolkit.fluxcd.io", "Kustomization")),
     ("helm.cattle.io", "HelmChart"),
     *(("kubevirt.io", f"VirtualMachine{suffix}") for suffix in ("", "Instance", "InstanceReplicaSet")),
     ("pool.kubevirt.io", "VirtualMachinePool"),
     *(("monitoring.coreos.com", name) for name in ("Alertmanager", "Prometheus", "PrometheusAgent", "ThanosRuler")),
-    ("serving.knative.dev", "Service"),
-    ("serving.knative.dev", "Configuration"),
-    ("batch.volcano.sh", "Job"),
-    ("jobset.x-k8s.io", "JobSet"),
-    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
-    ("kubeflow.org", _ANY),
-    ("ray.io", _ANY),
-    ("postgresql.cnpg.io", "Cluster"),
-    ("kafka.strimzi.io", "Kafka"),
-    ("keda.sh", "ScaledJob"),
+    *(("serving.knative.dev", "Service"), ("serving.knative.dev", "Configuration"), ("batch.volcano.sh", "Job")),
+    *(("jobset.x-k8s.io", "JobSet"), ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"), ("keda.sh", "ScaledJob")),
+    *(("kubeflow.org", _ANY), ("ray.io", _ANY), ("postgresql.cnpg.io", "Cluster"), ("kafka.strimzi.io", "Kafka")),
 )
 _SILENT_GROUPS: Final = (
     *("argoproj.io", "keda.sh", "monitoring.coreos.com", "cert-manager.io", "acme.cert-manager.io"),

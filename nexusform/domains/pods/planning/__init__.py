@@ -10,8 +10,8 @@ PUBLIC = {
     "external_clusters": "list_data_blocks list_read_blocks collect_external_clusters",
     "node_clusters": "find_cluster_attributes build_node NodeCluster build_existing_clusters",
     "cluster_observation": (
-        "apply_observed_budget_status match_cluster_snapshot ExternalClusters ObservedCluster merge_observed_pods "
-        "check_unknown_clusters"
+        "apply_observed_budget_status apply_observed_usage match_cluster_snapshot ExternalClusters ObservedCluster "
+        "merge_observed_pods check_unknown_clusters"
     ),
     "pod_phase": "PlannedPod PodPhase",
     "pod_rows": "parse_pod_record REASONS parse_volumes",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import count
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -21,7 +21,14 @@ from nexusform.domains.pods.importers.pod_admission import collect_resource_quot
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, sum_node_sizes
 from nexusform.domains.pods.planning.object_pods import PriorPods
 from nexusform.domains.pods.scheduling import profile
-from nexusform.domains.pods.scheduling.cluster_records import ZONE, ExistingPod, Node, PodDisruptionBudget, PodKey
+from nexusform.domains.pods.scheduling.cluster_records import (
+    ZONE,
+    ExistingPod,
+    Node,
+    PodDisruptionBudget,
+    PodKey,
+    ResourceQuota,
+)
 from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.domains.pods.scheduling.pending_reasons import join_first_texts
 from nexusform.domains.pods.scheduling.preemption import compute_allowed_disruptions, is_pod_covered
@@ -36,6 +43,10 @@ from nexusform.scheduling.kubelet import STORAGE, compute_capacity
 # Labels with the machine of a node's VM.
 _MACHINE_LABELS: Final = ("topology.kubernetes.io/baremetalmachine", "CIS-node")
 _UNREADY_TAINTS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+
+
+# Amounts used under quotas, by namespace and name of the quota.
+_UsageByQuota: TypeAlias = Mapping[tuple[str, str], tuple[tuple[str, int], ...]]
 
 
 class ClusterSnapshotBlock(Struct, frozen=True):
@@ -58,7 +69,8 @@ class ObservedCluster(Struct, frozen=True):
     """Cluster with its registered nodes and running pods. `unknown_nodes` match no VM of the plan;
     `lost_pod_count` counts pods on nodes removed or re-created in this plan. `objects` affect pods;
     `is_complete`: there are no others. `nominated_pods` wait for capacity on their node. `replaced_pods` ran
-    before pods the plan has predicted since. `waiting_pods` have no node.
+    before pods the plan has predicted since. `waiting_pods` have no node. `unlisted_usage`: that of
+    quotas by pods missing in the snapshot.
     """
 
     cluster: NodeCluster
@@ -73,6 +85,7 @@ class ObservedCluster(Struct, frozen=True):
     snapshot: KubectlSnapshot = KubectlSnapshot()
     unready_nodes: frozenset[str] = frozenset()
     extreme_image_values: tuple[Mapping[str, int], ...] = ()
+    unlisted_usage: _UsageByQuota = MappingProxyType({})
 
 
 def match_cluster_snapshot(
@@ -131,6 +144,7 @@ def match_cluster_snapshot(
         snapshot=snapshot,
         unready_nodes=frozenset(unready_nodes),
         extreme_image_values=image_locality.compute_extreme_image_values(image_sizes),
+        unlisted_usage=_find_unlisted_usage(snapshot),
     )
 
 
@@ -335,10 +349,11 @@ def check_unknown_clusters(
             yield build_error("unknown-cluster", detail, block.header_span, block=block.header)
 
 
-def find_unlisted_usage(observed: ObservedCluster) -> dict[tuple[str, str], tuple[tuple[str, int], ...]]:
-    """Return the observed usage of quotas without that of the pods in the snapshot, by namespace and name."""
-    usage = QuotaUsage(collect_resource_quotas(observed.objects))
-    snapshot = observed.snapshot
+def _find_unlisted_usage(snapshot: KubectlSnapshot) -> _UsageByQuota:
+    """Return the observed usage of quotas without that of the pods in the snapshot; {} if it lists no pods."""
+    if not snapshot.has_pods:
+        return {}
+    usage = QuotaUsage(collect_resource_quotas(snapshot.objects))
     for pod in (*snapshot.pods, *snapshot.nominated_pods, *snapshot.waiting_pods):
         usage.remove(pod.spec)
     return {
@@ -347,12 +362,24 @@ def find_unlisted_usage(observed: ObservedCluster) -> dict[tuple[str, str], tupl
     }
 
 
+def apply_observed_usage(
+    quotas: Iterable[ResourceQuota], observed: ObservedCluster, managed_keys: AbstractSet[str]
+) -> tuple[ResourceQuota, ...]:
+    """Return quotas with their usage by pods outside of predictions: those missing in the snapshot, and those without a
+    node of workloads (keys) that are not managed.
+    """
+    unlisted = observed.unlisted_usage
+    usage = QuotaUsage(replace(quota, used=unlisted.get((quota.namespace, quota.name), ())) for quota in quotas)
+    for pod in (*observed.nominated_pods, *observed.waiting_pods):
+        if pod.workload not in managed_keys:
+            usage.add(pod.spec)
+    return usage.list_quotas()
+
+
 def apply_observed_budget_status(
-    budgets: Sequence[PodDisruptionBudget], observed_cluster: ObservedCluster | None
+    budgets: Iterable[PodDisruptionBudget], observed_cluster: ObservedCluster
 ) -> tuple[PodDisruptionBudget, ...]:
     """Return budgets with the status observed by kubectl: it includes readiness and scale. Those without one stay."""
-    if observed_cluster is None:
-        return tuple(budgets)
     statuses = {
         (manifest.namespace, manifest.name): manifest.body
         for manifest in select_manifests(observed_cluster.objects, "policy", "PodDisruptionBudget")

@@ -25,7 +25,7 @@ from nexusform.domains.pods.importers.pod_admission import collect_pod_disruptio
 from nexusform.domains.pods.planning.cluster_observation import (
     ObservedCluster,
     apply_observed_budget_status,
-    find_unlisted_usage,
+    apply_observed_usage,
     merge_observed_pods,
 )
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
@@ -38,7 +38,6 @@ from nexusform.domains.pods.planning.object_pods import (
 from nexusform.domains.pods.planning.template_matching import create_replacement_check, estimate_replicas
 from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodKey, ResourceQuota, Workload
 from nexusform.domains.pods.scheduling.grouping import group_by
-from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 from nexusform.placements.vm_demands import ClaimDemand
 
 # Address of a hub manifest or a placement (as text), and the id of a cluster with its pods.
@@ -91,10 +90,6 @@ class PodsByCluster:
             for _, pod in item.list_existing_pods(external_workloads[item.cluster_id]):
                 existing_pods.setdefault(pod.key, pod)
         self._observed_clusters: dict[str, ObservedCluster] = dict(observed_clusters)
-        # By cluster id and quota: the observed usage by pods missing in the snapshot.
-        self._unlisted_usage = {
-            cluster_id: find_unlisted_usage(observed) for cluster_id, observed in self._observed_clusters.items()
-        }
         # Observed pods by cluster id and workload; their outcomes are recorded in state.
         self._observed_pods = {
             cluster_id: self._load_observed_pods(cluster_id, observed_cluster)
@@ -182,19 +177,11 @@ class PodsByCluster:
         )
 
     def _collect_quotas(self, manifests: Iterable[Manifest], cluster_id: str) -> tuple[ResourceQuota, ...]:
-        """Return the quotas of a cluster with their usage by pods that are in no prediction: pods of other workloads
-        without a node, and pods missing in the snapshot.
-        """
+        """Return the quotas of a cluster with their usage by pods outside of predictions."""
         quotas = collect_resource_quotas(manifests)
-        if not quotas or cluster_id not in self._observed_clusters:
-            return quotas
-        observed, managed_keys = self._observed_clusters[cluster_id], self._list_managed_keys(cluster_id)
-        unlisted = self._unlisted_usage[cluster_id]
-        usage = QuotaUsage(replace(quota, used=unlisted.get((quota.namespace, quota.name), ())) for quota in quotas)
-        for pod in (*observed.nominated_pods, *observed.waiting_pods):
-            if pod.workload not in managed_keys:
-                usage.add(pod.spec)
-        return usage.list_quotas()
+        if not quotas:
+            return ()
+        return apply_observed_usage(quotas, self._get_observed_cluster(cluster_id), self._list_managed_keys(cluster_id))
 
     def _list_managed_keys(self, cluster_id: str) -> set[str]:
         """Return the keys of the workloads of all objects on a cluster, those in state included."""

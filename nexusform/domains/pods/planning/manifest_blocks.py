@@ -59,7 +59,9 @@ def list_prior_pods(
             continue  # no object with pods
         cluster_id = _get_cluster_id(current.attributes)
         if resource_type.kind is PlanningKind.MANIFEST and cluster_id:
-            yield PriorPods(str(address), cluster_id, workloads, _parse_body(current.attributes))
+            yield PriorPods(
+                str(address), cluster_id, workloads, parse_objects(get_text(current.attributes, "yaml_body"))
+            )
         elif resource_type.list_applied_objects is not None:
             recorded_manifests = resource_type.list_applied_objects(current.attributes, current.private)
             for member in dict.fromkeys((*workloads, *(recorded_manifests or ()))):
@@ -85,12 +87,8 @@ def _collect_hub_objects(
         if current is None or registries.get_kind(address.type) is not PlanningKind.MANIFEST:
             continue  # not created yet, or of another kind
         if not current.attributes.get("cluster_id"):  # else it is applied to this cluster alone
-            objects += _parse_body(current.attributes)
+            objects += parse_objects(get_text(current.attributes, "yaml_body"))
     return tuple(objects)
-
-
-def _parse_body(attributes: Mapping[str, Any]) -> tuple[Manifest, ...]:
-    return parse_objects(get_text(attributes, "yaml_body"))
 
 
 def collect_prior_members(instances: Mapping[Address, InstanceState], registries: PluginRegistries) -> dict[str, str]:

@@ -243,23 +243,19 @@ class ObjectPods(Struct):
             outcome = replace(outcome, trigger=OVERRIDE_CHANGED)  # by the overrides of its placement alone
         outcome_by_number[outcome.number] = outcome
 
-    def list_quota_doubts(self) -> Iterator[tuple[PodKey, PodDoubt]]:
-        """Yield doubts about Deployments in a rollout under a full quota: their controllers retry at any time."""
-        if not self.uncreated_keys:
-            return  # no quota is full
+    def list_controller_doubts(self, missing_namespaces: Collection[str]) -> Iterator[tuple[PodKey, PodDoubt]]:
+        """Yield doubts about new pods in missing namespaces (the API server rejects their objects), and about Deployments
+        in a rollout under a full quota: their controllers retry at any time.
+        """
         for workload in self.workloads:
             outcomes = self.list_outcomes(workload.key)
-            triggers = [item.trigger for item in outcomes]
+            if workload.namespace in missing_namespaces:
+                new_outcomes = [item for item in outcomes if item.feasible_nodes is not None]
+                yield from ((item.key, PodDoubt(_MISSING_NAMESPACE)) for item in new_outcomes)
             # A rejection on admission (not by a quota) is the same whenever the controller retries.
-            can_retry = workload.kind == "Deployment" and not workload.admission_error
-            if can_retry and pod_outcomes.TEMPLATE_CHANGED in triggers:
+            can_retry = self.uncreated_keys and workload.kind == "Deployment" and not workload.admission_error
+            if can_retry and pod_outcomes.TEMPLATE_CHANGED in [item.trigger for item in outcomes]:
                 yield from ((item.key, PodDoubt(_QUOTA)) for item in outcomes)
-
-    def list_namespace_doubts(self, missing_namespaces: Collection[str]) -> Iterator[tuple[PodKey, PodDoubt]]:
-        """Yield doubts about new pods in missing namespaces: the API server rejects their objects."""
-        for outcome in self.list_all_outcomes():
-            if outcome.feasible_nodes is not None and outcome.spec.namespace in missing_namespaces:
-                yield outcome.key, PodDoubt(_MISSING_NAMESPACE)
 
     def record_doubts(self, doubts: Mapping[PodKey, PodDoubt | None]) -> None:
         """Record the doubtful outcomes. A pod with no doubt (None) is certain despite random choices."""

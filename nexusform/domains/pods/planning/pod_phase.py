@@ -17,7 +17,7 @@ from nexusform.domains.pods.importers.manifest_parser import Manifest, is_reserv
 from nexusform.domains.pods.planning.cluster_pods import NO_PRIOR_PODS, ObjectKey, PodsByCluster, list_namespaces
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import ObjectPods, PodMap, PredictionInput, PriorPods
-from nexusform.domains.pods.planning.pod_rows import build_pod_row, build_rejected_rows
+from nexusform.domains.pods.planning.pod_rows import RecordedPod, build_pod_row, build_rejected_rows
 from nexusform.domains.pods.planning.snapshot_doubts import find_pods_in_doubt
 from nexusform.domains.pods.planning.template_matching import (
     add_observed_changes,
@@ -248,17 +248,14 @@ class PodPhase(PodsByCluster):
                 return  # no pod has moved
 
     def verify_certainty(self, now: str, missing_namespaces: Mapping[ObjectKey, Collection[str]]) -> None:
-        """Check the pods of each cluster under other assumptions, and record the doubtful ones. In missing namespaces
-        no pod is certain.
-        """
+        """Record the doubtful pods: with another node under other assumptions, or in a missing namespace."""
         for cluster_id, base_pods in self._base_pods.items():
             objects = self._object_pods_by_cluster.get(cluster_id, {})
             outcomes = list(chain.from_iterable(item.list_all_outcomes() for item in objects.values()))
             outcomes += chain.from_iterable(item.removed_outcomes for item in objects.values())
             direct_doubts: list[tuple[PodKey, PodDoubt]] = []  # found without another prediction
             for key, object_pods in objects.items():
-                direct_doubts += object_pods.list_quota_doubts()
-                direct_doubts += object_pods.list_namespace_doubts(missing_namespaces.get(key, ()))
+                direct_doubts += object_pods.list_controller_doubts(missing_namespaces.get(key, ()))
             scene = self._build_scene(cluster_id, base_pods)
             observed, manifests = self._get_observed_cluster(cluster_id), self._collect_manifests(cluster_id)
             workloads = {workload.key: workload for workload in scene.workloads}
@@ -401,7 +398,7 @@ class PodPhase(PodsByCluster):
                     cluster_id=cluster_id,
                     cluster=cluster,
                     outcome=outcome,
-                    record=object_pods.records.get((outcome.workload, outcome.name)),
+                    record=object_pods.records.get((outcome.workload, outcome.name), RecordedPod()),
                     keeps_running=address in self._forgotten_addresses,
                 )
                 for outcome in outcomes

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_first_items
+from nexusform.diagnostics.phrases import format_first_items, join_texts
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.pod_kind import POD, PodLocation
 from nexusform.domains.pods.scheduling import pod_outcomes
@@ -159,12 +159,12 @@ def build_pod_row(
     cluster_id: str,
     cluster: NodeCluster | None,
     outcome: PodOutcome,
-    record: RecordedPod | None,
+    record: RecordedPod,
     *,
     keeps_running: bool = False,
 ) -> PlacementChange:
-    """Return the row of one pod in a plan. `cluster` is None for a removed one. `keeps_running`: the object of the pod
-    is only forgotten (a `removed` block without destroy).
+    """Return the row of one pod in a plan. `cluster` is None for a removed one, `record` is empty for a new pod.
+    `keeps_running`: the object of the pod is only forgotten (a `removed` block without destroy).
     """
     cluster_name, site_id = (cluster_id.rpartition("/")[2], "") if cluster is None else (cluster.name, cluster.site_id)
     has_source = outcome.previous or outcome.action in (pod_outcomes.REMOVE, pod_outcomes.KEEP)
@@ -217,18 +217,18 @@ def _build_pod_reason(outcome: PodOutcome) -> str:
     """Return why a pod has no node, else its victims, the cause of its eviction, its trigger, or why it is unready."""
     reason = f"preempted by {outcome.preempted_by}" if outcome.preempted_by else ""
     if not outcome.node and not outcome.is_removed:
-        return f"{reason}; {outcome.reason}" if reason else outcome.reason
+        return join_texts((reason, outcome.reason), "; ")
     if outcome.victims:  # more important than its own eviction
         reason = f"preempts {format_first_items([pod.name for pod in outcome.victims], _MAX_NAMES)}"
     return reason or REASONS.get(outcome.trigger, "") or describe_condition(outcome.condition)
 
 
 def _build_former_location(
-    cluster: NodeCluster | None, name: str, outcome: PodOutcome, record: RecordedPod | None
+    cluster: NodeCluster | None, name: str, outcome: PodOutcome, record: RecordedPod
 ) -> PodLocation:
     """Return the former location of a pod, with machine and zone of state: its node may have moved or be removed."""
-    location = _build_location(cluster, name, outcome.previous, record.state if record is not None else "")
-    if outcome.action == pod_outcomes.KEEP or record is None or record.node != outcome.previous:
+    location = _build_location(cluster, name, outcome.previous, record.state)
+    if outcome.action == pod_outcomes.KEEP or record.node != outcome.previous:
         return location  # unchanged, or not the recorded node
     machine, zone = record.machine or location.machine, record.availability_zone or location.availability_zone
     return replace(location, machine=machine, availability_zone=zone)

@@ -27,14 +27,10 @@ from nexusform.kubernetes.matching import is_selected
 
 _HOUR: Final = 3600
 _UNREADY: Final = "nodes that are not ready"
-_SCALING_DETAIL: Final = "{} runs on the cluster. It may add nodes for Pending pods, and remove others."
-_DESCHEDULING_DETAIL: Final = "{} runs on the cluster. It may evict pods, which are then placed again."
+_SCALED: Final = ("nodes-are-scaled", "It may add nodes for Pending pods, and remove others.")
+_DESCHEDULED: Final = ("pods-are-descheduled", "It may evict pods, which are then placed again.")
 # Agents by a part of the names of their pods: the id and the text of a warning.
-_NODE_AGENTS: Final = {
-    "cluster-autoscaler": ("nodes-are-scaled", _SCALING_DETAIL),
-    "karpenter": ("nodes-are-scaled", _SCALING_DETAIL),
-    "descheduler": ("pods-are-descheduled", _DESCHEDULING_DETAIL),
-}
+_NODE_AGENTS: Final = {"cluster-autoscaler": _SCALED, "karpenter": _SCALED, "descheduler": _DESCHEDULED}
 WEBHOOKS: Final = "admission webhooks"
 ORPHANS: Final = "pods without a controller"
 AUTOSCALER: Final = "a HorizontalPodAutoscaler"
@@ -107,10 +103,6 @@ def warn_snapshot_doubts(external: ExternalClusters, now: str) -> Iterator[Diagn
             yield build_warning(doubt.id, doubt.detail, item.block.header_span, block=item.block.header)
 
 
-def _is_pending(outcome: PodOutcome) -> bool:
-    return not outcome.node
-
-
 def _is_dependent(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
     """Return whether a pod may have another outcome by objects of unread kinds."""
     spec = outcome.spec
@@ -133,11 +125,11 @@ def _is_dependent(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
 
 def _list_node_agent_doubts(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:
     """Yield the doubts about autoscalers of nodes and the descheduler, found by the names of their pods."""
-    for agent, (warning_id, detail) in _NODE_AGENTS.items():
+    for agent, (warning_id, effect) in _NODE_AGENTS.items():
         if any(agent in pod.workload for pod in snapshot.pods):
-            doubt = SnapshotUncertainty(agent, warning_id, detail.format(agent))
+            doubt = SnapshotUncertainty(agent, warning_id, f"{agent} runs on the cluster. {effect}")
             # Additional nodes are for Pending pods.
-            yield replace(doubt, is_affected=_is_pending) if detail == _SCALING_DETAIL else doubt
+            yield replace(doubt, is_affected=lambda outcome: not outcome.node) if effect in _SCALED else doubt
 
 
 def find_pods_in_doubt(

@@ -21,6 +21,7 @@ from nexusform.domains.pods.importers.pod_admission import collect_pod_disruptio
 from nexusform.domains.pods.planning.cluster_observation import (
     ObservedCluster,
     apply_observed_budget_status,
+    apply_observed_usage,
     match_cluster_snapshot,
     merge_observed_pods,
 )
@@ -197,10 +198,11 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations
     # Budgets of placements are here only together with one of their workloads.
     budget_objects = [*direct, *(by_placements if selected else []), *other_objects]
     storage = collect_cluster_storage(all_objects, is_complete=observed.is_complete)
+    managed_keys = {workload.key for workload in workloads}
     model = PodCluster(
         cluster.name,
         observed.cluster.nodes,
-        quotas=collect_resource_quotas(all_objects),
+        quotas=apply_observed_usage(collect_resource_quotas(all_objects), observed, managed_keys),
         budgets=apply_observed_budget_status(collect_pod_disruption_budgets(budget_objects), observed),
         volumes=storage.volumes,
         claims=storage.claims,
