@@ -244,8 +244,8 @@ class ObjectPods(Struct):
         outcome_by_number[outcome.number] = outcome
 
     def list_controller_doubts(self, missing_namespaces: Collection[str]) -> Iterator[tuple[PodKey, PodDoubt]]:
-        """Yield doubts about new pods in missing namespaces (the API server rejects their objects), and about Deployments
-        in a rollout under a full quota: their controllers retry at any time.
+        """Yield doubts about new pods in missing namespaces (the API server rejects their objects), and about pods of
+        Deployments in a rollout under a full quota: their controllers retry at any time.
         """
         for workload in self.workloads:
             outcomes = self.list_outcomes(workload.key)
