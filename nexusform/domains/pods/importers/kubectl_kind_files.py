@@ -56,8 +56,6 @@ def list_dump_errors(directory: str | None, context: ReadContext) -> Iterator[Pr
 
 def _read_kubectl_error(path: str, context: ReadContext) -> str:
     """Return the first line of a file with kubectl's errors; "" if it is missing, unreadable or empty."""
-    if not context.files.is_file(path):
-        return ""
     try:
         text = context.files.read(path).decode("utf-8", "replace").strip()
     except FileProblem:

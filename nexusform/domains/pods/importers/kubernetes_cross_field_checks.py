@@ -26,7 +26,6 @@ CheckFailure: TypeAlias = tuple[Node, str, str]
 MetadataProblem: TypeAlias = tuple[Node, Path, str]
 Check: TypeAlias = Callable[[Node], Iterator[CheckFailure]]
 
-_CONTAINERS: Final = ("initContainers", "containers")
 _HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc")
 _DEADLINE: Final = 600  # seconds, the default of a Deployment
 
@@ -53,6 +52,12 @@ def _check_unique_names(items: Iterator[tuple[Node, str]], noun: str) -> Iterato
 def _list_items_with_path(node: Node, key: str) -> Iterator[tuple[Node, str]]:
     for number, item in enumerate(node.get_node(key).list_items()):
         yield item, f".{key}[{number}]"
+
+
+def _list_containers(pod: Node) -> Iterator[tuple[Node, str]]:
+    """Yield the containers of a pod with their paths."""
+    for key in ("initContainers", "containers"):
+        yield from _list_items_with_path(pod, key)
 
 
 def _check_workload_spec(spec: Node) -> Iterator[CheckFailure]:
@@ -131,18 +136,16 @@ def _check_volume_mounts(pod: Node, claims: set[str]) -> Iterator[CheckFailure]:
     if not isinstance(pod.data, dict) or pod.get_node("volumes").text:
         return  # the pod or its volumes are of the wrong type, reported elsewhere
     volumes = claims | {volume.get_node("name").text for volume in pod.get_node("volumes").list_items()}
-    for key in _CONTAINERS:
-        for container, path in _list_items_with_path(pod, key):
-            for mount, mount_path in _list_items_with_path(container, "volumeMounts"):
-                name = mount.get_node("name")
-                if name.text and name.text not in volumes:
-                    yield name, f"{path}{mount_path}.name", f'is "{name.text}", and there is no such volume.'
+    for container, path in _list_containers(pod):
+        for mount, mount_path in _list_items_with_path(container, "volumeMounts"):
+            name = mount.get_node("name")
+            if name.text and name.text not in volumes:
+                yield name, f"{path}{mount_path}.name", f'is "{name.text}", and there is no such volume.'
 
 
 def _check_pod(pod: Node) -> Iterator[CheckFailure]:
     """Yield failures of a pod spec: equal names, no name server with dnsPolicy None, invalid labels of nodes."""
-    containers = (container for key in _CONTAINERS for container in _list_items_with_path(pod, key))
-    yield from _check_unique_names(containers, "container")
+    yield from _check_unique_names(_list_containers(pod), "container")
     yield from _check_unique_names(_list_items_with_path(pod, "volumes"), "volume")
     if pod.get_node("dnsPolicy").text == "None" and not pod.get_node("dnsConfig", "nameservers").data:
         yield (pod.get_node("dnsPolicy"), ".dnsConfig.nameservers", "must name a server when dnsPolicy is None.")

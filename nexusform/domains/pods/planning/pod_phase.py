@@ -293,7 +293,7 @@ class PodPhase(PodsByCluster):
             self._base_lost_pods[cluster_id] = self._lost_pods.get(cluster_id, frozenset())
             return
         unpredicted_objects = [self._object_pods[key] for key in keys if self._object_pods[key].inputs is None]
-        workload_keys = set(chain.from_iterable(object_pods.list_keys() for object_pods in unpredicted_objects))
+        workload_keys = set(chain.from_iterable(map(ObjectPods.list_keys, unpredicted_objects)))
         base_pods = {key: pod for key, pod in self._base_pods[cluster_id].items() if pod.workload not in workload_keys}
         new_pods = {key: pod for key, pod in existing_pods.items() if pod.workload in workload_keys}
         self._base_pods[cluster_id] = base_pods | new_pods

@@ -57,21 +57,17 @@ def _find_matching_revisions(
     """Return the revisions with the containers of the template in some pod. If the live template is another one, its
     revision (`replaced_revision`) does not count, and all pods of a returned one must have the template's rules, too.
     """
-    candidates = dict(pods_by_revision)
     replaced_revision: str | None = workload.replaced_revision
     if replaced_revision == NEWEST_REVISION:  # its label is unknown
         replaced_revision = _find_newest_revision(pods_by_revision, pods_by_revision)
-    if replaced_revision:
-        candidates = {
-            revision: pods
-            for revision, pods in pods_by_revision.items()
-            if revision != replaced_revision and all(_has_template_rules(workload.pod, pod.spec) for pod in pods)
-        }
-    return [
-        revision
-        for revision, pods in candidates.items()
-        if any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in pods)
-    ]
+    revisions: list[str] = []
+    for revision, pods in pods_by_revision.items():
+        has_containers = any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in pods)
+        has_rules = all(_has_template_rules(workload.pod, pod.spec) for pod in pods)
+        is_replaced = replaced_revision and (revision == replaced_revision or not has_rules)
+        if has_containers and not is_replaced:
+            revisions.append(revision)
+    return revisions
 
 
 def _find_newest_revision(revisions: Iterable[str], by_revision: Mapping[str, Sequence[ExistingPod]]) -> str | None:
