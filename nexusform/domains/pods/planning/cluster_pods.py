@@ -38,6 +38,7 @@ from nexusform.domains.pods.planning.object_pods import (
 from nexusform.domains.pods.planning.template_matching import create_replacement_check, estimate_replicas
 from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodKey, ResourceQuota, Workload
 from nexusform.domains.pods.scheduling.grouping import group_by
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.placements.vm_demands import ClaimDemand
 
 # Address of a hub manifest or a placement (as text), and the id of a cluster with its pods.
@@ -212,9 +213,12 @@ class PodsByCluster:
         replicas = estimate_replicas(pods).items()
         live_workloads = {name: LiveWorkload(name, ((REPLICAS_PATH, count, False),)) for name, count in replicas}
         prior = self._prior_pods.get(key, NO_PRIOR_PODS)
-        for name, workload in self._prior_workloads.get(cluster_id, {}).items():
-            # A Job recorded without its pods has ended.
-            if workload.kind == "Job" and workload.replicas and prior.workloads.get(name) == {}:
+        for job in select_manifests(prior.manifests, "batch", "Job"):
+            name, prior_spec = job.workload_key, get_mapping(job.body, "spec")
+            # A Job recorded without its pods has ended. Fleet re-creates one deleted by its time to live.
+            is_repeated = is_placed and "ttlSecondsAfterFinished" in prior_spec
+            had_pods = self._prior_workloads[cluster_id][name].replicas > 0
+            if had_pods and prior.workloads.get(name) == {} and not is_repeated:
                 live_workloads[name] = LiveWorkload(name, remaining_pods=0)
         for name, live in observed_cluster.cluster.live_workloads.items():
             fields = tuple(item for item in live.foreign_fields if is_placed or not item[2])

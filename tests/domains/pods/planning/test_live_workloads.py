@@ -502,3 +502,32 @@ def test_pods_missing_in_the_dump_count_by_the_status_of_the_quota(used: str, ru
     ):
         result = require_success(plan_observed(text, *NODES, build_quota({"pods": "5"}, pods=used), *there))
         assert len(list_places(result)) == running
+
+
+def test_change_of_an_environment_replaces_observed_pods_of_a_placement() -> None:
+    live = build_live_controller("Deployment", "web", 2, namespace="web")
+    live["spec"]["template"]["spec"]["containers"][0]["image"] = "web:1"
+    pods = build_running_pods(2)
+    for pod in pods:
+        pod["metadata"]["namespace"] = "web"
+        pod["spec"]["containers"][0]["image"] = "web:1"
+    text = RACKS + CLUSTERS + MEMBERS + OF_A + build_hub_manifest(build_web_deployment(2)) + build_placement()
+    state = build_state_after(require_success(plan_observed(text, *NODES, live, *pods)))
+    changed = text.replace('"image": "web:1"', '"image": "web:1", "env": [{"name": "A", "value": "2"}]')
+    result = require_success(plan_observed(changed, *NODES, live, *pods, state=state))
+    rows = [row for row in result.plan.placements if row.kind == "pod" and row.pool.startswith("a/")]
+    assert [(row.object, row.trigger) for row in rows] == [(f"web-{n}", "template_changed") for n in (0, 1)]
+
+
+@pytest.mark.parametrize(("spec", "is_repeated"), [({}, False), ({"ttlSecondsAfterFinished": 60}, True)])
+def test_fleet_repeats_an_ended_job_deleted_by_its_time_to_live(spec: dict[str, Any], is_repeated: bool) -> None:
+    ended = build_job(conditions=[{"type": "Complete", "status": "True"}])
+    ended["metadata"]["namespace"] = "web"
+    job = build_job()
+    job["metadata"]["namespace"] = "web"
+    job["spec"] |= spec
+    text = RACKS + CLUSTERS + MEMBERS + OF_A + build_hub_manifest(json.dumps(job)) + build_placement()
+    state = build_state_after(require_success(plan_observed(text, *NODES, ended)))
+    result = require_success(plan_observed(text, *NODES, state=state))
+    rows = [row for row in result.plan.placements if row.kind == "pod" and row.pool.startswith("a/")]
+    assert [row.trigger for row in rows] == ["new", "new"] * is_repeated
