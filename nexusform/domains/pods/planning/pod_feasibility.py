@@ -103,7 +103,7 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
         return None  # it has no pods
     outcomes = [outcome for outcome in object_pods.list_all_outcomes() if not outcome.is_removed]
     is_certain = all(outcome.is_certain for outcome in outcomes)
-    feasibility = replace(_assess_outcomes(workloads, outcomes), is_certain=is_certain)
+    feasibility = replace(_evaluate_outcomes(workloads, outcomes), is_certain=is_certain)
     if feasibility.result is FeasibilityResult.RUNS:
         maximum = capacity.compute_maximum_replicas(workloads, _count_running(outcomes))  # None: not computed
         is_certain = is_certain and (maximum is None or capacity.is_certain)
@@ -114,7 +114,7 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
     return _try_more_nodes(feasibility, workloads, outcomes, inputs, cluster, capacity.waiting_pods)
 
 
-def _assess_outcomes(workloads: Iterable[Workload], outcomes: Sequence[PodOutcome]) -> ObjectFeasibility:
+def _evaluate_outcomes(workloads: Iterable[Workload], outcomes: Sequence[PodOutcome]) -> ObjectFeasibility:
     """Return the feasibility of workloads by the outcomes of their pods, without additional nodes."""
     requested = sum(workload.replicas for workload in workloads if workload.kind != "DaemonSet")
     running = _count_running(outcomes)
@@ -179,7 +179,7 @@ def find_candidate_feasibility(
     keys = {workload.key for workload in workloads}
     prediction = predict(inputs.cluster, inputs.existing_pods, inputs.workloads, seed=inputs.seed)
     outcomes = [item for item in prediction.outcomes if item.workload in keys and not item.is_removed]
-    feasibility = _assess_outcomes(workloads, outcomes)
+    feasibility = _evaluate_outcomes(workloads, outcomes)
     if feasibility.result is FeasibilityResult.RUNS:
         # The capacity is computed without the additional workloads: none of their pods is running.
         maximum = ClusterPodCapacity(pods, cluster).compute_maximum_replicas(workloads, running=0)
