@@ -85,12 +85,15 @@ def parse_variable_option(text: str) -> tuple[Assignment | None, list[Diagnostic
 
 
 def parse_variable_file(source: SourceFile) -> tuple[list[Assignment], list[Diagnostic]]:
-    """Parse the assignments of a variable file. Its problems never show its text: it may contain secrets."""
+    """Parse the assignments of a variable file; texts of JSON are literal, as in Terraform.
+
+    Its problems never show its text: it may contain secrets.
+    """
     from nexusform.language.json_syntax import parse_json_file
 
     if source.name.endswith(".json"):
         json_body, problems = parse_json_file(source)
-        attributes, new_problems = decode_attributes(json_body)
+        attributes, new_problems = decode_attributes(json_body, has_templates=False)
     else:
         body, problems = parse_file(source)
         attributes, new_problems = decode_attributes(body)

@@ -86,13 +86,18 @@ def decode_body(
     return BodyContent(attributes, tuple(blocks), body.end_span), diagnostics
 
 
-def decode_attributes(body: syntax.Body | syntax.JsonBody) -> tuple[dict[str, syntax.Attribute], list[Diagnostic]]:
-    """Decode every argument of a body with free names (`locals`, variable files); report its blocks."""
+def decode_attributes(
+    body: syntax.Body | syntax.JsonBody, *, has_templates: bool = True
+) -> tuple[dict[str, syntax.Attribute], list[Diagnostic]]:
+    """Decode every argument of a body with free names (`locals`, variable files); report its blocks.
+
+    `has_templates`: the texts of JSON may be templates.
+    """
     if isinstance(body, syntax.JsonBody):
         diagnostics: list[Diagnostic] = []
         attributes: dict[str, syntax.Attribute] = {}
         for json_property in _list_json_properties(body):
-            _add_json_property_as_attribute(json_property, attributes, diagnostics)
+            _add_json_property_as_attribute(json_property, attributes, diagnostics, has_templates=has_templates)
         return attributes, diagnostics
     problems = [
         build_error(
@@ -202,7 +207,11 @@ def _list_json_properties(body: syntax.JsonBody) -> Iterator[syntax.JsonProperty
 
 
 def _add_json_property_as_attribute(
-    json_property: syntax.JsonProperty, attributes: dict[str, syntax.Attribute], diagnostics: list[Diagnostic]
+    json_property: syntax.JsonProperty,
+    attributes: dict[str, syntax.Attribute],
+    diagnostics: list[Diagnostic],
+    *,
+    has_templates: bool = True,
 ) -> None:
     """Add a JSON property as an argument, unless its name is already set."""
     earlier = attributes.get(json_property.name)
@@ -215,7 +224,7 @@ def _add_json_property_as_attribute(
         return
     from nexusform.language.json_syntax import build_expression
 
-    expression, problems = build_expression(json_property.value)
+    expression, problems = build_expression(json_property.value, has_templates=has_templates)
     diagnostics += problems
     span = json_property.name_span.extend_to(json_property.value.span)
     attributes[json_property.name] = syntax.Attribute(json_property.name, expression, span, json_property.name_span)

@@ -9,8 +9,10 @@ are the names of object properties.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -278,18 +280,31 @@ def parse_json_file(source: SourceFile) -> tuple[syntax.JsonBody, list[Diagnosti
     return syntax.JsonBody(objects, value.span), diagnostics
 
 
-def build_expression(value: syntax.JsonValue) -> tuple[syntax.Expression, list[Diagnostic]]:
-    """Build the expression of a JSON value in an argument's position."""
+def build_expression(
+    value: syntax.JsonValue, *, has_templates: bool = True
+) -> tuple[syntax.Expression, list[Diagnostic]]:
+    """Build the expression of a JSON value in an argument's position. With `has_templates`, texts may be templates."""
     diagnostics: list[Diagnostic] = []
-    return _convert_value(value, diagnostics), diagnostics
+    convert_text = _convert_json_string_to_expression if has_templates else _build_literal_text
+    return _convert_value(value, diagnostics, convert_text), diagnostics
 
 
-def _convert_value(value: syntax.JsonValue, diagnostics: list[Diagnostic]) -> syntax.Expression:
-    """Convert a JSON value to an expression; texts, also keys, may be templates. Repeated keys are reported."""
+_ConvertText: TypeAlias = Callable[[str, Span, list[Diagnostic]], syntax.Expression]
+
+
+def _build_literal_text(text: str, span: Span, _diagnostics: list[Diagnostic]) -> syntax.Expression:
+    return syntax.StringLiteral(text, span)
+
+
+def _convert_value(
+    value: syntax.JsonValue, diagnostics: list[Diagnostic], convert_text: _ConvertText
+) -> syntax.Expression:
+    """Convert a JSON value to an expression, its texts and keys by `convert_text`. Repeated keys are reported."""
     if isinstance(value, syntax.JsonArray):
-        return syntax.TupleCons(tuple(_convert_value(item, diagnostics) for item in value.items), value.span)
+        items = tuple(_convert_value(item, diagnostics, convert_text) for item in value.items)
+        return syntax.TupleCons(items, value.span)
     if isinstance(value, syntax.JsonObject):
-        items: list[tuple[syntax.ObjectKey, syntax.Expression]] = []
+        entries: list[tuple[syntax.ObjectKey, syntax.Expression]] = []
         known_names: dict[str, Span] = {}
         for json_property in value.properties:
             earlier = known_names.setdefault(json_property.name, json_property.name_span)
@@ -300,12 +315,12 @@ def _convert_value(value: syntax.JsonValue, diagnostics: list[Diagnostic]) -> sy
                 )
                 diagnostics.append(build_error("duplicate-object-attribute", detail, json_property.name_span))
                 continue
-            key = _convert_json_string_to_expression(json_property.name, json_property.name_span, diagnostics)
+            key = convert_text(json_property.name, json_property.name_span, diagnostics)
             object_key = syntax.ObjectKey(key, bare=False, span=json_property.name_span)
-            items.append((object_key, _convert_value(json_property.value, diagnostics)))
-        return syntax.ObjectCons(tuple(items), value.span)
+            entries.append((object_key, _convert_value(json_property.value, diagnostics, convert_text)))
+        return syntax.ObjectCons(tuple(entries), value.span)
     if isinstance(value.value, str):
-        return _convert_json_string_to_expression(value.value, value.span, diagnostics)
+        return convert_text(value.value, value.span, diagnostics)
     return syntax.Literal(value.value, value.span)
 
 

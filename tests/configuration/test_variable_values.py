@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
+from nexusform.configuration.static_arguments import evaluate_constant
 from nexusform.configuration.variable_values import parse_variable_file
 from nexusform.diagnostics.diagnostic import SourceFile
+from nexusform.json_data.plain_data import convert_to_plain
 
 SLIPS = [
     ('token = "s3cret', "A quotation mark is missing"),
@@ -214,3 +216,12 @@ def test_other_values_are_no_constants(
 def test_run_block_cannot_change_a_constant(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (directory / "one.nftest.hcl").write_text('run "r" {\n  variables {\n    kind = "b"\n  }\n}\n')
     assert "modules were read with another value" in run(capsys, "test", "-var", "kind=a")[1]
+
+
+def test_texts_of_a_json_file_are_no_templates() -> None:
+    """As in Terraform: `terraform.tfvars.json` holds values, without expressions."""
+    text = '{"a": "x ${1 + 1} $${z} %{if true}", "b": [{"${1}": "${var.x"}], "//": "a comment"}'
+    assignments, problems = parse_variable_file(SourceFile("v.nfvars.json", text))
+    assert not problems
+    values = {each.name: convert_to_plain(evaluate_constant(each.value)[0])[0] for each in assignments}  # type: ignore[arg-type]
+    assert values == {"a": "x ${1 + 1} $${z} %{if true}", "b": [{"${1}": "${var.x"}]}
