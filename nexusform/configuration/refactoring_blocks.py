@@ -125,6 +125,7 @@ def _parse_address_argument(attribute: Attribute | None, problems: list[Diagnost
 
 def build_address_pattern(traversal: Traversal, problems: list[Diagnostic]) -> AddressPattern | None:
     """Build the address pattern of a traversal: `module.a["k"].data.t.n[0]`; None after a diagnostic."""
+    traversal = traversal.remove_resource_prefix()
     parts: list[str | tuple[Key]] = [traversal.root.name]  # names, and keys as tuples of one item
     for step in traversal.steps:
         if isinstance(step, TraverseAttribute):

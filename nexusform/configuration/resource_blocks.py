@@ -315,7 +315,7 @@ def _decode_triggers(attribute: syntax.Attribute | None, problems: list[Diagnost
         has_computed_key = (  # `TYPE.NAME[KEY]`; a constant key is a step of the traversal instead
             isinstance(instance, syntax.Index)
             and isinstance(instance.collection, syntax.Traversal)
-            and len(instance.collection.steps) == 1
+            and len(instance.collection.remove_resource_prefix().steps) == 1
         )
         trigger = expression if has_computed_key else parse_reference(expression, problems)
         if trigger is not None:

@@ -74,11 +74,11 @@ def unwrap_quoted_expression(expression: syntax.Expression, problems: list[Diagn
 
 
 def parse_reference(expression: syntax.Expression, problems: list[Diagnostic]) -> syntax.Traversal | None:
-    """Return the reference, also from a quoted one; None, and a diagnostic, for any other expression."""
+    """Return the reference, also a quoted one, without a prefix `resource`; None, and a diagnostic, for others."""
     previous_count = len(problems)
     unquoted = unwrap_quoted_expression(expression, problems)
     if isinstance(unquoted, syntax.Traversal):
-        return unquoted
+        return unquoted.remove_resource_prefix()
     if len(problems) == previous_count:  # no syntax error was reported
         problems.append(build_error("invalid-expression", _REFERENCE_RULE, expression.span))
     return None

@@ -18,7 +18,7 @@ _NO_NAMES: _Names = frozenset()
 
 
 def list_traversals(expression: syntax.Expression) -> tuple[syntax.Traversal, ...]:
-    """Return the free traversals of an expression, in source order, including repeated ones."""
+    """Return the free traversals of an expression, in source order, with repeated ones; `resource.T.N` as `T.N`."""
     return tuple(iterate_traversals(expression))
 
 
@@ -52,7 +52,7 @@ def _list_unbound_traversals(start: syntax.Expression, bound_names: _Names) -> I
         expression, names = stack.pop()
         if isinstance(expression, syntax.Traversal):
             if expression.root.name not in names:
-                yield expression
+                yield expression.remove_resource_prefix()
         elif isinstance(expression, (syntax.ForTuple, syntax.ForObject, syntax.TemplateFor)):
             inner = names | {expression.value_name, expression.key_name or expression.value_name}
             stack.extend((child, inner) for child in reversed(_list_repeated_parts(expression)))

@@ -120,6 +120,12 @@ class Traversal(Node, frozen=True):
         step = self.steps[0] if self.steps else None
         return step.name if isinstance(step, TraverseAttribute) else ""
 
+    def remove_resource_prefix(self) -> Traversal:
+        """Return `resource.TYPE.NAME` as `TYPE.NAME`, which means the same; any other traversal as it is."""
+        if self.root.name != "resource" or not self.first_name:
+            return self
+        return Traversal(TraverseRoot(self.first_name, self.steps[0].span), self.steps[1:], self.span)
+
 
 class RelativeTraversal(Node, frozen=True):
     """Literal steps into the value of any other expression: `f(x).a[0]`."""

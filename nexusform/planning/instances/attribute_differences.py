@@ -315,6 +315,7 @@ def _read_key(instance: Instance, evaluation: Evaluation, expression: Expression
 def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]) -> TriggerReference | None:
     """Return the target of a reference `T.N` or `T.N[key]`, with its further path if any; None for other references."""
     if isinstance(expression, Traversal):  # with literal keys only
+        expression = expression.remove_resource_prefix()
         if not expression.steps or not isinstance(expression.steps[0], TraverseAttribute):
             return None
         name, steps = expression.steps[0].name, expression.steps[1:]

@@ -142,7 +142,7 @@ class InstanceScope(Struct, frozen=True):
         reader = _READERS.get(name)
         if reader is not None:
             return reader(self, traversal)
-        return _resolve_resource(self, "managed", name, traversal, 0)
+        return _resolve_resource(self, "managed", name, traversal, used=0)
 
 
 def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Traversal, used: int) -> Lookup:
@@ -253,6 +253,7 @@ _READERS: dict[str, Callable[[InstanceScope, Traversal], Lookup]] = {
     "var": _resolve_variable_reference,
     "local": _resolve_local_reference,
     "data": lambda scope, traversal: _resolve_resource(scope, "data", traversal.first_name, traversal, used=1),
+    "resource": lambda scope, traversal: _resolve_resource(scope, "managed", traversal.first_name, traversal, used=1),
     "module": _resolve_module_reference,
     "path": _resolve_path_reference,
     "nexusform": _resolve_nexusform_name,
