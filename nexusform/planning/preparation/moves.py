@@ -209,7 +209,12 @@ def _compute_module_target(path: ModulePath, statement: MoveStatement) -> Module
 
 
 def is_object_kept(configuration: Configuration, address: Address) -> bool | None:
-    """Return whether a `removed` block keeps the object; None without a block for the address."""
+    """Return whether a `removed` block keeps the object; None without a block for the address.
+
+    As in Terraform, the first of several blocks of one address counts. An object is kept if a block of it, or of a
+    module around it, keeps it.
+    """
+    decisions: dict[tuple[tuple[str, ...], str, str], bool] = {}  # by module path, type and name
     for module in iterate_modules(configuration.root):
         depth = len(module.path)
         if tuple(step.name for step in address.module[:depth]) != module.path:  # the object is in another module
@@ -217,5 +222,6 @@ def is_object_kept(configuration: Configuration, address: Address) -> bool | Non
         inner = replace(address, module=address.module[depth:])
         for block in module.removed_blocks:
             if block.source.is_match(inner):
-                return not block.destroy
-    return None
+                path = (*module.path, *(step.name for step in block.source.module))
+                decisions.setdefault((path, block.source.type, block.source.name), not block.destroy)
+    return any(decisions.values()) if decisions else None

@@ -225,3 +225,37 @@ def test_forgotten_object_has_a_reason() -> None:
     removed = "removed {\n  from = nexus_site.x\n  lifecycle {\n    destroy = false\n  }\n}\n"
     (change,) = plan(removed, build_state(ONE)).plan.changes
     assert (change.action, change.reason) == (Action.FORGET, "delete_because_no_resource_config")
+
+
+def build_removed_block(address: str, *, destroy: bool) -> str:
+    return f"removed {{\n  from = {address}\n  lifecycle {{\n    destroy = {str(destroy).lower()}\n  }}\n}}\n"
+
+
+def test_first_of_contradicting_removed_blocks_of_an_address_counts() -> None:
+    """Terraform 1.11 decides all of these cases in the same way."""
+    keep, destroy = (build_removed_block("nexus_site.x", destroy=value) for value in (False, True))
+    for text, action in ((keep + destroy, Action.FORGET), (destroy + keep, Action.DELETE)):
+        (change,) = plan(text, build_state(ONE)).plan.changes
+        assert change.action is action
+
+
+def test_object_is_kept_if_a_removed_block_of_it_or_of_its_module_keeps_it() -> None:
+    module = {"main.nf.hcl": 'module "m" {\n  source = "./m"\n}\n', "m/main.nf.hcl": ONE}
+    state = build_state(module)
+    for keeps_module in (True, False):
+        blocks = [
+            build_removed_block("module.m", destroy=not keeps_module),
+            build_removed_block("module.m.nexus_site.x", destroy=keeps_module),
+        ]
+        for text in ("".join(blocks), "".join(reversed(blocks))):
+            (change,) = plan(text, state).plan.changes
+            assert change.action is Action.FORGET
+
+
+def test_removed_block_of_the_root_module_counts_before_that_of_a_module() -> None:
+    module = {"main.nf.hcl": 'module "m" {\n  source = "./m"\n}\n', "m/main.nf.hcl": ONE}
+    state = build_state(module)
+    module["main.nf.hcl"] += build_removed_block("module.m.nexus_site.x", destroy=True)
+    module["m/main.nf.hcl"] = build_removed_block("nexus_site.x", destroy=False)
+    (change,) = plan(module, state).plan.changes
+    assert change.action is Action.DELETE
