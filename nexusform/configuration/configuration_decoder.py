@@ -347,12 +347,15 @@ class _Decoder:
         self._add_error("duplicate-resource", detail, resource.header_span, headline)
 
     def add_provider(self, block: Block, _location: BlockLocation) -> None:
-        """Read a `provider` block; a second one of the same name and alias is an error."""
+        """Read a `provider` block; outside of the root module, or with name and alias of another, it is an error."""
         from nexusform.configuration.module_blocks import decode_provider_block  # loaded on first use
 
         provider = decode_provider_block(block, self.problems)
         if provider is None:
             return  # reported as invalid
+        if self.path:
+            detail = "Modules use the provider configurations of the root module. Move this block there."
+            self._add_error("invalid-provider-configuration", detail, provider.span)
         earlier = self.providers.setdefault(provider.key, provider)
         if earlier is provider:
             return  # the first of its name and alias

@@ -8,6 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import (
+    DEFAULT_PROVIDER,
     Configuration,
     Module,
     ResourceBlock,
@@ -63,26 +64,9 @@ def check_references(
         for reference in references[module.path]:
             for problem in checker.check(reference):
                 problems.setdefault((problem.id, problem.subject), replace(problem, block=reference.header))
-        further_problems = [
-            *_check_provider_aliases(module, configuration.root),
-            *_check_ignored_changes(module, managed),
-            *_check_replacement_triggers(module),
-        ]
-        for problem in further_problems:
+        for problem in [*_check_ignored_changes(module, managed), *_check_replacement_triggers(module)]:
             problems.setdefault((problem.id, problem.subject), problem)
     return sort_by_position(problems.values())
-
-
-def _check_provider_aliases(module: Module, root: Module) -> Iterator[Diagnostic]:
-    """Report aliases without a configuration; a plain provider name needs no configuration."""
-    providers = {**root.providers, **module.providers}
-    for block in module.all_blocks:
-        if "." in block.provider and block.provider not in providers:
-            detail = (
-                f"There is no provider configuration {block.provider}.{suggest_name(block.provider, providers)} "
-                "Write a provider block with this alias in the root module."
-            )
-            yield build_error("provider-configuration-not-present", detail, block.header_span, block=block.header)
 
 
 def check_expression(
@@ -106,16 +90,25 @@ def check_expression(
 
 
 def check_provider_names(configuration: Configuration, known_names: Collection[str]) -> Iterator[Diagnostic]:
-    """Report unknown provider names in `provider` blocks and arguments."""
+    """Report unknown provider names in `provider` blocks and arguments, and arguments without a block in the root."""
+    providers = configuration.root.providers
     for module in list_modules(configuration.root):
         for provider in module.providers.values():
             if provider.name not in known_names:
                 header = f'provider "{provider.name}"'
                 yield _build_unknown_provider_error(provider.name, known_names, provider.span, header)
         for block in module.all_blocks:
-            name = block.provider.partition(".")[0]  # the part before an alias; "" without the argument
-            if name and name not in known_names:
+            if block.provider in ("", DEFAULT_PROVIDER) or block.provider in providers:
+                continue  # the default provider needs no block
+            name, _, alias = block.provider.partition(".")
+            if name not in known_names:
                 yield _build_unknown_provider_error(name, known_names, block.header_span, block.header)
+                continue
+            detail = (
+                f"There is no provider configuration {block.provider}.{suggest_name(block.provider, providers)} "
+                f'Write a block provider "{name}" {"with this alias " if alias else ""}in the root module.'
+            )
+            yield build_error("provider-configuration-not-present", detail, block.header_span, block=block.header)
 
 
 def _build_unknown_provider_error(name: str, known_names: Collection[str], span: Span, header: str) -> Diagnostic:

@@ -12,7 +12,7 @@ import pytest
 
 from nexusform.configuration.body_preparation import build_prepared_resource
 from nexusform.configuration.loader import load_configuration
-from nexusform.configuration.reference_checks import check_references, list_modules
+from nexusform.configuration.reference_checks import check_provider_names, check_references, list_modules
 from nexusform.diagnostics.diagnostic import Diagnostic
 from tests.configuration.sample import DATA, MANAGED
 
@@ -29,6 +29,7 @@ def format_all_diagnostics() -> str:
     configuration, problems = load_configuration(".", cache_directory=None, managed=MANAGED, data=DATA)
     if configuration is not None:
         problems += check_references(configuration, MANAGED, DATA)
+        problems += check_provider_names(configuration, ["simulated"])
         for module in list_modules(configuration.root):
             for block in module.resources.values():
                 known = MANAGED if block.mode == "managed" else DATA
