@@ -125,7 +125,8 @@ def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
             phase_diagnostics,
             start.order,
             has_earlier_errors=start.is_flawed or has_errors(outcome.evaluation.diagnostics),
-            has_rejected_variables=bool(outcome.evaluation.rejected_values),
+            has_rejected_values=bool(outcome.evaluation.rejected_values)
+            or any(instance.is_rejected for instance in blocks.instances.values()),
         ),
     ]
     return plan_assembly.build_plan(blocks, outcome, checks, output_changes, diagnostics)

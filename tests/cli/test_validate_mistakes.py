@@ -319,3 +319,90 @@ resource "nexus_rack" "r" {{
     assert [kind for kind, _ in _list_errors(capfd, tmp_path, text)] == [kind]
     assert run_command_line([f"-chdir={tmp_path}", "plan"]) == 1
     assert capfd.readouterr().err.count("Error:") == 1
+
+
+def validate(capsys: pytest.CaptureFixture[str]) -> list[tuple[str, str, int]]:
+    """Return severity, id and line of each problem."""
+    run_command_line(["validate", "-json"])
+    problems = json.loads(capsys.readouterr().out)["diagnostics"]
+    return sorted((each["severity"], each["id"], each["range"]["start"]["line"]) for each in problems)
+
+
+LATER_MISTAKES = """\
+module "a" {
+  source = "./m"
+  count  = -1
+}
+module "b" {
+  source   = "./m"
+  for_each = ["x"]
+}
+resource "nexus_site" "s" {
+  count = 2
+  name  = "s${count.index}"
+  lifecycle {
+    precondition {
+      condition     = tonumber("x") == count.index
+      error_message = "no"
+    }
+    postcondition {
+      condition     = [self.name]
+      error_message = ["no"]
+    }
+  }
+}
+import {
+  to = nexus_site.s[0]
+  id = ""
+}
+variable "ids" {
+  type = map(string)
+}
+import {
+  for_each = var.ids
+  to       = nexus_site.s[each.key]
+  id       = each.value
+}
+check "c" {
+  assert {
+    condition     = [var.ids]
+    error_message = "no"
+  }
+}
+"""
+
+
+def test_module_counts_conditions_and_imports_are_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As by `terraform validate`, without values of variables."""
+    monkeypatch.chdir(tmp_path)
+    Path("m").mkdir()
+    Path("m/main.nf.hcl").write_text("locals {\n  a = 1\n}\n")
+    Path("main.nf.hcl").write_text(LATER_MISTAKES)
+    assert validate(capsys) == [
+        ("error", "invalid-condition-result", 18),
+        ("error", "invalid-count-argument", 3),
+        ("error", "invalid-error-message", 19),
+        ("error", "invalid-for-each-argument", 7),
+        ("error", "invalid-function-argument", 14),
+        ("error", "invalid-import-id-argument", 25),
+        ("warning", "invalid-condition-result", 37),
+    ]
+
+
+def test_providers_without_a_block_in_the_root_module_are_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only provider blocks of the root module are configured, so apply would fail."""
+    monkeypatch.chdir(tmp_path)
+    Path("m").mkdir()
+    resources = [f'resource "nexus_site" "{key}" {{\n  provider = {key}\n}}\n' for key in ("simulated", "azure_export")]
+    aliased = 'resource "nexus_site" "s" {\n  provider = simulated.x\n}\n'
+    Path("m/main.nf.hcl").write_text('provider "simulated" {\n  alias = "x"\n}\n' + aliased + "".join(resources))
+    Path("main.nf.hcl").write_text('module "m" {\n  source = "./m"\n}\n')
+    assert validate(capsys) == [
+        ("error", "invalid-provider-configuration", 1),
+        ("error", "provider-configuration-not-present", 4),
+        ("error", "provider-configuration-not-present", 10),
+    ]

@@ -91,7 +91,7 @@ _CONSEQUENCES = frozenset(
     {"unknown-site", "unknown-rack", "unknown-cluster", "unknown-availability-zone", UNKNOWN_PLACEMENT}
 )
 
-# Possible consequences of a variable with a rejected value, which everything else reads as unknown.
+# Possible consequences of a rejected value, which everything else reads as unknown.
 _UNKNOWN_VALUES = frozenset({*UNKNOWN_REPETITION.values(), "data-source-argument-unknown"})
 
 # Advice on placements is dropped if the plan has errors.
@@ -526,13 +526,13 @@ def remove_consequential_errors(
     order: PlanningOrder,
     *,
     has_earlier_errors: bool,
-    has_rejected_variables: bool = False,
+    has_rejected_values: bool = False,
 ) -> list[Diagnostic]:
     """Return the diagnostics of the phases without consequences of other errors. Consequences follow from a block with
-    errors, from errors before the phases (`has_earlier_errors`), from a variable with a rejected value,
-    or from an unknown value in the description of a rack or site.
+    errors, from errors before the phases (`has_earlier_errors`), from a rejected value of a variable,
+    a resource or an output, or from an unknown value in the description of a rack or site.
     """
-    if has_rejected_variables:
+    if has_rejected_values:
         has_earlier_errors = True
         diagnostics = [diagnostic for diagnostic in diagnostics if diagnostic.id not in _UNKNOWN_VALUES]
     causes = _remove_dependents_of_errors(diagnostics, order)

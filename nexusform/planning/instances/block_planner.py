@@ -222,8 +222,18 @@ class BlockPlanner:
         )
 
     def evaluate(self, instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
-        """Evaluate an instance's arguments, with the adjustments of a tested remedy."""
+        """Evaluate an instance's arguments, with the adjustments of a tested remedy.
+
+        As in Terraform, a failed precondition hides the problems of the arguments; references to the instance are
+        unknown.
+        """
         problems = argument_evaluation.evaluate_arguments(instance, evaluation)
+        assert instance.module is not None
+        assert instance.repetition is not None
+        scope = evaluation.build_scope(instance.module, instance.repetition)
+        if not evaluation.are_conditions_met(instance.lifecycle.preconditions, scope):
+            instance.is_invalid = instance.is_rejected = True
+            problems = []
         self._evaluated += 1
         expected = self._estimate_total_object_count()
         # Some are evaluated again after placement.
@@ -285,7 +295,8 @@ class BlockPlanner:
         if not self.selection.is_partial:  # unselected instances are missing in `decided_instances`
             self.diagnostics += check_triggers(instance, self.decided_instances, evaluation)
         lifecycle = instance.lifecycle
-        if not instance.is_invalid and (lifecycle.preconditions or lifecycle.postconditions):
+        can_check = instance.is_rejected or not instance.is_invalid
+        if can_check and (lifecycle.preconditions or lifecycle.postconditions):
             from nexusform.planning.instances.condition_checks import check_conditions  # loaded on first use
 
             problems, checks = check_conditions(instance, evaluation)

@@ -8,11 +8,15 @@ from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import Condition
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
+from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.evaluator import Scope, build_value_notes
+from nexusform.language.syntax.syntax_nodes import Expression
+from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.name_resolution.instance_scope import InstanceScope
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.plans.plan import CheckResult
+from nexusform.schemas.value_types import STRING
 
 ID_OF_CONDITION = {
     "precondition": "resource-precondition-failed",
@@ -27,29 +31,40 @@ ID_OF_CONDITION = {
 def evaluate_condition(condition: Condition, evaluation: Evaluation, scope: Scope, address: str) -> tuple[str, str]:
     """Return the status of one condition (pass, fail, error, unknown), and the message of a failed one, else ""."""
     value = evaluation.evaluate_expression(condition.condition, scope)
+    message = _evaluate_error_message(condition.error_message, evaluation, scope, address)
     if value is None:
         return "error", ""
     if not value.is_known:
         return "unknown", ""
     if value.raw is True or value.raw == "true":
-        return "pass", ""
+        return ("error", "") if message is None else ("pass", "")
     if value.raw is not False and value.raw != "false":
-        evaluation.diagnostics.append(
-            build_error(
-                "invalid-condition-result",
-                "A condition must be true or false.",
-                condition.condition.span,
-                address=address,
-            )
-        )
+        detail, span = "A condition must be true or false.", condition.condition.span
+        evaluation.diagnostics.append(build_error("invalid-condition-result", detail, span, address=address))
         return "error", ""
-    message = evaluation.evaluate_expression(condition.error_message, scope)
-    text = "This check failed, but has an invalid error message as described in the other messages."
-    if message is not None and isinstance(message.raw, str):
-        text = "(sensitive value)" if message.has_marks else message.raw
-        if message.has_ephemeral:
-            text = "The message refers to ephemeral values, so it is not shown. Wrap them in ephemeralasnull()."
-    return "fail", text
+    return "fail", message or "This check failed. Its error message cannot be shown."
+
+
+def _evaluate_error_message(expression: Expression, evaluation: Evaluation, scope: Scope, address: str) -> str | None:
+    """Return the text of an error message, "" if it is unknown; None, and a diagnostic, if it is no text."""
+    value = evaluation.evaluate_expression(expression, scope)
+    if value is None:
+        return None
+    try:
+        text = convert_value(value, STRING)
+        reason = "it must not be null" if text.raw is None else ""
+    except ConversionProblem as problem:
+        text, reason = value, describe_problem(problem)
+    if reason:
+        detail = f"Unsuitable value for error message: {reason}."
+        problem_of_message = build_error("invalid-error-message", detail, expression.span, address=address)
+        evaluation.diagnostics.append(problem_of_message)
+        return None
+    if value.has_ephemeral:
+        return "The message refers to ephemeral values, so it is not shown. Wrap them in ephemeralasnull()."
+    if value.has_marks:
+        return "(sensitive value)"
+    return str(text.raw).strip() if text.is_known else ""
 
 
 def build_failure(condition: Condition, kind: str, message: str, address: str, block: str, scope: Scope) -> Diagnostic:

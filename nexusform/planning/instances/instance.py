@@ -56,8 +56,9 @@ _NO_DECISION = ActionDecision()
 class Instance(Struct):
     """One instance of a managed resource, with its arguments and decision set stage by stage. `prior` is the
     object as read by the provider (None: it does not exist). References to invalid instances (`is_invalid`)
-    are unknown. `forced_reason` is an external reason to replace (action_reason), with its placement trigger.
-    `private` is the new private note (None: unchanged); this alone is no change.
+    are unknown; of a rejected one a precondition fails. `forced_reason` is an external reason to replace
+    (action_reason), with its placement trigger. `private` is the new private note (None: unchanged); this alone is no
+    change.
     """
 
     address: Final[Address]
@@ -75,6 +76,7 @@ class Instance(Struct):
     arguments: EvaluatedArguments = _NO_ARGUMENTS
     decision: ActionDecision = _NO_DECISION
     is_invalid: bool = False
+    is_rejected: bool = False
     forced_reason: str = ""
     private: Mapping[str, Any] | None = None
 

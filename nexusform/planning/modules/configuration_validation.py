@@ -5,6 +5,7 @@ unset variables, on repetition or on resources are unknown.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import compute_planning_order, iterate_modules
+from nexusform.planning.preparation.prior_state import check_import_blocks
 from nexusform.planning.vm_planning.site_plans import collect_vm_skus
 from nexusform.plans.plan import Mode
 from nexusform.resources.address import Address, ModulePathStep
@@ -108,27 +110,42 @@ class _ModuleValidator(Struct, frozen=True):
         for name, output in module.outputs.items():
             value = evaluation.get_output(self.instance, name)
             problems += [] if is_child_module else check_sensitive_output(output, value)
-        condition_scope = self.evaluation.build_scope(self.instance)
-        for condition in _iterate_module_level_conditions(self.instance.module):
-            self.evaluation.evaluate_expression(condition.condition, condition_scope)
-            self.evaluation.evaluate_expression(condition.error_message, condition_scope)
+        scope = evaluation.build_scope(self.instance)
+        problems += self._validate_conditions()
+        problems += check_import_blocks(module.imports, evaluation)
         for block in module.all_blocks:
             problems += self._validate_block_without_state(block)
         for call in module.calls.values():
-            scope = evaluation.build_scope(self.instance)
+            problems += evaluation.expand_block(call, scope)[1]
             for expression, _span in call.inputs.values():
                 evaluation.evaluate_expression(expression, scope)
         return problems
+
+    def _validate_conditions(self) -> list[Diagnostic]:
+        """Return the problems of checks, as warnings; those of other conditions are left in the evaluation."""
+        conditions = [*_iterate_conditions(self.instance.module)]
+        asserts = [*chain.from_iterable(check.asserts for check in self.instance.module.checks)]
+        if not conditions and not asserts:  # nothing to check, so no module is loaded
+            return []
+        from nexusform.planning.instances.condition_checks import evaluate_condition
+
+        scope = self.evaluation.build_scope(self.instance)
+        for condition in conditions:
+            evaluate_condition(condition, self.evaluation, scope, address="")
+        check_evaluation = self.evaluation.create_reporting_copy()
+        for condition in asserts:
+            evaluate_condition(condition, check_evaluation, scope, address="")
+        return [replace(problem, severity=Severity.WARNING) for problem in check_evaluation.diagnostics]
 
     def _validate_block_without_state(self, block: ResourceBlock) -> list[Diagnostic]:
         """Return the problems of one block independent of state; those of expressions are left in the evaluation."""
         sources, types = self.registries.data_sources, self.registries.resource_types
         resource_type = (sources if block.mode == "data" else types).get(block.type)
         prepared = self.bodies.get_body(block)
+        scope = self.evaluation.build_scope(self.instance)
         if block.lifecycle.prevent_destroy_condition is not None:
-            scope = self.evaluation.build_scope(self.instance)
             self.evaluation.evaluate_expression(block.lifecycle.prevent_destroy_condition, scope)  # for its errors
-        expansion, repetition_problems = self.evaluation.expand_block(block, self.evaluation.build_scope(self.instance))
+        expansion, repetition_problems = self.evaluation.expand_block(block, scope)
         if resource_type is None or prepared is None:  # an unknown type has no arguments to check
             return repetition_problems
         address = Address(self.instance.path, block.mode, block.type, block.name)
@@ -142,6 +159,8 @@ class _ModuleValidator(Struct, frozen=True):
             prepared=prepared,
         )
         problems = argument_evaluation.evaluate_arguments(instance, self.evaluation)
+        if not self.evaluation.are_conditions_met(block.lifecycle.preconditions, scope):
+            problems = []  # as in Terraform, the failed precondition hides them
         if not (expansion.repetitions or expansion.unknown):  # without instances, none needs a name
             problems = [problem for problem in problems if not _is_instance_name_problem(problem, block)]
         problems += repetition_problems
@@ -151,17 +170,14 @@ class _ModuleValidator(Struct, frozen=True):
         return problems
 
 
-def _iterate_module_level_conditions(module: Module) -> Iterator[Condition]:
-    """Yield the conditions of a module to check without instances: not those of blocks with count or for_each."""
+def _iterate_conditions(module: Module) -> Iterator[Condition]:
+    """Yield the conditions of a module, except those of checks."""
     for variable in module.variables.values():
         yield from variable.validations
     for output in module.outputs.values():
         yield from output.preconditions
-    single_blocks = [block for block in module.resources.values() if not _has_count_or_for_each(block)]
-    for block in single_blocks:
-        yield from block.lifecycle.preconditions
-    for block in single_blocks:
-        yield from block.lifecycle.postconditions
+    for block in module.all_blocks:
+        yield from (*block.lifecycle.preconditions, *block.lifecycle.postconditions)
 
 
 def _has_count_or_for_each(block: ResourceBlock) -> bool:

@@ -46,8 +46,13 @@ def check_all_conditions(request: PlanRequest, evaluation: Evaluation, selection
         return results
     selected_outputs = find_selected_outputs(selection, configuration)
     if selected_outputs is not None:
-        for part_results in _check_output_preconditions(evaluation.root, evaluation, selected_outputs):
-            results.add_results(part_results)
+        for instance in _iterate_module_instances(configuration, evaluation):
+            rejected = {name for path, name in evaluation.rejected_values if path == instance.path}
+            names = [name for name in instance.module.outputs if f"output.{name}" in rejected]
+            for part_results in _check_output_preconditions(
+                instance, evaluation, names if instance.path else selected_outputs
+            ):
+                results.add_results(part_results)
         return results
     for instance in _iterate_module_instances(configuration, evaluation):
         for part_results in _check_conditions_of_resources(instance, evaluation, modes=_DATA):

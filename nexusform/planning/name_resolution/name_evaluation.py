@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import ModuleCall, Output, ResourceBlock, Variable
+from nexusform.configuration.declarations.configuration import Condition, ModuleCall, Output, ResourceBlock, Variable
 from nexusform.configuration.declarations.limits import build_limit_error
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.interfaces.plugins import DataResult
@@ -35,7 +35,15 @@ from nexusform.planning.name_resolution.repetition import (
 from nexusform.resources.address import ROOT_MODULE, Address, ConfigAddress, Key, ModulePath, ModulePathStep
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import DYNAMIC
-from nexusform.values.typed_value import NULL, Value, build_null, build_object, build_tuple, build_unknown
+from nexusform.values.typed_value import (
+    DYNAMIC_UNKNOWN,
+    NULL,
+    Value,
+    build_null,
+    build_object,
+    build_tuple,
+    build_unknown,
+)
 
 # Problem ids of the repetition argument. They are separate ids so that consequences of unread data can be
 # filtered by them.
@@ -81,7 +89,8 @@ class Evaluation:
         self.diagnostics: list[Diagnostic] = []
         self.resources: MutableMapping[ResourceKey, ResourceView] = {}
         self._cache: MutableMapping[tuple[ModulePath, str, str], Value] = {}
-        # Values that the validation of their variable rejects; everything else reads them as unknown.
+        # Values that a validation of their variable, or a precondition of `output.NAME`, rejects; everything else reads
+        # them as unknown.
         self.rejected_values: dict[tuple[ModulePath, str], Value] = {}
         self._modules: dict[tuple[str, ...], list[ModuleInstance]] = {(): [self.root]}  # by path without keys
         self._module_shapes: dict[tuple[ModulePath, str], BlockExpansion] = {}  # by parent and name of the call
@@ -182,7 +191,7 @@ class Evaluation:
             value = self._evaluate_variable_value(instance, declared)
             self._cache[key] = value.add_marks(declared.marks)  # validation rules refer to it
             try:
-                is_valid = self._is_valid_variable(instance, declared)
+                is_valid = self.are_conditions_met(declared.validations, self.build_scope(instance))
             except _MaximumDepthExceeded:
                 del self._cache[key]  # it is evaluated again, after the deeper value
                 raise
@@ -191,11 +200,10 @@ class Evaluation:
                 self._cache[key] = build_unknown(declared.type)
         return self._cache[key]
 
-    def _is_valid_variable(self, instance: ModuleInstance, declared: Variable) -> bool:
-        """Return whether no validation rule rejects the variable; the plan reports the reasons later."""
-        scope = self.build_scope(instance)
-        for validation in declared.validations if self.settings.validates_variables else ():
-            value = self.evaluate_expression(validation.condition, scope)
+    def are_conditions_met(self, conditions: Iterable[Condition], scope: Scope) -> bool:
+        """Return whether no condition is false, null or invalid; the checks of conditions report the reasons."""
+        for condition in conditions if self.settings.validates_variables else ():
+            value = self.create_reporting_copy().evaluate_expression(condition.condition, scope)
             if value is None or (value.is_known and value.raw is not True and value.raw != "true"):  # null or false
                 return False
         return True
@@ -284,8 +292,15 @@ class Evaluation:
         self._cache[named_value.key] = build_unknown(DYNAMIC)
         self._depth += 1
         before = len(self.diagnostics)
+        scope = self.build_scope(named_value.instance)
+        output = named_value.instance.module.outputs[named_value.name] if named_value.kind == "output" else None
+        # As in Terraform, a failed precondition of a plan hides the problems of the value.
+        preconditions = output.preconditions if output is not None and not self.settings.is_applying else ()
         try:
-            value = self.evaluate_expression(named_value.expression(), self.build_scope(named_value.instance))
+            if not self.are_conditions_met(preconditions, scope):
+                self.rejected_values[named_value.instance.path, f"output.{named_value.name}"] = DYNAMIC_UNKNOWN
+                return
+            value = self.evaluate_expression(named_value.expression(), scope)
         except _MaximumDepthExceeded:
             del self._cache[named_value.key]  # it is evaluated again, after the deeper value
             raise
@@ -296,8 +311,7 @@ class Evaluation:
             diagnostic if diagnostic.block else replace(diagnostic, block=header)
             for diagnostic in self.diagnostics[before:]
         ]
-        if value is not None and named_value.kind == "output":
-            output = named_value.instance.module.outputs[named_value.name]
+        if value is not None and output is not None:
             value, problems = convert_output(output, value)
             if named_value.instance.parent is not None:
                 problems += check_ephemeral_output(output, value)

@@ -156,6 +156,14 @@ def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[
     return list(targets.values()), problems
 
 
+def check_import_blocks(blocks: Iterable[ImportBlock], evaluation: Evaluation) -> list[Diagnostic]:
+    """Return the problems of import blocks; in a tentative evaluation unknown values are none."""
+    problems: list[Diagnostic] = []
+    for block in blocks:
+        list(_iterate_requested_imports(block, evaluation, problems))
+    return problems
+
+
 def _iterate_requested_imports(
     block: ImportBlock, evaluation: Evaluation, problems: list[Diagnostic]
 ) -> Iterator[tuple[Address, str]]:
@@ -167,7 +175,7 @@ def _iterate_requested_imports(
             None, block.for_each, lambda expression: evaluation.evaluate_expression(expression, scope), "import"
         )
         problems += expansion_problems
-        if expansion.unknown:
+        if expansion.unknown and not evaluation.settings.is_tentative:
             problems.append(_build_unknown_argument_error("invalid-for-each-argument", "for_each", block.for_each))
         repetitions = expansion.repetitions
     for repetition in repetitions:
@@ -185,6 +193,8 @@ def _evaluate_import_id(block: ImportBlock, scope: InstanceScope, problems: list
         return None
     plain, *_ = convert_to_plain(value)
     if not value.is_known:
+        if scope.names.settings.is_tentative:
+            return None
         problems.append(_build_unknown_argument_error("invalid-import-id-argument", "id", block.id))
     elif value.has_marks:
         detail = "The import ID cannot be sensitive: it is shown in the plan."
@@ -232,8 +242,8 @@ def _evaluate_steps(to: Expression, scope: InstanceScope, problems: list[Diagnos
     assert isinstance(to, Index)
     source_steps = _evaluate_steps(to.collection, scope, problems)
     value = scope.names.evaluate_expression(to.key, scope)
-    if value is None or source_steps is None:  # already reported
-        return None
+    if value is None or source_steps is None or (not value.is_known and scope.names.settings.is_tentative):
+        return None  # already reported, or not known yet
     plain = convert_to_plain(value)[0]
     if isinstance(plain, bool) or not isinstance(plain, (str, int)) or value.has_marks:
         detail = "An instance key must be a known text or whole number, and not sensitive."

@@ -261,3 +261,75 @@ def test_other_errors_beside_rejected_variable_are_reported() -> None:
     text = REJECTED % "r" + 'resource "nexus_rack" "x" {\n  site_id = "lab"\n  name = 1 / 0\n  machine_count = 1\n}\n'
     result = plan({"main.nf.hcl": text, "inner/main.nf.hcl": INNER})
     assert [d.id for d in list_errors(result)] == ["division-by-zero", "invalid-value-for-variable"]
+
+
+def build_condition_block(kind: str, condition: str, message: str = '"no"') -> str:
+    return f"    {kind} {{\n      condition     = {condition}\n      error_message = {message}\n    }}\n"
+
+
+def test_failed_precondition_hides_errors_that_follow_from_it() -> None:
+    """As in Terraform 1.11, which evaluates neither the arguments nor what refers to them."""
+    condition = build_condition_block("precondition", "var.n > 1", '"n is too small"')
+    text = f"""
+variable "n" {{
+  default = 0
+}}
+resource "nexus_site" "a" {{
+  name = tonumber("x${{var.n}}")
+  lifecycle {{
+{condition}  }}
+}}
+resource "nexus_site" "b" {{
+  count = length(nexus_site.a.name)
+  name  = "b"
+}}
+output "o" {{
+  value = tonumber("y${{var.n}}")
+{condition}}}
+resource "nexus_site" "c" {{
+  name = "c"
+}}
+output "c" {{
+  value = tonumber("z${{var.n}}")
+}}
+"""
+    problems = [(problem.id, problem.address) for problem in list_errors(plan(text))]
+    assert sorted(problems) == [
+        ("invalid-function-argument", ""),  # the output without a precondition
+        ("module-output-value-precondition-failed", "output.o"),
+        ("resource-precondition-failed", "nexus_site.a"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("[var.n]", "invalid-error-message"),
+        ("var.n == 0 ? null : null", "invalid-error-message"),
+        ('tonumber("x${var.n}")', "invalid-function-argument"),
+        ("5", ""),  # as in Terraform, a number is text
+    ],
+)
+@pytest.mark.parametrize("condition", ["var.n > 1", "var.n < 1"])
+def test_invalid_error_message_is_an_error_even_if_the_condition_holds(
+    message: str, expected: str, condition: str
+) -> None:
+    block = build_condition_block("precondition", condition, message)
+    text = f'variable "n" {{\n  default = 0\n}}\nresource "nexus_site" "a" {{\n  lifecycle {{\n{block}  }}\n}}\n'
+    problems = list_errors(plan(text))
+    failed = ["resource-precondition-failed"] if condition == "var.n > 1" else []
+    assert sorted(problem.id for problem in problems) == sorted([*([expected] if expected else []), *failed])
+    assert all(problem.subject is not None for problem in problems)
+    if failed:
+        text = next(problem.detail for problem in problems if problem.id in failed)
+        assert text == ("This check failed. Its error message cannot be shown." if expected else "5")
+
+
+def test_failed_precondition_of_a_module_output_is_an_error_of_a_targeted_plan() -> None:
+    condition = build_condition_block("precondition", "local.n > 1")
+    files = {
+        "main.nf.hcl": 'module "m" {\n  source = "./m"\n}\nresource "nexus_site" "a" {\n  name = module.m.o\n}\n',
+        "m/main.nf.hcl": f'locals {{\n  n = 0\n}}\noutput "o" {{\n  value = "a"\n{condition}}}\n',
+    }
+    (problem,) = list_errors(plan(files, targets=("nexus_site.a",)))
+    assert (problem.id, problem.address) == ("module-output-value-precondition-failed", "module.m.output.o")
