@@ -11,6 +11,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.evaluator import Scope, evaluate_expression
+from nexusform.language.for_expressions import list_key_value_pairs
 from nexusform.language.syntax.syntax_nodes import (
     Attribute,
     Block,
@@ -22,16 +23,7 @@ from nexusform.language.syntax.syntax_nodes import (
     TupleCons,
 )
 from nexusform.language.type_conversion import convert_value, describe_problem
-from nexusform.schemas.value_types import (
-    NUMBER,
-    STRING,
-    ListType,
-    MapType,
-    ObjectType,
-    SetType,
-    TupleType,
-    describe_type,
-)
+from nexusform.schemas.value_types import STRING, PrimitiveType, SetType, describe_type
 from nexusform.values.typed_value import Value, build_object
 
 if TYPE_CHECKING:
@@ -170,22 +162,16 @@ def build_iterator_scopes(block: DynamicBlock, scope: Scope) -> tuple[list[Itera
     reason = _explain_not_iterable(value)
     if reason:
         return None, [*problems, build_error(_SUMMARY, reason, block.for_each.span)]
-    if isinstance(value.raw, dict):
-        pairs = [(Value(STRING, k), v) for k, v in value.raw.items()]  # key and value of the iterator
-    elif isinstance(value.type, SetType):
-        if not value.is_wholly_known:
-            return None, problems  # unknown elements may be equal to others
-        pairs = [(v, v) for v in value.raw]
-    else:
-        pairs = [(Value(NUMBER, i), v) for i, v in enumerate(value.raw)]
-    return [IteratorScope(scope, block.iterator, k, v) for k, v in pairs], problems
+    if isinstance(value.type, SetType) and not value.is_wholly_known:
+        return None, problems  # unknown elements may be equal to others
+    return [IteratorScope(scope, block.iterator, *pair) for pair in list_key_value_pairs(value)], problems
 
 
 def _explain_not_iterable(value: Value) -> str:
     """Return why a value cannot be iterated; "" if it can."""
     if value.is_null:
         return "Cannot use a null value in for_each."
-    if not isinstance(value.type, (ListType, SetType, MapType, TupleType, ObjectType)):
+    if isinstance(value.type, PrimitiveType):
         kind = describe_type(value.type)
         return f"Cannot use a {kind} value in for_each. An iterable collection is required."
     if value.is_ephemeral:

@@ -254,7 +254,7 @@ class _FileReader:
     def _read_and_parse_file(self, directory: str, name: str) -> ParsedFile:
         """Parse a file: its unsaved text from the editor, else from disk. An unreadable file is reported and empty."""
         path = os.path.normpath(os.path.join(directory, name))  # noqa: PTH118 - a shown path
-        text = self._unsaved.get(os.path.realpath(path)) if self._unsaved else None
+        text = self._unsaved.get(os.path.realpath(path))
         if text is not None:
             return self.parse_source(SourceFile(path, text), name)
         source = _read_source_file(path, self._confinement.resolve, self.problems)
@@ -295,8 +295,7 @@ class _FileReader:
 
 
 def _is_configuration_file_name(name: str) -> bool:
-    hidden = name.startswith((".", "#")) or name.endswith("~")
-    return name.endswith((NATIVE, JSON)) and not hidden
+    return name.endswith((NATIVE, JSON)) and not name.startswith((".", "#"))  # such as hidden files
 
 
 def _is_override(name: str) -> bool:

@@ -157,25 +157,19 @@ def _merge_bodies(base: AnyBody, override: AnyBody, body_schema: BodySchema, pro
     override = _convert_json_body(override, body_schema, problems)
     attributes: dict[str, Attribute] = {a.name: a for a in base.attributes}
     attributes.update((a.name, a) for a in override.attributes)
+    replaced_types = {_get_generated_type(b) for b in override.blocks}
+    blocks = [block for block in base.blocks if _get_generated_type(block) not in replaced_types]
     for block in override.blocks:
         if block.type in _CONDITIONS:
             detail = f"Override files cannot have {block.type} blocks: they would remove those of the original block."
             problems.append(build_error("condition-in-override-file", detail, block.header_span))
-    replaced_types = {_get_generated_type(b) for b in override.blocks}
-    lifecycle_overrides = [b for b in override.blocks if b.type == _MERGED_BLOCK]  # added unless the base has one
-    blocks: list[Block] = []
-    for block in base.blocks:
-        if block.type == _MERGED_BLOCK and lifecycle_overrides:
-            body = _merge_bodies(block.body, lifecycle_overrides[0].body, LIFECYCLE_SCHEMAS["managed"], problems)
-            blocks.append(replace(block, body=body))
-            lifecycle_overrides = []
-        elif _get_generated_type(block) not in replaced_types:
+        if block.type == _MERGED_BLOCK:
+            empty = replace(block, body=Body((), (), block.body.span, block.body.span))
+            original = next((b for b in base.blocks if b.type == _MERGED_BLOCK), empty)
+            body = _merge_bodies(original.body, block.body, LIFECYCLE_SCHEMAS["managed"], problems)
+            blocks.append(replace(original, body=body))
+        else:
             blocks.append(block)
-    blocks.extend(b for b in override.blocks if b.type != _MERGED_BLOCK)
-    for block in lifecycle_overrides:  # the base has no such block
-        empty = Body((), (), block.body.span, block.body.span)
-        body = _merge_bodies(empty, block.body, LIFECYCLE_SCHEMAS["managed"], problems)
-        blocks.append(replace(block, body=body))
     return Body(tuple(attributes.values()), tuple(blocks), base.span, base.end_span)
 
 

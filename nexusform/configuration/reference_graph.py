@@ -20,7 +20,7 @@ from nexusform.diagnostics.diagnostic import Span
 from nexusform.language.parser import pause_garbage_collection
 from nexusform.language.references import list_body_traversals, list_traversals
 from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute, TraverseIndex
-from nexusform.resources.address import MODE_KEYWORDS
+from nexusform.resources.address import MODE_KEYWORDS, Mode
 from nexusform.resources.graph import find_reachable
 
 Kind: TypeAlias = Literal["variable", "local", "output", "resource", "data", "module", "provider", "check", "import"]
@@ -210,17 +210,22 @@ def find_dependent_outputs(configuration: Configuration, addresses: Collection[s
     return frozenset(dependent_outputs)
 
 
-def list_declarations(module: Module) -> Iterator[Declaration]:
+def list_declarations(module: Module) -> list[Declaration]:
     """List all declarations of a module, without those of called modules, in source order per kind."""
-    path = module.path
-    yield from (Declaration(path, "variable", n) for n in module.variables)
-    yield from (Declaration(path, "local", n) for n in module.locals)
-    yield from (Declaration(path, "output", n) for n in module.outputs)
-    yield from (build_resource_declaration(b) for b in module.resources.values())
-    yield from (Declaration(path, "module", n) for n in module.calls)
-    yield from (Declaration(path, "provider", n) for n in module.providers)
-    yield from (Declaration(path, "import", str(n)) for n in range(len(module.imports)))  # by position
-    yield from (Declaration(path, "check", c.name) for c in module.checks)
+
+    def declare(kind: Kind, names: Iterable[str]) -> list[Declaration]:
+        return [Declaration(module.path, kind, name) for name in names]
+
+    return [
+        *declare("variable", module.variables),
+        *declare("local", module.locals),
+        *declare("output", module.outputs),
+        *map(build_resource_declaration, module.resources.values()),
+        *declare("module", module.calls),
+        *declare("provider", module.providers),
+        *declare("import", map(str, range(len(module.imports)))),  # by position
+        *declare("check", [check.name for check in module.checks]),
+    ]
 
 
 def _add_module_edges(
@@ -266,12 +271,10 @@ def _list_referenced_declarations(module: Module, traversal: Traversal, *, every
     if root == "module":
         call = module.calls.get(name)
         return () if call is None else _list_module_call_declarations(call, path, steps[1:], everything=everything)
+    key: tuple[Mode, str, str] = ("managed", root, name)
     if root == "data":
-        resource_name = _get_attribute_name_at_step(steps, 1)
-        is_declared = ("data", name, resource_name) in module.resources
-        return (Declaration(path, "data", f"{name}.{resource_name}"),) if is_declared else ()
-    is_declared = ("managed", root, name) in module.resources
-    return (Declaration(path, "resource", f"{root}.{name}"),) if is_declared else ()
+        key = ("data", name, _get_attribute_name_at_step(steps, 1))
+    return (build_resource_declaration(module.resources[key]),) if key in module.resources else ()
 
 
 def _list_module_call_declarations(

@@ -340,8 +340,6 @@ def remove_decoded_parts(body: AnyBody, decoded_schema: BodySchema) -> AnyBody:
         return syntax.JsonBody(objects, body.span)
     attributes = tuple(a for a in body.attributes if a.name not in decoded_schema.attributes)
     blocks = tuple(b for b in body.blocks if b.type not in decoded_schema.blocks)
-    if len(attributes) == len(body.attributes) and len(blocks) == len(body.blocks):
-        return body
     return syntax.Body(attributes, blocks, body.span, body.end_span)
 
 

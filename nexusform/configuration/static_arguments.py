@@ -14,6 +14,7 @@ from nexusform.json_data.plain_data import ConversionProblem, PathStep
 from nexusform.language.evaluation_run import Scope
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.parser import parse_expression
+from nexusform.language.references import list_child_expressions
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.language.syntax.scanner import describe_span
 from nexusform.language.type_conversion import convert_value, describe_problem
@@ -162,17 +163,21 @@ class _EmptyScope:
 EMPTY_SCOPE: Final = _EmptyScope()
 
 
+_CONSTANT_NODES: Final = (
+    syntax.Literal,
+    syntax.StringLiteral,
+    syntax.TupleCons,
+    syntax.ObjectCons,
+    syntax.Parentheses,
+    syntax.Unary,
+)
+
+
 def is_constant_value(expression: syntax.Expression) -> bool:
     """Check whether the expression consists of literals alone (no reference or call); bare object keys are texts."""
-    if isinstance(expression, syntax.StringLiteral | syntax.Literal):
-        return True
-    if isinstance(expression, syntax.TupleCons):
-        return all(is_constant_value(item) for item in expression.items)
-    if isinstance(expression, syntax.ObjectCons):
-        return all((k.bare or is_constant_value(k.expression)) and is_constant_value(v) for k, v in expression.items)
-    if isinstance(expression, syntax.Parentheses):
-        return is_constant_value(expression.inner)
-    return isinstance(expression, syntax.Unary) and is_constant_value(expression.operand)
+    if isinstance(expression, syntax.ObjectCons) and any(key.is_ambiguous for key, _ in expression.items):
+        return False  # an error when it is evaluated
+    return isinstance(expression, _CONSTANT_NODES) and all(map(is_constant_value, list_child_expressions(expression)))
 
 
 def evaluate_constant(expression: syntax.Expression, scope: Scope = EMPTY_SCOPE) -> tuple[Value, list[Diagnostic]]:
@@ -211,8 +216,8 @@ def evaluate_number(attribute: syntax.Attribute | None, problems: list[Diagnosti
 
 def evaluate_string(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> str | None:
     """Evaluate a constant string argument; None if it is absent or invalid."""
-    text = _evaluate_as_type(attribute, STRING, problems)
-    return text if isinstance(text, str) else None
+    text: str | None = _evaluate_as_type(attribute, STRING, problems)
+    return text
 
 
 def evaluate_text(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> str:

@@ -57,7 +57,7 @@ def _evaluate_iterated_collection(node: ForTuple | ForObject | TemplateFor, run:
 _ITERABLE = frozenset({ListType, SetType, TupleType, MapType, ObjectType})
 
 
-def _list_key_value_pairs(collection: Value) -> _Pairs:
+def list_key_value_pairs(collection: Value) -> _Pairs:
     """List the keys and values of a collection; elements of a set are their own keys, those of a list have indices."""
     if isinstance(collection.type, (MapType, ObjectType)):
         return ((Value(STRING, k), v) for k, v in collection.raw.items())
@@ -139,7 +139,7 @@ def _visit_included_elements(conditions: _ForCondition, collection: Value, add: 
         if conditions.has_failed:
             return
         before = len(run.diagnostics)
-        for key, element in _list_key_value_pairs(collection):
+        for key, element in list_key_value_pairs(collection):
             run.count_work(1)
             _set_loop_names(names, node, key, element)
             if conditions.should_include():
@@ -242,7 +242,7 @@ def evaluate_template_for(node: TemplateFor, run: ExpressionRun) -> Value:
     pieces: list[Value] = []
     before = len(run.diagnostics)
     with run.extend_names() as names:
-        for key, element in _list_key_value_pairs(collection):
+        for key, element in list_key_value_pairs(collection):
             run.count_work(1)
             _set_loop_names(names, node, key, element)
             pieces.append(join_parts(node.body, run, node))

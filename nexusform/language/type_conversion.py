@@ -68,10 +68,8 @@ def _convert_refinement(value: Value, target: Type) -> Refinement:
     if isinstance(target, (ObjectType, TupleType)):
         return Refinement(refinement.not_null)  # its type gives the number of parts
     shortest, longest = refinement.shortest, refinement.longest
-    if isinstance(value.type, ObjectType):
-        shortest = longest = len(value.type.attributes)
-    elif isinstance(value.type, TupleType):
-        shortest = longest = len(value.type.elements)
+    if isinstance(value.type, (ObjectType, TupleType)):
+        shortest = longest = len(value.type.parts)
     if isinstance(target, SetType) and not isinstance(value.type, SetType):
         shortest = min(shortest, 1)  # equal elements become one
     return Refinement(refinement.not_null, shortest=shortest, longest=longest)
@@ -223,23 +221,15 @@ _CONVERTERS: Final[dict[type, Callable[[Value, Any], Value]]] = {
 
 
 def _has_optional_attributes(target: Type) -> bool:
-    if isinstance(target, ObjectType):
-        return bool(target.optional) or any(_has_optional_attributes(t) for _, t in target.attributes)
-    if isinstance(target, TupleType):
-        return any(_has_optional_attributes(t) for t in target.elements)
-    return not isinstance(target, PrimitiveType) and _has_optional_attributes(target.element)
+    has_own = isinstance(target, ObjectType) and bool(target.optional)
+    return has_own or any(map(_has_optional_attributes, target.parts))
 
 
 def remove_optional_attributes(target: Type) -> Type:
     """Return the type of a value converted to this type: without optional attributes."""
     if not _has_optional_attributes(target):
         return target
-    if isinstance(target, ObjectType):
-        return ObjectType(tuple([(n, remove_optional_attributes(t)) for n, t in target.attributes]))
-    if isinstance(target, TupleType):
-        return TupleType(tuple([remove_optional_attributes(t) for t in target.elements]))
-    assert not isinstance(target, PrimitiveType)
-    return type(target)(remove_optional_attributes(target.element))
+    return target.replace_parts(map(remove_optional_attributes, target.parts))
 
 
 def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
@@ -248,24 +238,17 @@ def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
         return from_type
     if from_type is DYNAMIC or not has_dynamic(target):
         return target  # nothing to take or to fill
-    if isinstance(target, ObjectType):
-        if not isinstance(from_type, ObjectType):
-            return target
+    sources: Iterable[Type] = from_type.parts
+    if isinstance(target, ObjectType) and isinstance(from_type, ObjectType):
         # Filled from itself, the type of an absent attribute stays.
-        attributes = [(n, _fill_dynamic_types(t, from_type.get_attribute(n) or t)) for n, t in target.attributes]
-        return ObjectType(tuple(attributes))
-    if isinstance(target, TupleType):
-        if not isinstance(from_type, TupleType):
-            return target
-        pairs = zip(target.elements, from_type.elements, strict=True)
-        return TupleType(tuple([_fill_dynamic_types(element, source_element) for element, source_element in pairs]))
-    assert not isinstance(target, PrimitiveType)
-    if isinstance(from_type, PrimitiveType):
-        return target  # it cannot be converted
-    from nexusform.language.type_unification import list_part_types, unify_types  # loaded on first use
+        sources = [from_type.get_attribute(name) or part for name, part in target.attributes]
+    elif isinstance(target, ListType | SetType | MapType):
+        from nexusform.language.type_unification import unify_types  # loaded on first use
 
-    element = unify_types(list_part_types(from_type))
-    return target if element is None else type(target)(_fill_dynamic_types(target.element, element))
+        sources = [unify_types(from_type.parts) or DYNAMIC]  # without a common type, the element stays open
+    elif target.__class__ is not from_type.__class__:
+        return target  # a structure takes nothing from another kind of value
+    return target.replace_parts(map(_fill_dynamic_types, target.parts, sources))
 
 
 def _require_convertible(from_type: Type, target: Type) -> None:
@@ -305,10 +288,9 @@ def _require_convertible_to_collection(from_type: Type, target: ListType | SetTy
     has_other_shape = from_sequence if isinstance(target, MapType) else from_mapping
     if has_other_shape or isinstance(from_type, PrimitiveType):
         raise ConversionProblem(path=(), message=f"{describe_type(target, constraint=True)} required")
-    if isinstance(from_type, TupleType):
-        _require_convertible_parts(enumerate(from_type.elements), [target.element] * len(from_type.elements))
-    elif isinstance(from_type, ObjectType):
-        _require_convertible_parts(from_type.attributes, [target.element] * len(from_type.attributes))
+    if isinstance(from_type, TupleType | ObjectType):
+        parts = enumerate(from_type.elements) if isinstance(from_type, TupleType) else from_type.attributes
+        _require_convertible_parts(parts, [target.element] * len(from_type.parts))
     else:
         _require_convertible(from_type.element, target.element)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from nexusform.schemas.value_types import (
@@ -53,22 +54,17 @@ def unify_types(types: Sequence[Type]) -> Type | None:
 def _unify_structures(types: Sequence[Type]) -> Type | None:
     """Return the common type of objects with the same attributes, or of tuples of the same length, or None."""
     parts: list[Type] = []
-    for column in zip(*map(list_part_types, types), strict=True):  # the types of one part in all structures
+    for column in zip(*[structure.parts for structure in types], strict=True):  # one part of all structures
         part = unify_types(column)
         if part is None:
             return None
         parts.append(part)
-    first = types[0]
-    if isinstance(first, ObjectType):
-        return ObjectType(tuple(zip(list_attribute_names(first), parts, strict=True)))
-    return TupleType(tuple(parts))
+    return types[0].replace_parts(parts)
 
 
 def _get_shape(value_type: Type) -> tuple[str, ...] | int:
     """Return the attribute names of an object type, or the number of part types of any other type."""
-    if isinstance(value_type, ObjectType):
-        return tuple(list_attribute_names(value_type))
-    return len(list_part_types(value_type))
+    return value_type.names if isinstance(value_type, ObjectType) else len(value_type.parts)
 
 
 def _find_object_type_among_open_maps(types: Sequence[Type]) -> Type | None:
@@ -77,27 +73,9 @@ def _find_object_type_among_open_maps(types: Sequence[Type]) -> Type | None:
     return others[0] if len(others) == 1 and isinstance(others[0], ObjectType) else None
 
 
-def list_part_types(value_type: Type) -> list[Type]:
-    """Return the types of an object's attributes or a tuple's elements; of a collection only its element type."""
-    if isinstance(value_type, ObjectType):
-        return [t for _, t in value_type.attributes]
-    if isinstance(value_type, TupleType):
-        return list(value_type.elements)
-    assert not isinstance(value_type, PrimitiveType)
-    return [value_type.element]
-
-
 def _unify_part_types(types: Sequence[Type]) -> Type | None:
     """Return the common type of all parts of collections and structures of these types, None without one."""
-    parts: list[Type] = []
-    for collection_type in types:
-        parts += list_part_types(collection_type)
-    return unify_types(parts)
-
-
-def list_attribute_names(object_type: ObjectType) -> list[str]:
-    """Return the attributes of an object type, in order."""
-    return [name for name, _ in object_type.attributes]
+    return unify_types([*chain.from_iterable(collection_type.parts for collection_type in types)])
 
 
 _UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
@@ -152,15 +130,13 @@ def _is_equal(left: Value, right: Value) -> bool | None:
         return first is second  # equal only if both are null
     if not _may_be_equal(left.type, right.type):
         return False  # known values of different types
-    if first.__class__ is dict:  # entries of a map or object
-        if first.keys() != second.keys():
-            return False
-        return _has_only_equal_pairs([(v, second[k]) for k, v in first.items()])
+    if first.__class__ is dict and first.keys() != second.keys():
+        return False  # maps or objects of other names
     if isinstance(left.type, SetType) and not (left.is_wholly_known and right.is_wholly_known):
         return False if _is_certainly_different(left, right) else None  # elements have no order to compare them by
-    if first.__class__ is tuple:
-        return len(first) == len(second) and _has_only_equal_pairs(list(zip(first, second, strict=True)))
-    return bool(first == second)
+    if not left.parts or len(left.parts) != len(right.parts):
+        return bool(first == second)  # without parts, or false
+    return _has_only_equal_pairs(zip(left.parts, right.parts, strict=True))  # entries have the order of their keys
 
 
 def _has_only_equal_pairs(pairs: Iterable[tuple[Value, Value]]) -> bool | None:
@@ -183,4 +159,4 @@ def _may_be_equal(left: Type, right: Type) -> bool:
         return False
     if _get_shape(left) != _get_shape(right):
         return False  # with other names, or another number of parts
-    return all(map(_may_be_equal, list_part_types(left), list_part_types(right)))
+    return all(map(_may_be_equal, left.parts, right.parts))

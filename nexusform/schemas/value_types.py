@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, Self, TypeAlias
 
 from msgspec import Struct
 
@@ -12,6 +12,11 @@ class PrimitiveType(Struct, frozen=True):
     """string, number, bool, and `any` (dynamic: a type that is not known yet)."""
 
     name: str
+    parts: ClassVar[tuple[Type, ...]] = ()
+
+    def replace_parts(self, _parts: Iterable[Type]) -> Self:
+        """Return the type itself: it has no parts."""
+        return self
 
 
 STRING: Final = PrimitiveType("string")
@@ -20,28 +25,44 @@ BOOL: Final = PrimitiveType("bool")
 DYNAMIC: Final = PrimitiveType("dynamic")
 
 
-class ListType(Struct, frozen=True):
+class _CollectionType(Struct, frozen=True):
+    element: Type
+
+    @property
+    def parts(self) -> tuple[Type, ...]:
+        """Type of its elements."""
+        return (self.element,)
+
+    def replace_parts(self, parts: Iterable[Type]) -> Self:
+        """Return the same kind of collection with another element type."""
+        return type(self)(*parts)
+
+
+class ListType(_CollectionType, frozen=True):
     """list(element)."""
 
-    element: Type
 
-
-class SetType(Struct, frozen=True):
+class SetType(_CollectionType, frozen=True):
     """set(element)."""
 
-    element: Type
 
-
-class MapType(Struct, frozen=True):
+class MapType(_CollectionType, frozen=True):
     """map(element)."""
-
-    element: Type
 
 
 class TupleType(Struct, frozen=True):
     """tuple([...])."""
 
     elements: tuple[Type, ...]
+
+    @property
+    def parts(self) -> tuple[Type, ...]:
+        """Types of its elements."""
+        return self.elements
+
+    def replace_parts(self, parts: Iterable[Type]) -> TupleType:
+        """Return a tuple type with other element types."""
+        return TupleType(tuple(parts))
 
 
 _NO_DEFAULTS: Final[Mapping[str, object]] = {}
@@ -66,6 +87,20 @@ class ObjectType(Struct, frozen=True):
         pairs = tuple(sorted(attributes.items(), key=lambda pair: pair[0]))
         default_pairs = tuple(sorted(defaults.items(), key=lambda pair: pair[0]))
         return ObjectType(pairs, frozenset(optional), default_pairs)
+
+    @property
+    def parts(self) -> tuple[Type, ...]:
+        """Types of its attributes."""
+        return tuple([part for _, part in self.attributes])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of its attributes, in order."""
+        return tuple([name for name, _ in self.attributes])
+
+    def replace_parts(self, parts: Iterable[Type]) -> ObjectType:
+        """Return a type with other types of the same attributes, all required."""
+        return ObjectType(tuple(zip(self.names, parts, strict=True)))
 
     def get_attribute(self, name: str) -> Type | None:
         """Return the type of an attribute, or None."""
@@ -96,13 +131,7 @@ def describe_type(value_type: Type, *, constraint: bool = False) -> str:
 
 def has_dynamic(value_type: Type) -> bool:
     """Check whether the type contains the open type."""
-    if isinstance(value_type, PrimitiveType):
-        return value_type is DYNAMIC
-    if isinstance(value_type, ObjectType):
-        return any(has_dynamic(t) for _, t in value_type.attributes)
-    if isinstance(value_type, TupleType):
-        return any(has_dynamic(t) for t in value_type.elements)
-    return has_dynamic(value_type.element)
+    return value_type is DYNAMIC or any(map(has_dynamic, value_type.parts))
 
 
 def build_type_json(value_type: Type) -> Any:

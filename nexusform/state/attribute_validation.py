@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, Any, Final, Literal, Required, TypeAlias, TypedDict
-
-from msgspec import Meta, ValidationError, convert
+from typing import Any, Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.json_data.plain_data import Path
@@ -197,80 +195,3 @@ def _build_wrong_type_problem(path: Path, value: Any, expected: str) -> Problem:
     actual = "" if value.__class__ in {str, int, float} else f", not {describe_json_kind(value)}"
     name = next((step for step in reversed(path) if isinstance(step, str)), "")
     return build_invalid_member_problem(path, f'"{name}" must be {expected}{actual}.')
-
-
-# The fast check is msgspec's own. A positive result implies that `validate_attributes` finds no error in attributes
-# read from JSON. After a negative result, `validate_attributes` decides and reports the errors.
-
-_Annotation: TypeAlias = Any  # an annotation that msgspec understands
-_PRIMITIVES: Final[Mapping[str, _Annotation]] = {"string": str, "bool": bool, "number": int | float}
-_COUNT: Final[_Annotation] = Annotated[int, Meta(ge=0)]
-_ANY_BUT_NULL: Final = bool | int | float | str | list[Any] | dict[str, Any]
-
-
-def is_certainly_valid(schema: BlockSchema, attributes: Mapping[str, Any]) -> bool:
-    """Check whether the attributes certainly match the schema; False if a full validation is needed."""
-    try:
-        convert(attributes, _build_body_annotation(schema))
-    except ValidationError:
-        return False  # the full validation decides
-    return True
-
-
-@lru_cache(maxsize=1024)
-def _build_body_annotation(schema: BlockSchema) -> _Annotation:
-    """Build the type of a body for msgspec, for a fast check: it accepts no value rejected by the full check."""
-    annotations: dict[str, _Annotation] = {}
-    for name, attribute in schema.attributes.items():
-        annotation = _build_attribute_annotation(attribute)
-        annotations[name] = Required[annotation] if _is_always_set(name, attribute) else annotation | None
-    for name, block in schema.blocks.items():
-        annotation = _build_body_annotation(block.schema)
-        if block.nesting is Nesting.LIST:
-            annotation = list[annotation]  # type: ignore[valid-type]
-        elif block.nesting is Nesting.MAP:
-            annotation = dict[str, annotation]  # type: ignore[valid-type]
-            annotations[get_order_attribute(name)] = list[str] | None  # the labels in source order
-        annotations[name] = Required[annotation] if block.min_items else annotation | None
-    return _build_typed_dict(annotations)
-
-
-def _build_attribute_annotation(attribute: AttributeSchema) -> _Annotation:
-    """Build the type for msgspec of a non-null attribute, with its choices or bounds."""
-    if attribute.type.__class__ is PrimitiveType:
-        if attribute.choices:
-            return Literal[attribute.choices]
-        if attribute.minimum is not None:
-            bounds = Meta(ge=attribute.minimum, le=attribute.maximum)
-            return Annotated[float if attribute.allows_fractions else int, bounds]
-    if attribute.required and attribute.type is DYNAMIC:
-        return _ANY_BUT_NULL
-    return _build_type_annotation(attribute.type)
-
-
-@lru_cache(maxsize=1024)
-def _build_type_annotation(value_type: Type) -> _Annotation:
-    """Build the type for msgspec of non-null values; objects with a machine are left to the full validation."""
-    if value_type is DYNAMIC:
-        return Any
-    if isinstance(value_type, PrimitiveType):
-        return _PRIMITIVES[value_type.name]
-    if isinstance(value_type, ObjectType):
-        annotations = {name: _build_member_annotation(name, part) | None for name, part in value_type.attributes}
-        # With a machine, other attributes are required: this type rejects it, and the full validation decides.
-        return _build_typed_dict({**annotations, "machine": None} if has_machine_fields(value_type) else annotations)
-    if isinstance(value_type, MapType):
-        element = _build_type_annotation(value_type.element)
-        return dict[str, element if isinstance(value_type.element, ObjectType) else element | None]  # type: ignore[misc]
-    assert not isinstance(value_type, TupleType), "no schema has a tuple"
-    return list[_build_type_annotation(value_type.element)]  # type: ignore[misc]
-
-
-def _build_member_annotation(name: str, member_type: Type) -> _Annotation:
-    if name not in COUNT_NAMES:
-        return _build_type_annotation(member_type)
-    return list[_COUNT] if isinstance(member_type, ListType) else _COUNT
-
-
-def _build_typed_dict(annotations: Mapping[str, _Annotation]) -> _Annotation:
-    return TypedDict("Attributes", dict(annotations), total=False)  # type: ignore[operator]

@@ -28,7 +28,7 @@ from nexusform.resources.address import (
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import Type, build_type_json, parse_type_json
 from nexusform.state import json_codec
-from nexusform.state.attribute_validation import is_certainly_valid, validate_attributes
+from nexusform.state.attribute_validation import validate_attributes
 from nexusform.state.json_codec import build_ordered_object
 from nexusform.state.object_codec import (
     INVALID,
@@ -54,7 +54,6 @@ from nexusform.state.objects import InstanceState, ObjectState, OutputState, Sta
 FORMAT: Final = "nexusform"
 KIND: Final = "state"
 _MAX_ERRORS: Final = 20
-_BATCH_SIZE: Final = 50  # objects of a resource
 
 _DOCUMENT_RULES: Final[Mapping[str, MemberRule]] = {
     "format": MemberRule(is_text, "a string", is_required=True),
@@ -336,18 +335,17 @@ class _StateReader:
         module = self._parse_module(entry.get("module", ""), (*path, "module"))
         is_valid = is_valid and module is not None
         instances_path = (*path, "instances")
-        has_many = len(entry["instances"]) >= _BATCH_SIZE  # only then a fast check pays off
         for index, instance in enumerate(entry["instances"]):
             if not check_members(instance, _INSTANCE_RULES, (*instances_path, index), self.problems) or not is_valid:
                 continue  # reported; without a valid resource there is no address
             address = Address(module or (), entry["mode"], entry["type"], entry["name"], instance.get("index_key"))
-            self._add_object(address, instance, (*instances_path, index), has_many=has_many)
+            self._add_object(address, instance, (*instances_path, index))
 
-    def _add_object(self, address: Address, entry: dict[str, Any], path: Path, *, has_many: bool) -> None:
-        """Add a current or deposed object; report invalid attributes and duplicates. `has_many`: try a fast check."""
+    def _add_object(self, address: Address, entry: dict[str, Any], path: Path) -> None:
+        """Add a current or deposed object; report invalid attributes and duplicates."""
         object_state = parse_object(entry)
         schema = self._schemas.get(address.type) if address.mode == "managed" else None
-        if schema is not None and not (has_many and is_certainly_valid(schema, object_state.attributes)):
+        if schema is not None:
             for problem in validate_attributes(schema, object_state.attributes):
                 self.problems.append(build_invalid_member_problem((*path, "attributes", *problem.path), problem.detail))
         self._highest = max(self._highest, object_state.creation)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -118,7 +118,7 @@ def render_heredoc(text: str, margin: str) -> str:
     return "\n".join([f"<<-{end}", *body, f"{margin}{end}"])
 
 
-_SEQUENCE_BRACKETS = {ListType: ("tolist([", "])"), SetType: ("toset([", "])")}
+_SEQUENCE_BRACKETS: Final[Mapping[type, tuple[str, str]]] = {ListType: ("tolist([", "])"), SetType: ("toset([", "])")}
 
 
 def get_element_type(sequence_type: Type, index: int) -> Type:
