@@ -20,20 +20,11 @@ from nexusform.json_data.plain_data import (
 from nexusform.language.evaluator import Scope, evaluate_expression
 from nexusform.language.references import list_traversals as references_in
 from nexusform.language.syntax.scanner import describe_span as place_of
-from nexusform.language.syntax.syntax_nodes import (
-    Attribute,
-    Expression,
-    Literal,
-    ObjectCons,
-    Parentheses,
-    StringLiteral,
-    Traversal,
-    TupleCons,
-)
+from nexusform.language.syntax.syntax_nodes import Attribute, Expression, ObjectCons, Parentheses, Traversal, TupleCons
 from nexusform.language.type_conversion import convert_value, describe_problem, remove_optional_attributes
 from nexusform.schemas import block_schema as schemas
 from nexusform.schemas.block_schema import NestedBlock, Nesting, get_order_attribute
-from nexusform.values.typed_value import DYNAMIC_UNKNOWN, UNKNOWN, Refinement
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, UNKNOWN, Refinement, is_within_bounds
 
 if TYPE_CHECKING:
     from nexusform.configuration.dynamic_blocks import DynamicBlock
@@ -388,36 +379,21 @@ def _find_literal_element(expression: Expression, step: PathStep) -> Expression 
         return expression.items[step]
     if isinstance(expression, ObjectCons):
         for key, value in expression.items:
-            if _get_object_key_text(key.expression, bare=key.bare) == step:
+            if key.literal_text == step:
                 return value
-    return None
-
-
-def _get_object_key_text(expression: Expression, *, bare: bool) -> str | None:
-    """Return the text of an object's key; None if it must be evaluated. `bare`: a name is text, not a reference."""
-    match expression:
-        case Traversal(root, ()) if bare:
-            return root.name
-        case StringLiteral(text):
-            return text
-        case Literal(value) if isinstance(value, int):
-            return str(value)
     return None
 
 
 class PreparedArgument:
     """Argument with its schema."""
 
-    __slots__ = ("_concrete_type", "_has_constraints", "attribute", "schema", "type")
+    __slots__ = ("_concrete_type", "attribute", "schema", "type")
 
     def __init__(self, attribute: Attribute, schema: schemas.AttributeSchema) -> None:
         self.attribute = attribute
         self.schema = schema
         self.type = schema.type
         self._concrete_type = remove_optional_attributes(schema.type)
-        self._has_constraints = bool(
-            schema.choices or schema.pattern or schema.minimum is not None or schema.maximum is not None
-        )
 
     @property
     def span(self) -> Span:
@@ -450,7 +426,7 @@ class PreparedArgument:
             )
             ephemeral_problem = build_error("invalid-use-of-ephemeral-value", detail, self.span)
             return UNKNOWN, (), (), [*problems, ephemeral_problem]
-        if self._has_constraints and plain_value is not None and plain_value is not UNKNOWN:
+        if plain_value is not None and plain_value is not UNKNOWN:
             violation = _describe_schema_violation(self.schema, plain_value, hidden=bool(sensitive))
             if violation:
                 detail = f'"{self.attribute.name}" {violation}'
@@ -463,17 +439,19 @@ def _describe_schema_violation(schema: schemas.AttributeSchema, value: Any, *, h
 
     Choices and patterns are for text, bounds for numbers. `hidden` keeps the value out of the message.
     """
-    text = f'"{value}"' if isinstance(value, str) else str(value)
-    actual = "" if hidden else f", not {text}"
     if schema.choices and value not in schema.choices:
-        hint = "" if hidden else suggest_name(value, schema.choices)
-        return f"must be {_format_quoted_alternatives(schema.choices)}{actual}.{hint}"
-    low, high = schema.minimum, schema.maximum
-    if (low is not None and value < low) or (high is not None and value > high):
-        return f"must be {_describe_number_range(low, high)}{actual}."
-    if schema.pattern and not re.fullmatch(schema.pattern, value):
-        return f"must be {schema.pattern_hint}{actual}."
-    return ""
+        requirement = _format_quoted_alternatives(schema.choices)
+    elif not is_within_bounds(value, schema.minimum, schema.maximum):
+        requirement = _describe_number_range(schema.minimum, schema.maximum)
+    elif schema.pattern and not re.fullmatch(schema.pattern, value):
+        requirement = schema.pattern_hint
+    else:
+        return ""
+    if hidden:
+        return f"must be {requirement}."
+    if isinstance(value, str):
+        return f'must be {requirement}, not "{value}".{suggest_name(value, schema.choices)}'
+    return f"must be {requirement}, not {value}."
 
 
 def _describe_number_range(low: int | None, high: int | None) -> str:

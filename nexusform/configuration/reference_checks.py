@@ -434,7 +434,7 @@ def _check_attributes(value_type: Type, steps: tuple[Step, ...], traversal: Trav
             name = step.name if isinstance(step, TraverseAttribute) else step.key
             attribute_type = value_type.get_attribute(name) if isinstance(name, str) else None
             if attribute_type is None:
-                known = [n for n, _ in value_type.attributes]
+                known = value_type.names
                 hint = suggest_name(str(name), known)
                 detail = f'This object has no argument, nested block, or exported attribute named "{name}".{hint}'
                 yield build_error("unsupported-attribute", detail, step.span, context=traversal.span)

@@ -7,7 +7,7 @@ language is below ports, which exports them too. Implementations are in workflow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
@@ -29,7 +29,7 @@ from nexusform.diagnostics.diagnostic import (
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute
-from nexusform.language.type_conversion import convert_value
+from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.schemas.value_types import (
     DYNAMIC,
     NUMBER,
@@ -57,6 +57,19 @@ MAX_SIZE: Final = 4_000_000
 CALL_UNITS: Final = 2  # work of a function call besides its result
 _CHARACTERS_PER_UNIT: Final = 32
 _build_problem: Final = partial(Problem, ())  # about the whole value: the path is ()
+
+
+class Requirement(Struct, frozen=True):
+    """Type required of a part of an expression, and the errors about null and about a value of another type.
+
+    The sentence of the second error is `lead`, the reason and a full stop.
+    """
+
+    type: PrimitiveType
+    null_id: str
+    null_detail: str
+    type_id: str
+    lead: str
 
 
 class Scope(Protocol):
@@ -153,6 +166,20 @@ class ExpressionRun:
         context = enclosing.span if enclosing is not None and enclosing.span != subject else None
         self.diagnostics.append(build_error(diagnostic_id, detail, subject, context=context, values=notes, **details))
         return DYNAMIC_UNKNOWN
+
+    def convert_to_required(
+        self, value: Value, requirement: Requirement, node: Expression, enclosing: Expression
+    ) -> Value | None:
+        """Convert the value of a part (`node`) to its required type; None after a diagnostic."""
+        if value.raw is None:
+            self.report_problem(requirement.null_id, requirement.null_detail, node, enclosing)
+            return None
+        try:
+            return convert_value(value, requirement.type)
+        except ConversionProblem as problem:
+            detail = f"{requirement.lead} {describe_problem(problem)}."
+            self.report_problem(requirement.type_id, detail, node, enclosing)
+            return None
 
     def build_notes(self, expression: Expression) -> tuple[ValueNote, ...]:
         """Build the notes of an expression: its references with their values."""
@@ -340,7 +367,7 @@ def get_attribute(value: Value, name: str) -> Value | Problem:
         attribute_type = value_type.get_attribute(name)
         if attribute_type is not None:
             return Value(attribute_type, UNKNOWN, value.marks)  # the object is unknown
-        names = [] if value.marks else [n for n, _ in value_type.attributes]  # messages do not reveal sensitive names
+        names = () if value.marks else value_type.names  # messages do not reveal sensitive names
         hint = suggest_name(name, names) or _format_quoted_name_list("Its attributes are", names)
         return _build_problem("unsupported-attribute", f'This object does not have an attribute named "{name}".{hint}')
     if isinstance(value_type, MapType):
@@ -368,7 +395,7 @@ def _describe_unsupported_attribute_access(value_type: Type, name: str) -> str:
     return "This value does not have any attributes."
 
 
-def _format_quoted_name_list(lead: str, names: list[str]) -> str:
+def _format_quoted_name_list(lead: str, names: Sequence[str]) -> str:
     if not names:
         return ""
     listed_names = ", ".join(f'"{n}"' for n in names[:12])
@@ -453,12 +480,12 @@ def _get_map_entry(value: Value, key: Value) -> Value | Problem:
         attribute_type = value_type.get_attribute(name)
         if attribute_type is not None:
             return Value(attribute_type, UNKNOWN)
-        names = [n for n, _ in value_type.attributes]
+        names = value_type.names
     elif name in value.raw:
         entry: Value = value.raw[name]
         return entry
     else:
-        names = list(value.raw)
+        names = tuple(value.raw)
     displayed_key = '"(sensitive)"' if key.marks else f'"{name}"'
     is_sensitive = bool(key.marks or value.marks)
     hint = "" if is_sensitive else suggest_name(name, names) or _format_quoted_name_list("Its keys are", names)

@@ -9,18 +9,17 @@ from importlib import import_module
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, ValueNote, build_error
-from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.evaluation_run import (
     EvaluationTrace,
     ExpressionRun,
     Handler,
+    Requirement,
     Scope,
     TracingEvaluator,
     check_value_size,
     get_element,
 )
 from nexusform.language.syntax import syntax_nodes as syntax
-from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.schemas.value_types import NUMBER, STRING
 from nexusform.values.typed_value import (
     DYNAMIC_UNKNOWN,
@@ -132,7 +131,8 @@ def _evaluate_object(node: syntax.ObjectCons, run: ExpressionRun) -> Value:
 def _evaluate_object_key(key: syntax.ObjectKey, run: ExpressionRun, enclosing: syntax.ObjectCons) -> Value | None:
     """Return the name of an object's item as a string Value, possibly unknown; None after a diagnostic."""
     expression = key.expression
-    if key.bare and isinstance(expression, syntax.Traversal) and not expression.steps:
+    if key.bare:
+        assert isinstance(expression, syntax.Traversal)
         return Value(STRING, expression.root.name)  # a bare name is text, not a reference
     if key.is_ambiguous:
         detail = (
@@ -145,15 +145,16 @@ def _evaluate_object_key(key: syntax.ObjectKey, run: ExpressionRun, enclosing: s
     value = run.evaluate(expression)
     if run.has_failed_since(previous_count):
         return None  # reported during its evaluation
-    if value.raw is None:
-        run.report_problem("null-value-as-key", "Can't use a null value as a key.", expression, enclosing)
-        return None
-    try:
-        return convert_value(value, STRING)
-    except ConversionProblem as problem:
-        detail = f"Can't use this value as a key: {describe_problem(problem)}."
-        run.report_problem("incorrect-key-type", detail, expression, enclosing)
-        return None
+    return run.convert_to_required(value, _OBJECT_KEY, expression, enclosing)
+
+
+_OBJECT_KEY: Final = Requirement(
+    STRING,
+    null_id="null-value-as-key",
+    null_detail="Can't use a null value as a key.",
+    type_id="incorrect-key-type",
+    lead="Can't use this value as a key:",
+)
 
 
 class _Handlers(dict[type, Handler]):
@@ -173,7 +174,6 @@ _RARE_HANDLERS: Final[Mapping[type, tuple[str, str]]] = {
     syntax.Conditional: ("template_evaluation", "evaluate_conditional"),
     syntax.TemplateFor: ("for_expressions", "evaluate_template_for"),
     syntax.Splat: ("for_expressions", "evaluate_splat"),
-    syntax.SplatElement: ("for_expressions", "get_splat_element"),
     syntax.ForTuple: ("for_expressions", "evaluate_for_tuple"),
     syntax.ForObject: ("for_expressions", "evaluate_for_object"),
     syntax.Unary: ("operators", "evaluate_unary"),
@@ -191,5 +191,6 @@ _HANDLERS: Final = _Handlers(
         syntax.TupleCons: _evaluate_tuple,
         syntax.ObjectCons: _evaluate_object,
         syntax.Parentheses: lambda node, run: run.evaluate(node.inner),
+        syntax.SplatElement: lambda _node, run: run.element,  # the current one
     }
 )

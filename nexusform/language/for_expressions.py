@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from nexusform.diagnostics.diagnostic import has_errors
-from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.language.evaluation_run import UNKNOWN_STRING, ExpressionRun, check_value_size
-from nexusform.language.syntax.syntax_nodes import Expression, ForObject, ForTuple, Splat, SplatElement, TemplateFor
+from nexusform.language.evaluation_run import UNKNOWN_STRING, ExpressionRun, Requirement, check_value_size
+from nexusform.language.syntax.syntax_nodes import ForObject, ForTuple, Splat, SplatElement, TemplateFor
 from nexusform.language.template_evaluation import join_parts
-from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.schemas.value_types import (
     BOOL,
     DYNAMIC,
@@ -110,22 +109,23 @@ class _ForCondition:
         """Return `outcome`, the value of the `if` clause, as a bool; False if it is unknown or (reported) invalid."""
         assert self.clause is not None
         self.marks |= outcome.marks
-        if outcome.raw is None:
-            return self._reject("condition-is-null", "The value of the 'if' clause must not be null.")
-        try:
-            decision = convert_value(outcome, BOOL).raw
-        except ConversionProblem as problem:
-            return self._reject("invalid-for-condition", f"The 'if' clause value is invalid: {problem.message}.")
-        if decision is UNKNOWN:
+        decision = self.run.convert_to_required(outcome, _FOR_CONDITION, self.clause, self.node)
+        if decision is None:
+            self.has_failed = True
+            return False
+        if decision.raw is UNKNOWN:
             self.is_known = False  # the whole result is unknown, too
             return False
-        return bool(decision)
+        return bool(decision.raw)
 
-    def _reject(self, diagnostic_id: str, detail: str) -> bool:
-        assert self.clause is not None
-        self.has_failed = True
-        self.run.report_problem(diagnostic_id, detail, self.clause, self.node)
-        return False
+
+_FOR_CONDITION: Final = Requirement(
+    BOOL,
+    null_id="condition-is-null",
+    null_detail="The value of the 'if' clause must not be null.",
+    type_id="invalid-for-condition",
+    lead="The 'if' clause value is invalid:",
+)
 
 
 def _visit_included_elements(conditions: _ForCondition, collection: Value, add: Callable[[], None]) -> None:
@@ -196,10 +196,11 @@ class _ObjectBuilder:
             self.is_known = False
             return
         self.marks |= key.marks
-        name = self._evaluate_key_to_text(key)
-        if name is None:
+        converted_key = run.convert_to_required(key, _FOR_KEY, node.key, node)
+        if converted_key is None or converted_key.raw is UNKNOWN:
             self.is_known = False
             return
+        name = converted_key.raw
         value = run.evaluate(node.value)
         if node.group:  # `...` after the value
             self.groups.setdefault(name, []).append(value)
@@ -214,24 +215,19 @@ class _ObjectBuilder:
         else:
             self.items[name] = value
 
-    def _evaluate_key_to_text(self, key: Value) -> str | None:
-        """Return the key as text; None if it is unknown, or after a diagnostic."""
-        if key.raw is None:
-            detail = "Key expression in 'for' expression must not produce a null value."
-            self.run.report_problem("invalid-object-key", detail, self.node.key, self.node)
-            return None
-        try:
-            name = convert_value(key, STRING).raw
-        except ConversionProblem as problem:
-            detail = f"The key expression produced an invalid result: {describe_problem(problem)}."
-            self.run.report_problem("invalid-object-key", detail, self.node.key, self.node)
-            return None
-        return None if name is UNKNOWN else name
-
     def build(self) -> Value:
         if self.node.group:
             return build_object({k: build_tuple(v) for k, v in self.groups.items()})
         return build_object(self.items)
+
+
+_FOR_KEY: Final = Requirement(
+    STRING,
+    null_id="invalid-object-key",
+    null_detail="Key expression in 'for' expression must not produce a null value.",
+    type_id="invalid-object-key",
+    lead="The key expression produced an invalid result:",
+)
 
 
 def evaluate_template_for(node: TemplateFor, run: ExpressionRun) -> Value:
@@ -293,10 +289,10 @@ def _evaluate_splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> 
     assert isinstance(source.type, (ListType, SetType))
     if results:
         first_type = results[0].type
-        if any(has_dynamic(r.type) for r in results) and any(r.type != first_type for r in results):
-            return DYNAMIC_UNKNOWN  # it is unknown whether they have one type, and therefore form a list
         if all(r.type == first_type for r in results):
             return Value(ListType(first_type), tuple(results))
+        if any(has_dynamic(r.type) for r in results):
+            return DYNAMIC_UNKNOWN  # it is unknown whether they have one type, and therefore form a list
         detail = (
             "Some values are null, so the second splat gives lists of different lengths. Use a for "
             "expression instead: [for x in list : x.name[*]]."
@@ -320,8 +316,3 @@ def _evaluate_splat_element(node: Splat, element: Value, run: ExpressionRun) -> 
         return run.evaluate(node.element)
     finally:
         run.element = outer
-
-
-def get_splat_element(_node: Expression, run: ExpressionRun) -> Value:
-    """Return the current element."""
-    return run.element

@@ -8,7 +8,7 @@ becomes `x`) and of bare labels, which are quoted.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from msgspec import Struct, field
 
@@ -255,7 +255,8 @@ def _align_cells(
     lines: list[_Line], get_cell: Callable[[_Line], list[_Token]], get_tokens_before: Callable[[_Line], list[_Token]]
 ) -> None:
     """Align one cell of neighbouring lines: one space after the widest of the parts before the cell."""
-    for chain in _group_adjacent_lines(lines, [bool(get_cell(line)) for line in lines]):
+    for has_cell, neighbours in groupby(lines, lambda line: bool(get_cell(line))):
+        chain = list(neighbours) if has_cell else []
         widths = [_compute_cells_width(get_tokens_before(line)) for line in chain]
         for line, width in zip(chain, widths, strict=True):
             get_cell(line)[0].spaces = max(widths) - width + 1
@@ -263,16 +264,3 @@ def _align_cells(
 
 def _compute_cells_width(cells: list[_Token]) -> int:
     return sum(token.spaces + count_clusters(token.text) for token in cells)
-
-
-def _group_adjacent_lines(lines: list[_Line], selected: list[bool]) -> list[list[_Line]]:
-    """Return the runs of neighbouring lines with a true flag in `selected`."""
-    chains: list[list[_Line]] = []
-    is_previous_selected = False
-    for line, is_selected in zip(lines, selected, strict=True):
-        if is_selected and is_previous_selected:
-            chains[-1].append(line)
-        elif is_selected:
-            chains.append([line])
-        is_previous_selected = is_selected
-    return chains

@@ -69,7 +69,9 @@ def get_result_type(operator: str) -> PrimitiveType:
 
 
 def apply_binary_operator(operator: str, left: Value, right: Value) -> Value:
-    """Compute `left operator right`, both converted to the operator's operand type. Raises OperationProblem."""
+    """Compute `left operator right`, both converted to the operator's operand type; for `&&` and `||`, none of them is
+    the decisive one (false for `&&`, true for `||`). Raises OperationProblem.
+    """
     if operator == "==":
         return compare_values(left, right)
     if operator == "!=":
@@ -78,13 +80,13 @@ def apply_binary_operator(operator: str, left: Value, right: Value) -> Value:
     first, second = left.raw, right.raw
     if first is None or second is None:
         raise OperationProblem("argument must not be null")
-    if operator in {"&&", "||"}:
-        return _apply_logical(operator, first, second).add_marks(marks)
     if first is UNKNOWN or second is UNKNOWN:
         certain_result = _compare_refinement_bounds(operator, left, right) if operator in _COMPARISONS else None
         if certain_result is not None:  # the known bounds decide
             return build_boolean(certain_result).add_marks(marks)
         return Value(get_result_type(operator), UNKNOWN, marks, NOT_NULL)
+    if operator in {"&&", "||"}:  # no side is decisive: both are true for `&&`, false for `||`
+        return build_boolean(operator == "&&").add_marks(marks)
     if operator in _COMPARISONS:
         return build_boolean(_COMPARISONS[operator](first, second)).add_marks(marks)
     if operator in {"/", "%"} and second == 0:
@@ -114,13 +116,6 @@ def _compare_refinement_bounds(operator: str, left: Value, right: Value) -> bool
     ):
         return False
     return None
-
-
-def _apply_logical(operator: str, first: Any, second: Any) -> Value:
-    """Compute `&&` or `||` of values other than the decisive one (false for `&&`, true for `||`)."""
-    if first is UNKNOWN or second is UNKNOWN:
-        return _UNDECIDED
-    return build_boolean(operator == "&&")
 
 
 def apply_unary_operator(operator: str, operand: Value) -> Value:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.language.evaluation_run import UNKNOWN_STRING, ExpressionRun
+from nexusform.language.evaluation_run import UNKNOWN_STRING, ExpressionRun, Requirement
 from nexusform.language.syntax.syntax_nodes import Conditional, Expression, StringLiteral, Template, TemplateIf
 from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.language.type_unification import unify_types
@@ -61,17 +63,17 @@ def _convert_to_text(value: Value, part: Expression, run: ExpressionRun, enclosi
         return str(raw)
     if kind is int:
         return format_number(raw)
-    if raw is None:
-        detail = "The expression result is null. Cannot include a null value in a string template."
-        run.report_problem("invalid-template-interpolation-value", detail, part, enclosing)
-        return None
-    try:
-        text = convert_value(value, STRING).raw
-    except ConversionProblem as problem:
-        detail = f"Cannot include the given value in a string template: {describe_problem(problem)}."
-        run.report_problem("invalid-template-interpolation-value", detail, part, enclosing)
-        return None
-    return None if text is UNKNOWN else text
+    text = run.convert_to_required(value, _INTERPOLATED, part, enclosing)
+    return None if text is None or text.raw is UNKNOWN else text.raw
+
+
+_INTERPOLATED: Final = Requirement(
+    STRING,
+    null_id="invalid-template-interpolation-value",
+    null_detail="The expression result is null. Cannot include a null value in a string template.",
+    type_id="invalid-template-interpolation-value",
+    lead="Cannot include the given value in a string template:",
+)
 
 
 def evaluate_template_if(node: TemplateIf, run: ExpressionRun) -> Value:
@@ -177,13 +179,13 @@ def evaluate_condition(expression: Expression, run: ExpressionRun, enclosing: Ex
     condition = run.evaluate(expression)
     if run.has_failed_since(previous_count) and condition == DYNAMIC_UNKNOWN:
         return None  # the result of an error reported during its evaluation
-    if condition.raw is None:
-        detail = "The condition value is null. Conditions must either be true or false."
-        run.report_problem("null-condition", detail, expression, enclosing)
-        return None
-    try:
-        return convert_value(condition, BOOL)
-    except ConversionProblem as problem:
-        detail = f"The condition expression must be of type bool: {problem.message}."
-        run.report_problem("incorrect-condition-type", detail, expression, enclosing)
-        return None
+    return run.convert_to_required(condition, _CONDITION, expression, enclosing)
+
+
+_CONDITION: Final = Requirement(
+    BOOL,
+    null_id="null-condition",
+    null_detail="The condition value is null. Conditions must either be true or false.",
+    type_id="incorrect-condition-type",
+    lead="The condition expression must be of type bool:",
+)

@@ -23,7 +23,7 @@ _Check: TypeAlias = Callable[[Any, Path], Iterator[Problem]]
 
 # Required attributes of a VM or VNFC with a machine; its cells may be unknown.
 _LOCATION_NAMES: Final[tuple[str, ...]] = ("availability_zone", "number", "pool", "rack", "vm_sku_name")
-COUNT_NAMES: Final = frozenset({"cells", "numa_cells", "number"})
+_COUNT_NAMES: Final = frozenset({"cells", "numa_cells", "number"})
 
 
 def validate_attributes(schema: BlockSchema, attributes: Mapping[str, Any]) -> list[Problem]:
@@ -111,7 +111,7 @@ def _build_type_check(value_type: Type) -> _Check:
         return _build_primitive_check(value_type)
     if isinstance(value_type, ObjectType):
         checks = {name: _build_member_check(name, part) for name, part in value_type.attributes}
-        may_have_machine = has_machine_fields(value_type)
+        may_have_machine = {"machine", "rack"} <= checks.keys()  # as objects that run on machines of racks
         location_names = [name for name in _LOCATION_NAMES if may_have_machine and name in checks]  # besides `machine`
         return _build_object_check(checks, required_names=[], location_names=location_names)
     if isinstance(value_type, MapType):
@@ -121,14 +121,9 @@ def _build_type_check(value_type: Type) -> _Check:
     return _build_list_check(_build_type_check(value_type.element))
 
 
-def has_machine_fields(object_type: ObjectType) -> bool:
-    """Check whether such objects run on machines of racks."""
-    return {"machine", "rack"} <= {name for name, _ in object_type.attributes}
-
-
 def _build_member_check(name: str, member_type: Type) -> _Check:
     """Build the check of a member: numbers of VMs and of cells count from 0."""
-    if name not in COUNT_NAMES:
+    if name not in _COUNT_NAMES:
         return _build_type_check(member_type)
     return _build_list_check(_check_count_from_zero) if isinstance(member_type, ListType) else _check_count_from_zero
 

@@ -7,7 +7,7 @@ PUBLIC = {
         "build_string build_tuple build_unknown collect_marks combine_refinements compute_order_key compute_quotient "
         "compute_remainder compute_shortest_digits convert_decimal format_digits format_number MAX_DIGITS "
         "normalize_number parse_number "
-        "DYNAMIC_UNKNOWN EMPTY_TUPLE EPHEMERAL FALSE get_refinement is_refinement_met NO_MARKS NO_REFINEMENT "
-        "NOT_NULL NULL Refinement remove_all_marks SENSITIVE TRUE UNKNOWN Unknown Value"
+        "DYNAMIC_UNKNOWN EMPTY_TUPLE EPHEMERAL FALSE get_refinement is_refinement_met is_within_bounds NO_MARKS "
+        "NO_REFINEMENT NOT_NULL NULL Refinement remove_all_marks SENSITIVE TRUE UNKNOWN Unknown Value"
     )
 }

@@ -523,11 +523,12 @@ def is_refinement_met(plain_value: Any, refinement: Refinement) -> bool:
     if isinstance(plain_value, str):
         return plain_value.startswith(refinement.prefix)
     if isinstance(plain_value, list | dict):
-        return _is_within_bounds(len(plain_value), refinement.shortest, refinement.longest)
-    return _is_within_bounds(plain_value, refinement.lowest, refinement.highest)  # both None for a bool
+        return is_within_bounds(len(plain_value), refinement.shortest, refinement.longest)
+    return is_within_bounds(plain_value, refinement.lowest, refinement.highest)  # both None for a bool
 
 
-def _is_within_bounds(number: Any, lowest: Any, highest: Any) -> bool:
+def is_within_bounds(number: Any, lowest: Any, highest: Any) -> bool:
+    """Check whether a number is within inclusive bounds; None is no bound."""
     return (lowest is None or lowest <= number) and (highest is None or number <= highest)
 
 

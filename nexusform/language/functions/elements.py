@@ -13,6 +13,7 @@ from nexusform.language.functions.function import (
     FunctionProblem,
     Parameter,
     build_any_parameter,
+    find_shared_type,
 )
 from nexusform.language.functions.text import split_clusters
 from nexusform.language.type_conversion import convert_value as _convert
@@ -77,8 +78,7 @@ def _compute_coalesce(*arguments: Value) -> Value:
 
 def _find_list_type(arguments: Sequence[Value]) -> Type:
     """Return the list type shared by all arguments; DYNAMIC if they differ or are no lists."""
-    types = {a.type for a in arguments}
-    common = types.pop() if len(types) == 1 else DYNAMIC
+    common = find_shared_type(arguments)
     return common if isinstance(common, ListType) else DYNAMIC
 
 
@@ -101,16 +101,12 @@ def _compute_coalesce_list(*lists: Value) -> Value:
 
 def _find_single_element(sequence: Value) -> Value:
     """Return the only element of a sequence; null if empty, unknown if its length is. Raises FunctionProblem else."""
-    if isinstance(sequence.type, TupleType):
-        if len(sequence.type.elements) > 1:
-            raise FunctionProblem(_TOO_MANY_ELEMENTS, argument=0)
-        element_type = sequence.type.elements[0] if sequence.type.elements else DYNAMIC
-    elif isinstance(sequence.type, (ListType, SetType)):
-        element_type = sequence.type.element
-    elif sequence.type is DYNAMIC:
+    if sequence.type is DYNAMIC:
         return DYNAMIC_UNKNOWN
-    else:
+    part_types = sequence.type.parts  # one for a list or set, one for each element of a tuple
+    if not isinstance(sequence.type, SEQUENCES) or len(part_types) > 1:
         raise FunctionProblem(_TOO_MANY_ELEMENTS, argument=0)
+    element_type = part_types[0] if part_types else DYNAMIC
     if sequence.raw is UNKNOWN:
         return Value(element_type, UNKNOWN)
     if isinstance(sequence.type, SetType) and len(sequence.raw) > 1 and not sequence.is_wholly_known:
@@ -181,10 +177,8 @@ def _has_element(sequence: Value, value: Value) -> Value:
 def _compute_length(value: Value) -> Value:
     """Return the number of elements, attributes or characters; if it is unknown, an unknown value with its bounds."""
     value_type, raw = value.type, value.raw
-    if isinstance(value_type, TupleType):
-        return Value(NUMBER, len(value_type.elements))
-    if isinstance(value_type, ObjectType):
-        return Value(NUMBER, len(value_type.attributes))
+    if isinstance(value_type, (TupleType, ObjectType)):
+        return Value(NUMBER, len(value_type.parts))
     if value_type not in {STRING, DYNAMIC} and not isinstance(value_type, (ListType, SetType, MapType)):
         raise FixedProblem("argument must be a string, a collection type, or a structural type")
     if value_type == STRING:

@@ -149,10 +149,9 @@ def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
         elif not parameter.allow_marked and (value.marks or value.raw.__class__ in _COMPOUND):  # parts may have marks
             value, inner_marks = remove_all_marks(value)
             marks |= inner_marks
-        if value.type is DYNAMIC and value.raw is UNKNOWN and not parameter.allow_dynamic:
-            has_dynamic = True
-        if value.raw is UNKNOWN and not parameter.allow_unknown:
-            has_unknown = True
+        if value.raw is UNKNOWN:
+            has_dynamic |= value.type is DYNAMIC and not parameter.allow_dynamic
+            has_unknown |= not parameter.allow_unknown
         values.append(value)
     if has_dynamic:
         result_type = function.returns if not callable(function.returns) else DYNAMIC  # not computable yet
@@ -184,6 +183,12 @@ def format_signature(function: Function) -> str:
     if function.variadic is not None:
         names.append(f"{function.variadic.name}...")
     return f"{function.name}({', '.join(names)})"
+
+
+def find_shared_type(arguments: Sequence[Value]) -> Type:
+    """Return the type of all arguments; DYNAMIC if they differ, or without arguments."""
+    types = {argument.type for argument in arguments}
+    return types.pop() if len(types) == 1 else DYNAMIC
 
 
 def get_first_argument_type(arguments: Sequence[Value]) -> Type:

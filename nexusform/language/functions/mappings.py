@@ -14,6 +14,7 @@ from nexusform.language.functions.function import (
     FunctionProblem,
     Parameter,
     build_any_parameter,
+    find_shared_type,
 )
 from nexusform.language.type_conversion import convert_value
 from nexusform.schemas.value_types import DYNAMIC, STRING, ListType, MapType, ObjectType, TupleType, Type, describe_type
@@ -37,11 +38,10 @@ def _find_keys_result_type(arguments: Sequence[Value]) -> Type:
 def _compute_keys(mapping: Value) -> Value:
     """Return the sorted keys; those of an unknown object are known by its type."""
     result_type = _find_keys_result_type([mapping])
-    if isinstance(mapping.type, ObjectType):
-        return Value(result_type, tuple([Value(STRING, n) for n, _ in mapping.type.attributes]))
-    if mapping.raw is UNKNOWN:
+    keys = mapping.type.names if isinstance(mapping.type, ObjectType) else mapping.raw
+    if keys is UNKNOWN:
         return Value(result_type, UNKNOWN)
-    return Value(result_type, tuple([Value(STRING, k) for k in mapping.raw]))
+    return Value(result_type, tuple([Value(STRING, key) for key in keys]))
 
 
 def _find_values_result_type(arguments: Sequence[Value]) -> Type:
@@ -50,7 +50,7 @@ def _find_values_result_type(arguments: Sequence[Value]) -> Type:
     if isinstance(mapping_type, MapType):
         return ListType(mapping_type.element)
     if isinstance(mapping_type, ObjectType):
-        return TupleType(tuple([t for _, t in mapping_type.attributes]))
+        return TupleType(mapping_type.parts)
     raise FixedProblem("values() requires a map as the first argument")
 
 
@@ -102,16 +102,15 @@ def _merge_maps(*maps: Value) -> Value:
         if mapping.type is not DYNAMIC and not isinstance(mapping.type, (MapType, ObjectType)):
             raise FunctionProblem(f'arguments must be maps or objects, got "{describe_type(mapping.type)}"', position)
     marks = NO_MARKS.union(*[m.marks for m in maps])
-    first_type = maps[0].type if maps else None
-    map_type = first_type if isinstance(first_type, MapType) and all(m.type == first_type for m in maps) else None
+    shared_type = find_shared_type(maps)
+    is_map = isinstance(shared_type, MapType)
     if any(m.raw is UNKNOWN for m in maps):
-        return _build_unknown_merge(maps).add_marks(marks) if map_type is None else Value(map_type, UNKNOWN, marks)
+        return Value(shared_type, UNKNOWN, marks) if is_map else _build_unknown_merge(maps).add_marks(marks)
     merged: dict[str, Value] = {}
     for mapping in maps:
         merged.update(mapping.raw or {})
-    if map_type is None:
-        return build_object(merged).add_marks(marks)
-    return Value(map_type, {key: merged[key] for key in sorted(merged)}, marks)
+    result = build_object(merged)  # sorted by key
+    return Value(shared_type, result.raw, marks) if is_map else result.add_marks(marks)
 
 
 def _build_unknown_merge(maps: Sequence[Value]) -> Value:

@@ -91,8 +91,8 @@ def _compute_cartesian_product(*sets: Value) -> Value:
     assert isinstance(result_type, (ListType, SetType))
     row_type = result_type.element
     assert isinstance(row_type, TupleType)
-    if not all(map(_is_factor_length_known, sets)):
-        bounds = [_compute_length_bounds(factor) for factor in sets]
+    bounds = [_compute_length_bounds(factor) for factor in sets]
+    if any(factor.raw is UNKNOWN for factor in sets) or any(low != high for low, high in bounds):
         shortest = prod([low for low, _ in bounds])
         longest: int | None = 1
         for _, high in bounds:
@@ -109,14 +109,8 @@ def _compute_cartesian_product(*sets: Value) -> Value:
     return build_set(rows, row_type) if isinstance(result_type, SetType) else Value(result_type, tuple(rows))
 
 
-def _is_factor_length_known(factor: Value) -> bool:
-    """Check whether the length is known; unknown elements of a set may be equal to others."""
-    if factor.raw is UNKNOWN:
-        return False
-    return not isinstance(factor.type, SetType) or factor.is_wholly_known or len(factor.raw) == 1
-
-
 def _compute_length_bounds(sequence: Value) -> tuple[int, int | None]:
+    """Return the least and greatest length; unknown elements of a set may be equal to others."""
     if isinstance(sequence.type, TupleType):
         return len(sequence.type.elements), len(sequence.type.elements)
     refinement = get_refinement(sequence)

@@ -222,6 +222,18 @@ class ObjectKey(Node, frozen=True):
     span: Span
 
     @property
+    def literal_text(self) -> str | None:
+        """Text of a literal key: quoted, one bare name (`a = 1`) or a whole number; None if it must be evaluated."""
+        match self.expression:
+            case Traversal(root, ()) if self.bare:
+                return root.name
+            case StringLiteral(text):
+                return text
+            case Literal(int(number)):
+                return str(number)
+        return None
+
+    @property
     def is_ambiguous(self) -> bool:
         """True if it looks like a reference (`aws.west = ...`), which is meaningless as a key."""
         traversal = self.expression
@@ -357,17 +369,10 @@ def _list_key_paths(expression: Expression, prefix: Path) -> Iterator[Path]:
                 yield from _list_key_paths(part, prefix)
         case ObjectCons():
             for key, value in expression.items:
-                name = _get_literal_key(key)
+                name = key.literal_text
                 if name is not None:
                     yield (*prefix, name)
                     yield from _list_key_paths(value, (*prefix, name))
-
-
-def _get_literal_key(key: ObjectKey) -> str | None:
-    """Return the text of a literal key, quoted or one bare name (`a = 1`); None if it must be evaluated."""
-    if isinstance(key.expression, StringLiteral):
-        return key.expression.value
-    return key.expression.root.name if key.bare and isinstance(key.expression, Traversal) else None
 
 
 class JsonProperty(Node, frozen=True):
