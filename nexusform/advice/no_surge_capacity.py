@@ -25,38 +25,31 @@ def check(facts: LintInput) -> list[Diagnostic]:
             continue
         free = site.count_free(pool.build_demand(number=0))  # alike for every VM; at least `minimum`
         if free.minimum < needed:
-            findings.append(
-                build_finding(ID, _format_detail(pool, needed, free), pool, summary=_format_summary(pool, needed, free))
-            )
+            detail, summary = _format_shortage(pool, needed, free)
+            findings.append(build_finding(ID, detail, pool, summary=summary))
     return findings
 
 
-def _format_certainty(needed: int, free: Interval) -> str:
-    """Format whether the failure is certain, or depends on unknown cells of VMs."""
-    return "would" if free.maximum < needed else "may"
-
-
-def _format_summary(pool: LintPool, needed: int, free: Interval) -> str:
+def _format_shortage(pool: LintPool, needed: int, free: Interval) -> tuple[str, str]:
+    """Format the missing capacity of a pool for `needed` surge VMs: in detail with remedies, and in short. `free`
+    counts the VMs with room.
+    """
     zone_text = f" in the zones {format_list(sorted(pool.zones), MAXIMUM_ITEMS)}" if pool.zones else ""
-    capacity_text = f"{free} of {needed} {pool.sku.name} fit" if free.maximum else f"no {pool.sku.name} fits"
-    return f"{pool.cluster}/{pool.pool}: an upgrade {_format_certainty(needed, free)} fail, {capacity_text}{zone_text}"
-
-
-def _format_detail(pool: LintPool, needed: int, free: Interval) -> str:
-    """Format the missing capacity of a pool for `needed` surge VMs, with remedies. `free` counts the VMs with room."""
-    zone_text = f" in the zones {format_list(sorted(pool.zones), MAXIMUM_ITEMS)}" if pool.zones else ""
-    capacity_text = (
-        f"{free} {select_word_form(free.maximum, 'more fits', 'more fit')}" if free.maximum else "no more fits"
-    )
+    certainty = "would" if free.maximum < needed else "may"  # may: it depends on unknown cells of VMs
+    short_capacity, capacity = f"no {pool.sku.name} fits", "no more fits"
+    if free.maximum:
+        short_capacity = f"{free} of {needed} {pool.sku.name} fit"
+        capacity = f"{free} {select_word_form(free.maximum, 'more fits', 'more fit')}"
     if not free.is_exact:
-        capacity_text += " (the NUMA cells of existing VMs are unknown)"
+        capacity += " (the NUMA cells of existing VMs are unknown)"
     remedies = [f"keep capacity free for {format_count(needed - free.minimum, 'VM')} (a lower count)"]
     if pool.zones:
         remedies.append("widen availability_zones")
     if not pool.is_control_plane:
         remedies.append('set max_surge = "0" and max_unavailable = "1": an upgrade then removes VMs first')
-    return (
+    detail = (
         f"An upgrade of {pool.cluster} adds {format_count(needed, 'VM')} of {pool.sku.name} to "
-        f"{pool.pool} first, and {capacity_text}{zone_text}. The upgrade "
-        f"{_format_certainty(needed, free)} fail. Suggested fixes: {'; or '.join(remedies)}."
+        f"{pool.pool} first, and {capacity}{zone_text}. The upgrade "
+        f"{certainty} fail. Suggested fixes: {'; or '.join(remedies)}."
     )
+    return detail, f"{pool.cluster}/{pool.pool}: an upgrade {certainty} fail, {short_capacity}{zone_text}"

@@ -38,28 +38,26 @@ class CreationGroup(NamedTuple):
         """Whether some of them existed before the plan."""
         return any(pool.is_existing for pool in self.pools)
 
+    @property
+    def is_newly_placed(self) -> bool:
+        """Whether this plan places all VMs, or checks them as if it did: another order is possible."""
+        new_count = sum(len(pool.new_numbers) for pool in self.pools)
+        return new_count > 0 and new_count == sum(pool.count for pool in self.pools)
+
 
 def check(facts: LintInput) -> list[Diagnostic]:
     """Return findings for clusters, then for pools inside a cluster; only if all their VMs are placed by this plan."""
     findings: list[Diagnostic] = []
     for site_id in dict.fromkeys(pool.site_id for pool in facts.pools):
         pools = facts.list_pools(site_id)
-        new_groups = [group for group in _group_pools_by_cluster(pools) if _is_newly_placed(group.pools)]
+        by_owner = group_by(pools, lambda pool: pool.owner).values()
+        groups = [CreationGroup(members[0].cluster, tuple(members)) for members in by_owner]
+        new_groups = [group for group in groups if group.is_newly_placed]
         site = facts.get_site(pools[0])
         findings += _check_cluster_order(new_groups, pools, site, includes_costless=facts.includes_costless)
         for group in new_groups:
             findings += _check_pool_order(group, pools, site, includes_costless=facts.includes_costless)
     return findings
-
-
-def _group_pools_by_cluster(pools: Sequence[LintPool]) -> list[CreationGroup]:
-    owners = group_by(pools, lambda pool: pool.owner)
-    return [CreationGroup(members[0].cluster, tuple(members)) for members in owners.values()]
-
-
-def _is_newly_placed(pools: Sequence[LintPool]) -> bool:
-    """Return whether this plan places all VMs, or checks them as if it did: another order is possible."""
-    return any(pool.numbers for pool in pools) and all(len(pool.new_numbers) == len(pool.numbers) for pool in pools)
 
 
 def _check_cluster_order(

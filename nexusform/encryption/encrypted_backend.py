@@ -31,13 +31,13 @@ class EncryptedBackend:
     def read(self) -> bytes | None:
         """Return the state document, None if there is none. Raises BackendProblem if no key decrypts it."""
         document = self.inner.read()
-        return None if document is None else self._decrypt(document, STATE, self.describe())
+        return None if document is None else self._cipher.decrypt(document, STATE, self.describe())
 
     def write(self, document: bytes) -> None:
         """Encrypt and replace the document, unless the stored one is equal and has the current method."""
         stored = self.inner.read()
         if stored is None or not self._cipher.is_current(stored) or self._decrypt_or_none(stored) != document:
-            self.inner.write(self._encrypt(document, STATE))
+            self.inner.write(self._cipher.encrypt(document, STATE))
 
     def is_outdated(self) -> bool:
         """Return whether the stored document is encrypted by a fallback, and to be written again."""
@@ -46,18 +46,15 @@ class EncryptedBackend:
 
     def check(self) -> None:
         """Raise a BackendProblem if no key for writing is available."""
-        try:
-            self._cipher.check()
-        except EncryptionProblem as problem:
-            raise BackendProblem(str(problem)) from None
+        self._cipher.check()
 
     def encrypt_document(self, document: bytes) -> bytes:
         """Return a state document as stored by this backend. Raises BackendProblem."""
-        return self._encrypt(document, STATE)
+        return self._cipher.encrypt(document, STATE)
 
     def append(self, record: bytes) -> None:
         """Add one encrypted record to the journal."""
-        self.inner.append(self._encrypt(record, JOURNAL))
+        self.inner.append(self._cipher.encrypt(record, JOURNAL))
 
     def append_all(self, records: Sequence[bytes]) -> None:
         """Add records in order, encrypted; with a single call if the inner backend has one for several."""
@@ -71,12 +68,12 @@ class EncryptedBackend:
     def read_journal(self) -> list[bytes]:
         """Return the records that are not in the document yet. Raises BackendProblem."""
         name = f"The journal of {self.describe()}"
-        return [self._decrypt(record, JOURNAL, name) for record in self.inner.read_journal()]
+        return [self._cipher.decrypt(record, JOURNAL, name) for record in self.inner.read_journal()]
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Encrypt and write the document, then empty the journal except for records to keep."""
         encrypted_records = self._encrypt_records(keep)
-        self.inner.write_merged_state(self._encrypt(document, STATE), encrypted_records)
+        self.inner.write_merged_state(self._cipher.encrypt(document, STATE), encrypted_records)
 
     def lock(self, info: LockInfo) -> list[str]:
         """Acquire the lock or raise StateLocked."""
@@ -114,7 +111,7 @@ class EncryptedBackend:
         """Return an earlier document by its id. Raises BackendProblem."""
         if not isinstance(self.inner, VersionedBackend):
             raise BackendProblem(f'No version "{version}" of {self.describe()}.')
-        return self._decrypt(self.inner.read_version(version), STATE, f"Version {version}")
+        return self._cipher.decrypt(self.inner.read_version(version), STATE, f"Version {version}")
 
     def needs_checkpoint(self) -> bool:
         """Return whether the inner backend needs the document now."""
@@ -124,7 +121,7 @@ class EncryptedBackend:
         """Write the encrypted document to the inner backend during an apply."""
         assert isinstance(self.inner, CheckpointBackend)
         encrypted_records = self._encrypt_records(records)
-        self.inner.write_checkpoint(self._encrypt(document, STATE), encrypted_records)
+        self.inner.write_checkpoint(self._cipher.encrypt(document, STATE), encrypted_records)
 
     def _decrypt_or_none(self, document: bytes) -> bytes | None:
         """Return the document; None if no key decrypts it. Then it is replaced without comparison."""
@@ -133,17 +130,5 @@ class EncryptedBackend:
         except EncryptionProblem:
             return None
 
-    def _encrypt(self, document: bytes, purpose: str) -> bytes:
-        try:
-            return self._cipher.encrypt(document, purpose)
-        except EncryptionProblem as problem:
-            raise BackendProblem(str(problem)) from None
-
     def _encrypt_records(self, records: Sequence[bytes]) -> list[bytes]:
-        return [self._encrypt(record, JOURNAL) for record in records]
-
-    def _decrypt(self, document: bytes, purpose: str, name: str) -> bytes:
-        try:
-            return self._cipher.decrypt(document, purpose, name)
-        except EncryptionProblem as problem:
-            raise BackendProblem(str(problem)) from None
+        return [self._cipher.encrypt(record, JOURNAL) for record in records]

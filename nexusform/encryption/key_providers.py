@@ -37,7 +37,7 @@ _MAGIC: Final = "OpenTofu-External-Key-Provider"
 Meta = Mapping[str, Any]
 
 
-class EncryptionProblem(Exception):
+class EncryptionProblem(BackendProblem):
     """Missing key, failed encryption or decryption, or wrong signature: a message for the user."""
 
 

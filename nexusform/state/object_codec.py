@@ -133,14 +133,13 @@ def build_object_members(object_state: ObjectState) -> dict[str, Any]:
     members["provider"] = object_state.provider
     members["schema_version"] = object_state.schema_version
     members["attributes"] = object_state.attributes
-    if object_state.sensitive:
-        members["sensitive_attributes"] = [list(path) for path in object_state.sensitive]
-    if object_state.dependencies:
-        members["dependencies"] = object_state.dependencies
-    if object_state.create_before_destroy:
-        members["create_before_destroy"] = True
-    if object_state.skip_destroy:
-        members["skip_destroy"] = True
+    often_empty = {
+        "sensitive_attributes": [list(path) for path in object_state.sensitive],
+        "dependencies": object_state.dependencies,
+        "create_before_destroy": object_state.create_before_destroy,
+        "skip_destroy": object_state.skip_destroy,
+    }
+    members |= {name: value for name, value in often_empty.items() if value}
     if object_state.private is not None:
         members["private"] = object_state.private
     return members

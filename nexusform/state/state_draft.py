@@ -99,63 +99,45 @@ def build_plan_parts(document: bytes, steps: int, plan_digest: str, lineage: str
     return [PlanPart(index, count, steps, plan_digest, lineage, serial, piece) for index, piece in enumerate(pieces)]
 
 
-class ApplyTracker:
-    """Tracker of the remaining steps of the last plan in a journal."""
+class _ApplyTracker(Struct):
+    """Tracker of the remaining steps of the last plan in a journal; the fields are those of UnfinishedApply."""
 
-    def __init__(self, unfinished: UnfinishedApply | None = None) -> None:
-        self._parts: list[PlanPart] = list(unfinished.parts) if unfinished else []
-        self._completed_steps: set[int] = set(unfinished.completed_steps) if unfinished else set()
-        self._running_operations: dict[int, str] = dict(unfinished.running_operations) if unfinished else {}
-        self._has_ended = unfinished.has_ended if unfinished else False
-        self._has_started = unfinished is not None  # completed steps imply that it was started
-        self._serial = 0  # of the last apply that began
-
-    def record_start(self, serial: int) -> None:
-        """Record the first change of an apply, with this serial."""
-        self._serial = serial
+    parts: list[PlanPart] = field(default_factory=list)
+    completed_steps: set[int] = field(default_factory=set)
+    has_ended: bool = False
+    running_operations: dict[int, str] = field(default_factory=dict)
+    has_started: bool = False
+    serial: int = 0  # of the last apply that began
 
     def add_plan_part(self, part: PlanPart) -> None:
         """Add a part of a plan; the first one replaces the earlier plan."""
         if part.part == 0:
-            self._parts, self._completed_steps, self._has_ended = [], set(), False
-            self._running_operations = {}
-            self._has_started = False
-        self._parts.append(part)
+            self.parts, self.completed_steps, self.running_operations = [], set(), {}
+            self.has_ended = self.has_started = False
+        self.parts.append(part)
 
     def restore_progress(self, progress: ApplyProgress) -> None:
         """Restore the progress made before this journal."""
-        self._completed_steps, self._has_ended = set(progress.completed_steps), progress.has_ended
-        self._running_operations = dict(progress.running_operations)
-        self._has_started = True
+        self.completed_steps, self.has_ended = set(progress.completed_steps), progress.has_ended
+        self.running_operations = dict(progress.running_operations)
+        self.has_started = True  # completed steps imply that it was started
 
     def complete_step(self, step: int) -> None:
         """Mark a step as completed, without a running operation; an ended apply has then been resumed."""
-        self._completed_steps.add(step)
-        self.finish_operation(step)
-        self._has_ended = False
-
-    def start_operation(self, step: int, operation: str) -> None:
-        """Record the running operation of a started step."""
-        self._running_operations[step] = operation
-
-    def finish_operation(self, step: int) -> None:
-        """Remove the running operation of a step."""
-        self._running_operations.pop(step, None)
-
-    def finish_apply(self) -> None:
-        """Mark the apply as ended, normally; failed steps may remain."""
-        self._has_ended = True
+        self.completed_steps.add(step)
+        self.running_operations.pop(step, None)
+        self.has_ended = False
 
     def build_unfinished_apply(self) -> UnfinishedApply | None:
         """Build the unfinished apply; None without a plan, or if it is completed."""
-        if not self._parts or len(self._parts) != self._parts[0].parts:
+        if not self.parts or len(self.parts) != self.parts[0].parts:
             return None  # nothing is done before the plan is in the journal as a whole
-        if not self._has_started and self._serial != self._parts[0].serial:
+        if not self.has_started and self.serial != self.parts[0].serial:
             return None  # interrupted before its first change: the plan is not started
-        if self._has_ended and len(self._completed_steps) == self._parts[0].steps:
+        if self.has_ended and len(self.completed_steps) == self.parts[0].steps:
             return None  # completed
-        completed_steps, running_operations = frozenset(self._completed_steps), dict(self._running_operations)
-        return UnfinishedApply(tuple(self._parts), completed_steps, self._has_ended, running_operations)
+        completed_steps, running_operations = frozenset(self.completed_steps), dict(self.running_operations)
+        return UnfinishedApply(tuple(self.parts), completed_steps, self.has_ended, running_operations)
 
 
 MAX_APPLIED_PLANS = 256
@@ -170,7 +152,9 @@ class StateDraft:
 
     def __init__(self, base: State, unfinished: UnfinishedApply | None = None) -> None:
         self._base = base
-        self._tracker = ApplyTracker(unfinished)
+        self._tracker = _ApplyTracker()
+        for record in unfinished.build_records() if unfinished is not None else ():
+            self.apply_record(record)
         self._instances: dict[Address, InstanceState] = dict(base.instances)
         self._outputs: Mapping[str, OutputState] = base.outputs
         self._check_results: tuple[Mapping[str, Any], ...] = base.check_results
@@ -209,22 +193,22 @@ class StateDraft:
             self._set_or_remove_instance(record.address, record.instance)
             closed_intent = self._open.pop((record.address, record.creation), None)
             if closed_intent is not None:
-                self._tracker.finish_operation(closed_intent.intent.number)
+                self._tracker.running_operations.pop(closed_intent.intent.number, None)
             if record.number != NO_STEP:  # the record belongs to a step of a plan
                 self._tracker.complete_step(record.number)
         elif isinstance(record, InstanceMoves):
             self._move_instances(record)
         elif isinstance(record, ApplyStart):
-            self._tracker.record_start(record.serial)
+            self._tracker.serial = record.serial
             self._record_apply_start(record)
         elif isinstance(record, PlanPart):
             self._tracker.add_plan_part(record)
         elif isinstance(record, ApplyProgress):
             self._tracker.restore_progress(record)
         elif isinstance(record, RunningOperation):
-            self._tracker.start_operation(record.number, record.operation)
+            self._tracker.running_operations[record.number] = record.operation
         else:  # ApplyEnd
-            self._tracker.finish_apply()
+            self._tracker.has_ended = True
             self._outputs = dict(record.outputs)
             self._check_results = record.check_results
 
