@@ -155,6 +155,11 @@ class LintInput(Struct, frozen=True):
         """Return whether simulations place existing VMs again, so that results are hypothetical."""
         return any(pool.is_existing for pool in self.list_pools(site_id))
 
+    def list_pools_with_zones(self, changed: Sequence[LintPool], zones: frozenset[str] | None) -> list[LintPool]:
+        """Return the pools of a site, in order of creation, some of them (`changed`) with other zones."""
+        pools = self.list_pools(changed[0].site_id)
+        return [pool.replace_zones(zones) if pool in changed else pool for pool in pools]
+
     def list_pools(self, site_id: str) -> tuple[LintPool, ...]:
         """Return the pools of one site, in order of creation."""
         return tuple(pool for pool in self.pools if pool.site_id == site_id)

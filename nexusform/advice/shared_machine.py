@@ -25,7 +25,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
         if not shared or not new_pools:  # nothing is shared, or nothing is new
             continue
         site = facts.get_site(pools[0])
-        if any(pool.zones for pool in new_pools) and _is_caused_by_pins(pools[0].owner, site, facts):
+        if any(pool.zones for pool in new_pools) and _is_caused_by_pins(pools, site, facts):
             continue  # zones-pinned reports it
         machine_text = format_count(len(shared), "machine runs", "machines run")
         quorum = _format_quorum_loss(pools)
@@ -45,12 +45,11 @@ def _find_shared_machines(pools: Iterable[LintPool]) -> dict[str, list[str]]:
     return {machine: names for machine, names in sorted(pools_by_machine.items()) if len(names) > 1}
 
 
-def _is_caused_by_pins(owner: str, site: LintSite, facts: LintInput) -> bool:
+def _is_caused_by_pins(pools: Sequence[LintPool], site: LintSite, facts: LintInput) -> bool:
     """Return whether no VMs of the cluster would share a machine without pinned zones."""
     if site.simulate is None:  # not known
         return False
-    unpinned = [pool.replace_zones(None) if pool.owner == owner else pool for pool in facts.list_pools(site.id)]
-    return not site.simulate(unpinned).shared.get(owner, 0)
+    return not site.simulate(facts.list_pools_with_zones(pools, None)).shared.get(pools[0].owner, 0)
 
 
 def _format_quorum_loss(pools: Sequence[LintPool]) -> str:

@@ -30,9 +30,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
             pools = facts.list_pools(site.id)
             if site.id not in current_results:
                 current_results[site.id] = site.simulate(pools)
-            free_result = site.simulate(
-                [candidate.replace_zones(None) if candidate is pool else candidate for candidate in pools]
-            )
+            free_result = site.simulate(facts.list_pools_with_zones([pool], None))
             format_result = _build_hypothetical_cost if facts.is_hypothetical_site(pool.site_id) else _build_pin_cost
             cost = format_result(pool, current_results[site.id], free_result)
             if not cost.summary and not facts.includes_costless:

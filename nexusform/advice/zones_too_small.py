@@ -53,8 +53,7 @@ def _format_gain(pool: LintPool, site: LintSite, wider_zones: list[str], machine
     quoted = ", ".join(f'"{zone}"' for zone in wider_zones)
     zones = f"availability_zones = [{quoted}]"
     if site.simulate is not None:
-        pools = [p.replace_zones(frozenset(wider_zones)) if p is pool else p for p in facts.list_pools(site.id)]
-        after = site.simulate(pools)
+        after = site.simulate(facts.list_pools_with_zones([pool], frozenset(wider_zones)))
         shared = after.shared.get(pool.owner, 0)
         shared_text = f"{format_count(shared, 'machine runs', 'machines run')} two or more" if shared else "none does"
         unplaced = after.unplaced_count

@@ -61,7 +61,7 @@ ROOT_SCHEMA = BodySchema(
         "import": (),
         "check": ("name",),
     },
-    advise=lambda name: ROOT_WORDS.get(name, ""),
+    foreign_words=ROOT_WORDS,
 )
 _CHECK_SCHEMA = BodySchema(blocks={"data": ("type", "name"), "assert": ()})
 MAX_MODULE_DEPTH = 100  # levels of modules: far above regular use, and low enough for recursion
@@ -281,9 +281,7 @@ class _Decoder:
         """Read a `variable` block."""
         from nexusform.configuration.value_blocks import decode_variable_block  # loaded on first use
 
-        variable = decode_variable_block(block, self.problems)
-        if variable is not None:
-            self._add_unique_declaration(self.variables, variable, _VARIABLE)
+        self._add_unique_declaration(self.variables, decode_variable_block(block, self.problems), _VARIABLE)
 
     def add_locals(self, block: Block, _location: BlockLocation) -> None:
         """Read a `locals` block."""
@@ -310,14 +308,18 @@ class _Decoder:
         """Read an `output` block."""
         from nexusform.configuration.value_blocks import decode_output_block  # loaded on first use
 
-        output = decode_output_block(block, self.problems)
-        if output is not None:
-            self._add_unique_declaration(self.outputs, output, _OUTPUT)
+        self._add_unique_declaration(self.outputs, decode_output_block(block, self.problems), _OUTPUT)
 
     def _add_unique_declaration(
-        self, declarations: dict[str, _Named], new: _Named, duplicate_error: _DuplicateBlockError, headline: str = ""
+        self,
+        declarations: dict[str, _Named],
+        new: _Named | None,
+        duplicate_error: _DuplicateBlockError,
+        headline: str = "",
     ) -> None:
         """Add the first declaration of each name; a later one is an error."""
+        if new is None:
+            return  # reported as invalid
         earlier = declarations.setdefault(new.name, new)
         if earlier is not new:
             detail = describe_duplicate(duplicate_error.description, new.name, earlier.span, duplicate_error.rule)

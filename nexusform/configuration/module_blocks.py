@@ -17,6 +17,7 @@ from nexusform.configuration.static_arguments import (
     evaluate_required_text,
     evaluate_string,
     find_single_block,
+    get_expression,
     is_valid_name,
     parse_references,
     unpack_result,
@@ -89,7 +90,7 @@ def _decode_module_enabled(blocks: Sequence[Block], problems: list[Diagnostic]) 
         if name != "enabled":
             detail = f'The lifecycle of a module has "enabled" alone. Write "{name}" in the resources of the module.'
             problems.append(build_error("unsupported-argument", detail, attribute.name_span))
-    return attributes["enabled"].expression if "enabled" in attributes else None
+    return get_expression(attributes.get("enabled"))
 
 
 def is_local_source(source: str, span: Span, problems: list[Diagnostic]) -> bool:

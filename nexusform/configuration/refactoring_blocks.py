@@ -7,6 +7,7 @@ from nexusform.configuration.resource_blocks import read_provider_key
 from nexusform.configuration.static_arguments import (
     evaluate_bool,
     find_single_block,
+    get_expression,
     parse_reference,
     unpack_result,
     unwrap_quoted_expression,
@@ -76,7 +77,7 @@ def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock
     """Decode an `import` block; None, and an error, if `to` or `id` is missing, or `to` is not a resource."""
     parts = unpack_result(decode_body(block.body, IMPORT_SCHEMA), problems)
     arguments = parts.attributes
-    target, object_id, for_each = arguments.get("to"), arguments.get("id"), arguments.get("for_each")
+    target, object_id = arguments.get("to"), arguments.get("id")
     if target is None or object_id is None:
         return None  # reported by the schema
     expression = unwrap_quoted_expression(target.expression, problems)
@@ -89,7 +90,7 @@ def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock
     return ImportBlock(
         to=expression,
         id=object_id.expression,
-        for_each=for_each.expression if for_each else None,
+        for_each=get_expression(arguments.get("for_each")),
         span=block.header_span,
         provider=read_provider_key(arguments.get("provider"), problems),
     )

@@ -244,26 +244,18 @@ def _add_module_edges(
             if target != reference.node:  # check_references reports a reference to itself
                 dependencies.setdefault(target, reference.traversal.span)  # the first reference is displayed
     for block in module.resources.values():
-        provider = _find_provider_of_resource(block, module, root)
-        if provider is not None:
-            edges[build_resource_declaration(block)].setdefault(provider, block.header_span)
+        provider = block.provider or DEFAULT_PROVIDER
+        if provider in root.providers:  # the default one needs no block
+            provider_node = Declaration((), "provider", provider)
+            edges[build_resource_declaration(block)].setdefault(provider_node, block.header_span)
     for nested_call in module.calls.values():
         _add_module_edges(nested_call.module, nested_call, root, references, edges)
-
-
-def _find_provider_of_resource(block: ResourceBlock, module: Module, root: Module) -> Declaration | None:
-    """Find the provider block used by a resource: its module's own, else the root's; None if it needs no block."""
-    key = block.provider or DEFAULT_PROVIDER
-    for holder in (module, root):
-        if key in holder.providers:
-            return Declaration(holder.path, "provider", key)
-    return None
 
 
 def _list_referenced_declarations(module: Module, traversal: Traversal, *, everything: bool) -> Iterable[Declaration]:
     """List the declarations a reference leads to, none if undeclared; `everything`: all of a called module, too."""
     root, steps, path = traversal.root.name, traversal.steps, module.path
-    name = _get_attribute_name_at_step(steps, 0)
+    name = traversal.first_name
     if root == "var":
         return (Declaration(path, "variable", name),) if name in module.variables else ()
     if root == "local":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec import Struct, field
@@ -20,6 +20,7 @@ from nexusform.configuration.static_arguments import (
     evaluate_bool,
     find_single_block,
     get_bare_keyword,
+    get_expression,
     is_constant_value,
     list_static_items,
     parse_reference,
@@ -78,11 +79,9 @@ LIFECYCLE_SCHEMAS: Mapping[Mode, BodySchema] = {
             False,
         ),
         blocks=_CONDITIONS,
-        advise=lambda name: LIFECYCLE_WORDS.get(name, ""),
+        foreign_words=LIFECYCLE_WORDS,
     ),
-    "data": BodySchema(
-        attributes={"enabled": False}, blocks=_CONDITIONS, advise=lambda name: LIFECYCLE_WORDS.get(name, "")
-    ),
+    "data": BodySchema(attributes={"enabled": False}, blocks=_CONDITIONS, foreign_words=LIFECYCLE_WORDS),
 }
 
 
@@ -217,7 +216,7 @@ def read_repetition(
         )
         problems.append(build_error("invalid-combination-of-count-and-for-each", detail, for_each.name_span))
         for_each = None
-    return count.expression if count else None, for_each.expression if for_each else None
+    return get_expression(count), get_expression(for_each)
 
 
 def read_provider_key(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> str:
@@ -267,7 +266,7 @@ def _decode_lifecycle(parts: BodyContent, mode: Mode, problems: list[Diagnostic]
         preconditions=_decode_conditions(inner.blocks, "precondition", problems),
         postconditions=_decode_conditions(inner.blocks, "postcondition", problems),
         span=block.span,
-        enabled=arguments["enabled"].expression if "enabled" in arguments else None,
+        enabled=get_expression(arguments.get("enabled")),
     )
 
 
@@ -336,12 +335,11 @@ def remove_decoded_parts(body: AnyBody, decoded_schema: BodySchema) -> AnyBody:
     """Return the body without the decoded arguments and blocks."""
     if isinstance(body, syntax.JsonBody):
         names = {*decoded_schema.attributes, *decoded_schema.blocks}
-        objects = tuple(_remove_json_properties(json_object, names) for json_object in body.objects)
-        return syntax.JsonBody(objects, body.span)
+        objects = []
+        for json_object in body.objects:
+            remaining = tuple(p for p in json_object.properties if p.name not in names)
+            objects.append(syntax.JsonObject(remaining, json_object.span))
+        return syntax.JsonBody(tuple(objects), body.span)
     attributes = tuple(a for a in body.attributes if a.name not in decoded_schema.attributes)
     blocks = tuple(b for b in body.blocks if b.type not in decoded_schema.blocks)
     return syntax.Body(attributes, blocks, body.span, body.end_span)
-
-
-def _remove_json_properties(json: syntax.JsonObject, names: Collection[str]) -> syntax.JsonObject:
-    return syntax.JsonObject(tuple(p for p in json.properties if p.name not in names), json.span)

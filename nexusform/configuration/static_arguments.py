@@ -85,6 +85,11 @@ def parse_reference(expression: syntax.Expression, problems: list[Diagnostic]) -
     return None
 
 
+def get_expression(attribute: syntax.Attribute | None) -> syntax.Expression | None:
+    """Return the expression of an argument; None without the argument."""
+    return None if attribute is None else attribute.expression
+
+
 def list_static_items(attribute: syntax.Attribute, problems: list[Diagnostic]) -> tuple[syntax.Expression, ...]:
     """Return the items of a list in brackets; none, and an error, for another expression."""
     if isinstance(attribute.expression, syntax.TupleCons):
@@ -98,8 +103,12 @@ def parse_references(attribute: syntax.Attribute | None, problems: list[Diagnost
     """Parse the references of `depends_on` and similar arguments; invalid ones are reported and omitted."""
     if attribute is None:
         return ()
-    traversals = [parse_reference(expression, problems) for expression in list_static_items(attribute, problems)]
-    return tuple(traversal for traversal in traversals if traversal is not None)
+    traversals = []
+    for expression in list_static_items(attribute, problems):
+        traversal = parse_reference(expression, problems)
+        if traversal is not None:
+            traversals.append(traversal)
+    return tuple(traversals)
 
 
 def get_bare_keyword(attribute: syntax.Attribute) -> str:

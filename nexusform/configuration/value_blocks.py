@@ -21,7 +21,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, buil
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.body_decoding import BodySchema, decode_attributes, decode_body
 from nexusform.language.references import list_traversals
-from nexusform.language.syntax.syntax_nodes import Attribute, Block, JsonBody, Traversal, TraverseAttribute
+from nexusform.language.syntax.syntax_nodes import Attribute, Block, JsonBody, Traversal
 from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, Type
 from nexusform.values.typed_value import NULL, Value
@@ -59,7 +59,7 @@ def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable 
     for validation in validations:
         references = list_traversals(validation.condition)
         # Without any reference, the general check of conditions has reported it.
-        if references and not any(_is_reference_to_variable(reference, label.value) for reference in references):
+        if references and not any((t.root.name, t.first_name) == ("var", label.value) for t in references):
             detail = f'The condition for variable "{label.value}" must refer to var.{label.value}, the value to check.'
             span = validation.condition.span
             problems.append(build_error("invalid-variable-validation-condition", detail, span))
@@ -169,11 +169,6 @@ def decode_output_block(block: Block, problems: list[Diagnostic]) -> Output | No
         ephemeral=is_ephemeral,
         type=value_type,
     )
-
-
-def _is_reference_to_variable(traversal: Traversal, name: str) -> bool:
-    first = traversal.steps[0] if traversal.steps else None
-    return traversal.root.name == "var" and isinstance(first, TraverseAttribute) and first.name == name
 
 
 _CONDITION_SCHEMA = BodySchema(attributes={"condition": True, "error_message": True})

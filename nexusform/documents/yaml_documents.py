@@ -533,8 +533,9 @@ class _JsonListReader:
         self._skip_blanks()
 
     def _skip_blanks(self) -> None:
-        blank = _SPACE.match(self.text, self.offset)
-        self.offset = self.offset if blank is None else blank.end()
+        blanks = _SPACE.match(self.text, self.offset)
+        assert blanks is not None, "the pattern matches no blanks, too"
+        self.offset = blanks.end()
 
     def _compute_current_position(self) -> TextPosition:
         self.line += self.text.count("\n", self.counted_offset, self.offset)

@@ -7,7 +7,7 @@ are returned, together with the decodable parts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct, field
@@ -25,15 +25,15 @@ class BodySchema(Struct, frozen=True):
     """Allowed arguments (name -> is required) and blocks (type -> names of its labels).
 
     `computed` arguments are never suggested, and get a message of their own. `extra_names` (arguments,
-    blocks) are valid in the same body and decoded elsewhere: they are only suggested. `advise` returns
-    the advice for a word of other tools, or "".
+    blocks) are valid in the same body and decoded elsewhere: they are only suggested. `foreign_words` is
+    the advice for words of other tools.
     """
 
     attributes: Mapping[str, bool] = field(default_factory=dict)
     blocks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     computed: frozenset[str] = frozenset()
     extra_names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
-    advise: Callable[[str], str] = lambda _name: ""
+    foreign_words: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def settable(self) -> list[str]:
@@ -115,7 +115,7 @@ def decode_attributes(
 def _build_unsupported_argument_error(attribute: syntax.Attribute, schema: BodySchema) -> Diagnostic:
     """Build the error about an unknown argument: it may be a word of another tool, a block, or misspelled."""
     name = attribute.name
-    if advice := schema.advise(name):
+    if advice := schema.foreign_words.get(name):
         hint = f" {advice}"
     elif name in schema.blocks:
         labels = "".join(f' "{label.upper()}"' for label in schema.blocks[name])
@@ -133,7 +133,7 @@ def _build_unsupported_argument_error(attribute: syntax.Attribute, schema: BodyS
 def _build_unsupported_block_error(block: syntax.Block, schema: BodySchema) -> Diagnostic:
     """Build the error about an unknown block: it may be a word of another tool, an argument, or misspelled."""
     name = block.type
-    if advice := schema.advise(name):
+    if advice := schema.foreign_words.get(name):
         hint = f" {advice}"
     elif name in schema.attributes:
         hint = (
@@ -231,7 +231,7 @@ def _add_json_property_as_attribute(
 
 
 def _build_extraneous_json_property_error(json_property: syntax.JsonProperty, schema: BodySchema) -> Diagnostic:
-    advice = schema.advise(json_property.name)
+    advice = schema.foreign_words.get(json_property.name)
     hint = (
         f" {advice}"
         if advice

@@ -173,15 +173,8 @@ class CollectionParser:
         """Parse `for` in a tuple or object, up to the closing bracket; the caller checks for a key and `...`."""
         stream = self.stream
         stream.read_token()
-        key_name, value_name = None, self._parse_for_name("For expression requires variable name after 'for'.", opening)
-        if stream.peek() == ",":
-            stream.read_token()
-            key_name = value_name  # of two names the first is the key
-            value_name = self._parse_for_name("For expression requires value variable name after comma.", opening)
-        if not stream.is_next_word("in"):
-            detail = "For expression requires the 'in' keyword after its name declarations."
-            raise stream.report_error(_INVALID_FOR, detail, since=opening)
-        stream.read_token()
+        missing_in = "For expression requires the 'in' keyword after its name declarations."
+        key_name, value_name = stream.read_loop_names(_INVALID_FOR, "For expression", missing_in, since=opening)
         collection = self.parse_expression()
         if stream.peek() != ":":
             detail = "For expression requires a colon after the collection expression."
@@ -197,11 +190,6 @@ class CollectionParser:
             stream.read_token()
             condition = self.parse_expression()
         return _ForParts(key_name, value_name, collection, key, value, ellipsis, condition)
-
-    def _parse_for_name(self, detail: str, opening: int) -> str:
-        if self.stream.peek() != IDENT:
-            raise self.stream.report_error(_INVALID_FOR, detail, since=opening)
-        return self.stream.tokens.get_text(self.stream.read_token())
 
     def _parse_for_end(self, opening: int, closing: str) -> int:
         if self.stream.peek() != closing:

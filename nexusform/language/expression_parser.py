@@ -311,11 +311,9 @@ class ExpressionParser:
             span = stream.build_span(opening, stream.read_token())
         finally:
             stream.skip_newlines = outer
-        if isinstance(key, syntax.StringLiteral):
-            steps.append(syntax.TraverseIndex(key.value, span))
-            return source, steps
-        if isinstance(key, syntax.Literal) and key.value is not None and not isinstance(key.value, bool):
-            steps.append(syntax.TraverseIndex(key.value, span))
+        constant = key.value if isinstance(key, (syntax.StringLiteral, syntax.Literal)) else None
+        if constant is not None and not isinstance(constant, bool):
+            steps.append(syntax.TraverseIndex(constant, span))
             return source, steps
         stream.add_nesting_levels()
         collection = _append_traversal_steps(source, steps)

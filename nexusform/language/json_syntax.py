@@ -269,15 +269,17 @@ def parse_json_file(source: SourceFile) -> tuple[syntax.JsonBody, list[Diagnosti
     if value is None:
         return syntax.JsonBody((), positions.build_span(0, 0)), diagnostics
     items = value.items if isinstance(value, syntax.JsonArray) else (value,)
-    objects = tuple(item for item in items if isinstance(item, syntax.JsonObject))
+    objects: list[syntax.JsonObject] = []
     detail = (
         "A JSON configuration file must hold an object, or an array of objects, whose properties are arguments and "
         "blocks."
     )
     for item in items:
-        if not isinstance(item, syntax.JsonObject):
+        if isinstance(item, syntax.JsonObject):
+            objects.append(item)
+        else:
             diagnostics.append(build_error("invalid-json-configuration", detail, item.span))
-    return syntax.JsonBody(objects, value.span), diagnostics
+    return syntax.JsonBody(tuple(objects), value.span), diagnostics
 
 
 def build_expression(

@@ -177,7 +177,5 @@ def _list_json_dynamic_references(value: syntax.JsonValue, bound_names: _Names) 
 
 def _list_json_objects(value: syntax.JsonValue) -> tuple[syntax.JsonObject, ...]:
     """Return the value if it is an object, or the objects of an array; other values are reported when decoded."""
-    if isinstance(value, syntax.JsonObject):
-        return (value,)
-    items = value.items if isinstance(value, syntax.JsonArray) else ()
+    items = value.items if isinstance(value, syntax.JsonArray) else (value,)
     return tuple(item for item in items if isinstance(item, syntax.JsonObject))

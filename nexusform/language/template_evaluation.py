@@ -145,8 +145,6 @@ def _find_common_type(then: Value, otherwise: Value) -> Type | None:
         return then.type
     if then.type is DYNAMIC or otherwise.type is DYNAMIC:
         return DYNAMIC
-    if then.type is otherwise.type:
-        return then.type
     return unify_types([then.type, otherwise.type])
 
 

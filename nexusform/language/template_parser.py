@@ -220,21 +220,11 @@ class TemplateParser:
         if keyword == "if":
             directive.expression = self.parse_expression()
         elif keyword == "for":
-            directive.value_name = self._parse_for_name("For directive requires variable name after 'for'.")
-            if stream.peek() == ",":
-                stream.read_token()
-                directive.key_name = directive.value_name  # of two names the first is the key
-                directive.value_name = self._parse_for_name("For directive requires value variable name after comma.")
-            if not stream.is_next_word("in"):
-                raise stream.report_error("invalid-for-directive", "For directive requires 'in' keyword after names.")
-            stream.read_token()
+            missing_in = "For directive requires 'in' keyword after names."
+            names = stream.read_loop_names("invalid-for-directive", "For directive", missing_in)
+            directive.key_name, directive.value_name = names
             directive.expression = self.parse_expression()
         return directive
-
-    def _parse_for_name(self, detail: str) -> str:
-        if self.stream.peek() != scanner.IDENT:
-            raise self.stream.report_error("invalid-for-directive", detail)
-        return self.stream.tokens.get_text(self.stream.read_token())
 
     def _build_template_expression(self, pieces: list[_Piece], span: Span, end: Span) -> Expression:
         """Build the expression of a list of pieces; `span` is the whole template, `end` its closing mark."""

@@ -275,10 +275,10 @@ def _require_convertible_to_object(from_type: Type, target: ObjectType) -> None:
         return  # only a value shows whether it has the keys
     if not isinstance(from_type, ObjectType):
         raise ConversionProblem(path=(), message="object required")
-    attributes = dict(from_type.attributes)
-    _require_attributes(attributes, target)
-    present = [(name, attribute_type) for name, attribute_type in target.attributes if name in attributes]
-    _require_convertible_parts([(name, attributes[name]) for name, _ in present], [t for _, t in present])
+    _require_attributes(from_type.names, target)
+    required_types = dict(target.attributes)
+    present = [(name, part) for name, part in from_type.attributes if name in required_types]
+    _require_convertible_parts(present, [required_types[name] for name, _ in present])
 
 
 def _require_convertible_to_collection(from_type: Type, target: ListType | SetType | MapType) -> None:

@@ -8,8 +8,8 @@ outcome after the response. After any interruption the next run knows which obje
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Final, TypeAlias, TypedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Final, TypeAlias, TypedDict, TypeVar
 
 from msgspec import Meta, Struct, ValidationError, convert, field
 from msgspec.structs import asdict
@@ -221,12 +221,21 @@ def _compute_checksum(body: bytes) -> bytes:
     return hashlib.sha256(body).hexdigest()[:_CHECK_LENGTH].encode()
 
 
+_Given = TypeVar("_Given")
+_Converted = TypeVar("_Converted")
+
+
+def _convert_optional(value: _Given | None, conversion: Callable[[_Given], _Converted]) -> _Converted | None:
+    """Convert a value; None stays None."""
+    return None if value is None else conversion(value)
+
+
 def _convert_record_to_line(record: Record) -> _AnyLine:
     """Convert a record to the form written as a line of the journal; addresses become text."""
     if isinstance(record, ApplyStart):
         return _ApplyStartLine(**asdict(record))
     if isinstance(record, Intent):
-        planned = None if record.planned is None else build_object_members(record.planned)
+        planned = _convert_optional(record.planned, build_object_members)
         return _IntentLine(
             address=str(record.address),
             step=record.kind,
@@ -238,7 +247,7 @@ def _convert_record_to_line(record: Record) -> _AnyLine:
             number=record.number,
         )
     if isinstance(record, InstanceOutcome):
-        instance = None if record.instance is None else _build_instance_members(record.instance)
+        instance = _convert_optional(record.instance, _build_instance_members)
         return _InstanceOutcomeLine(str(record.address), record.creation, instance, record.error, record.number)
     if isinstance(record, InstanceMoves):
         return _InstanceMovesLine([(str(source), str(target)) for source, target in record.pairs])
@@ -252,7 +261,7 @@ def _convert_record_to_line(record: Record) -> _AnyLine:
 
 def _build_instance_members(instance: InstanceState) -> _InstanceMembers:
     return {
-        "current": None if instance.current is None else build_object_members(instance.current),
+        "current": _convert_optional(instance.current, build_object_members),
         "deposed": {key: build_object_members(old) for key, old in instance.deposed.items()},
     }
 
@@ -302,7 +311,7 @@ def _convert_line_to_record(line: _AnyLine) -> Record:
         case _ApplyStartLine():
             return ApplyStart(**asdict(line))
         case _IntentLine():
-            planned = None if line.planned is None else _parse_object(line.planned)
+            planned = _convert_optional(line.planned, _parse_object)
             return Intent(
                 address=parse_address(line.address),
                 kind=line.step,
@@ -314,7 +323,7 @@ def _convert_line_to_record(line: _AnyLine) -> Record:
                 number=line.number,
             )
         case _InstanceOutcomeLine():
-            instance = None if line.instance is None else _parse_instance(line.instance)
+            instance = _convert_optional(line.instance, _parse_instance)
             return InstanceOutcome(parse_address(line.address), line.creation, instance, line.error, line.number)
         case _InstanceMovesLine():
             return InstanceMoves(tuple((parse_address(source), parse_address(target)) for source, target in line.pairs))
@@ -328,7 +337,7 @@ def _convert_line_to_record(line: _AnyLine) -> Record:
 
 
 def _parse_instance(members: _InstanceMembers) -> InstanceState:
-    current = None if members["current"] is None else _parse_object(members["current"])
+    current = _convert_optional(members["current"], _parse_object)
     return InstanceState(current, {key: _parse_object(old) for key, old in members["deposed"].items()})
 
 

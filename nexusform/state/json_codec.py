@@ -355,7 +355,8 @@ def _find_nearest_offset(path: Path, offsets: Mapping[Path, int]) -> int:
 
 def _skip_blanks(text: str, offset: int) -> int:
     match = _BLANKS.match(text, offset)
-    return match.end() if match else offset
+    assert match is not None, "the pattern matches no blanks, too"
+    return match.end()
 
 
 class _JsonScanner:

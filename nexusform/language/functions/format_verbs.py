@@ -117,13 +117,11 @@ def _render_argument(verb: _FormatVerb, argument: Value) -> str:
     """Render an argument as its verb requires. Raises FunctionProblem for an unsuitable one (null except for `%v`)."""
     mode = verb.mode  # the letter of the verb
     if mode == "v":
-        # Null, collections, and with the flag # any value are JSON; other primitives are plain.
-        if argument.raw is None or "#" in verb.flags or not isinstance(argument.type, PrimitiveType):
+        # Strings and numbers are plain; other values, null, and with the flag # any value are JSON.
+        if argument.raw is None or "#" in verb.flags or argument.type not in (STRING, NUMBER):
             return _add_padding_to_width(verb, render_json(argument))
         if argument.type == STRING:
             return _add_padding_to_width(verb, argument.raw)
-        if argument.type == BOOL:
-            return _add_padding_to_width(verb, "true" if argument.raw else "false")
         sign = "-" if argument.raw < 0 else ""  # a number; the flags for a sign and the precision are ignored
         return _add_padding_to_width(verb, sign + _render_general(abs(argument.raw), precision=None, mode="g"))
     if argument.raw is None:
@@ -152,8 +150,6 @@ def _add_padding_to_width(verb: _FormatVerb, text: str) -> str:
     """Fill a text up to the verb's width: on the right with `-`, else on the left, with zeros for the flag 0."""
     # In ASCII only a CR and LF are one cluster of two characters.
     missing = verb.width - (len(text) if text.isascii() and "\r\n" not in text else count_clusters(text))
-    if missing <= 0:
-        return text
     if "-" in verb.flags:
         return text + " " * missing
     return ("0" if "0" in verb.flags else " ") * missing + text
@@ -163,14 +159,12 @@ def _render_signed_number(verb: _FormatVerb, is_negative: bool, digits: str) -> 
     """Render a number's digits with its sign and padding: spaces on either side, or zeros after the sign."""
     positive_sign = "+" if "+" in verb.flags else " " if " " in verb.flags else ""
     sign = "-" if is_negative else positive_sign
-    missing = verb.width - len(sign) - len(digits)
-    if missing <= 0:
-        return sign + digits
+    number = sign + digits
     if "-" in verb.flags:
-        return sign + digits + " " * missing
+        return number.ljust(verb.width)
     if "0" in verb.flags:
-        return sign + "0" * missing + digits
-    return " " * missing + sign + digits
+        return sign + digits.rjust(verb.width - len(sign), "0")
+    return number.rjust(verb.width)
 
 
 _PREFIXES: Final = {"b": "0b", "d": "", "o": "0", "x": "0x", "X": "0X"}

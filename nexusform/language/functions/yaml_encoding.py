@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.language.functions.function import FixedProblem, FunctionProblem
 from nexusform.language.functions.hashing import decode_base64
-from nexusform.language.functions.json_encoding import MAX_DEPTH, normalize_stored_text, parse_number
+from nexusform.language.functions.json_encoding import MAX_DEPTH, normalize_stored_text, parse_number, render_json
 from nexusform.language.value_descriptions import quote_text
 from nexusform.schemas.value_types import STRING
-from nexusform.values.typed_value import FALSE, NULL, TRUE, Value, build_object, build_tuple, format_number
+from nexusform.values.typed_value import FALSE, NULL, TRUE, Value, build_object, build_tuple
 
 if TYPE_CHECKING:
     from yaml import Event
@@ -52,18 +52,6 @@ def render_yaml(value: Value) -> str:
     if isinstance(value.raw, (str, tuple, dict)):
         return text + "\n"
     return text + "\n...\n"  # a plain scalar needs the mark of the document's end
-
-
-def _render_scalar(value: Value) -> str:
-    """Render null, a bool, a number or an empty collection."""
-    raw = value.raw
-    if raw is None:
-        return "null"
-    if isinstance(raw, bool):
-        return "true" if raw else "false"
-    if isinstance(raw, (tuple, dict)):
-        return "[]" if isinstance(raw, tuple) else "{}"
-    return format_number(raw)  # the only other kind
 
 
 def _render_quoted(text: str) -> str:
@@ -148,7 +136,7 @@ def _render_value(value: Value, indent: int, column: int) -> list[str]:
                 pieces.append(piece)
                 column += len(piece)
         return [*lines, "".join([*pieces, '"'])]
-    return [_render_scalar(value)]
+    return [render_json(value)]  # null, a bool, a number or an empty collection
 
 
 def _can_be_block_scalar(text: str) -> bool:
@@ -216,8 +204,9 @@ class _YamlReader:
             raise FixedProblem("on line 1, column 1: missing start of document", argument=0)
         if len(starts) > 1:
             mark = starts[1].start_mark
-            position = "at the second document" if mark is None else f"on line {mark.line + 1}, column 1"
-            raise FunctionProblem(f"{position}: unexpected extra content after value", argument=0)
+            assert mark is not None, "parsers set it"
+            message = f"on line {mark.line + 1}, column 1: unexpected extra content after value"
+            raise FunctionProblem(message, argument=0)
         self.index = self.events.index(starts[0]) + 1
         return self._parse_node(depth=0)
 
@@ -274,7 +263,7 @@ class _YamlReader:
             else:
                 if isinstance(key.raw, (tuple, dict)) or key.raw is None:
                     raise FixedProblem("only scalar, non-null mapping keys are supported", argument=0)
-                items[key.raw if isinstance(key.raw, str) else _render_scalar(key)] = value
+                items[key.raw if isinstance(key.raw, str) else render_json(key)] = value
         self.index += 1
         return build_object(items)
 

@@ -108,6 +108,30 @@ class TokenStream(Struct):
         """Check whether the next token is this name (keywords are plain names in HCL)."""
         return self.peek() == IDENT and self.tokens.get_text(self.index) == word
 
+    def read_loop_names(
+        self, diagnostic_id: str, construct: str, missing_in: str, since: int | None = None
+    ) -> tuple[str | None, str]:
+        """Read `v in` or `k, v in` of a `for`; return the names of key (None without one) and value.
+
+        `construct` is the subject of the details of errors, `missing_in` the detail about a missing `in`.
+        """
+        key_name = None
+        value_name = self._read_name(diagnostic_id, f"{construct} requires variable name after 'for'.", since)
+        if self.peek() == ",":
+            self.read_token()
+            key_name = value_name  # of two names the first is the key
+            detail = f"{construct} requires value variable name after comma."
+            value_name = self._read_name(diagnostic_id, detail, since)
+        if not self.is_next_word("in"):
+            raise self.report_error(diagnostic_id, missing_in, since=since)
+        self.read_token()
+        return key_name, value_name
+
+    def _read_name(self, diagnostic_id: str, detail: str, since: int | None) -> str:
+        if self.peek() != IDENT:
+            raise self.report_error(diagnostic_id, detail, since=since)
+        return self.tokens.get_text(self.read_token())
+
     def build_span(self, first: int, last: int) -> Span:
         """Build the span from one token to another, both included."""
         return self.positions.build_span(self.tokens.starts[first], self.tokens.ends[last])
