@@ -12,7 +12,6 @@ from nexusform.advice.lint_input import MAXIMUM_ITEMS, LintInput, LintPool, buil
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.scheduling.racks.vms import MIB_PER_GIB, Machine, VmSku
-from nexusform.snapshots.snapshot import supports_machine_hardware
 
 ID: Final = "sku-mismatch"
 
@@ -25,7 +24,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
         machines = site.list_schedulable(pool.zones)
         if not machines or not pool.new_numbers:
             continue  # no machine to compare, or nothing placed by this plan
-        unlisted_machines = [machine for machine in machines if not supports_machine_hardware(pool.sku, machine)]
+        unlisted_machines = [machine for machine in machines if not _is_sku_supported_by_machine(machine, pool.sku)]
         hardware = format_list(sorted({str(m.machine_sku) for m in unlisted_machines}), MAXIMUM_ITEMS)
         if not unlisted_machines:
             detail = _format_inefficient_sku(pool, machines, facts.vm_skus)
@@ -47,6 +46,10 @@ def check(facts: LintInput) -> list[Diagnostic]:
             summary = f"{pool.cluster}/{pool.pool}: {pool.sku.name} is designed for other hardware than its zones have"
             findings.append(build_finding(ID, detail, pool, summary=summary))
     return findings
+
+
+def _is_sku_supported_by_machine(machine: Machine, sku: VmSku) -> bool:
+    return not sku.machine_skus or machine.machine_sku in (None, *sku.machine_skus)
 
 
 def _format_inefficient_sku(pool: LintPool, machines: Sequence[Machine], skus: Sequence[VmSku]) -> str:
@@ -90,7 +93,7 @@ def _find_better_fitting_sku(sku: VmSku, machine: Machine, skus: Sequence[VmSku]
         candidate
         for candidate in skus
         if (candidate.kind, candidate.memory_gib, candidate.numa_cells) == key
-        and supports_machine_hardware(candidate, machine)
+        and _is_sku_supported_by_machine(machine, candidate)
         and _count_vms_per_cell(candidate, machine.cpus_per_cell, machine.memory_gib_per_cell) > 0
         and compute_distance(candidate) < compute_distance(sku)
     ]

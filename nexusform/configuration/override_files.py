@@ -40,6 +40,7 @@ _MISSING = {
     "data": ("missing-data-resource-to-override", "data block", "defined"),
     "provider": ("missing-base-provider-configuration-for-override", "provider configuration", "defined"),
 }
+_FIXED_SCHEMAS = {"variable": VARIABLE_SCHEMA, "output": OUTPUT_SCHEMA}
 _REJECTED_BLOCKS = {
     "moved": "Records of moved objects can appear only in normal files, not in override files.",
     "removed": "Records of removed objects can appear only in normal files, not in override files.",
@@ -100,10 +101,8 @@ def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) 
 
     Modules, providers and blocks of unknown type allow all arguments of both blocks, and of blocks only `lifecycle`.
     """
-    if base.type == "variable":
-        return VARIABLE_SCHEMA
-    if base.type == "output":
-        return OUTPUT_SCHEMA
+    if base.type in _FIXED_SCHEMAS:
+        return _FIXED_SCHEMAS[base.type]
     if base.type in MODES:
         schemas = known_types.get_types(MODES[base.type]) or {}
         schema = schemas.get(base.labels[0].value)  # of the resource type

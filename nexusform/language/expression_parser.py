@@ -6,15 +6,18 @@ unwinds (token_stream.MalformedSyntaxError).
 
 from __future__ import annotations
 
-from contextlib import suppress
-from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from nexusform.diagnostics.diagnostic import Span
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.language.syntax.scanner import END, IDENT, NUMBER, OPEN_HEREDOC, OPEN_QUOTE, STRING
-from nexusform.language.syntax.token_stream import MalformedSyntaxError, TokenStream
+from nexusform.language.syntax.token_stream import (
+    MAX_NUMBER_LENGTH,
+    MalformedSyntaxError,
+    TokenStream,
+    parse_exact_number,
+)
 from nexusform.language.template_parser import TemplateParser
 
 if TYPE_CHECKING:
@@ -36,8 +39,6 @@ _PRECEDENCE = {
     "%": 6,
 }
 _KEYWORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
-_MAX_NUMBER_LENGTH = 4000
-_MAX_EXPONENT = 10_000
 _INVALID_NUMBER = "Failed to recognize the value of this number literal."
 
 
@@ -146,17 +147,10 @@ class ExpressionParser:
         stream = self.stream
         index = stream.read_token()
         word = stream.tokens.get_text(index)
-        span = stream.build_span(index, index)
-        if len(word) <= _MAX_NUMBER_LENGTH:
-            if word.isdigit():
-                return syntax.Literal(int(word), span)
-            # "1.2.3" and "1.e5" are no numbers.
-            if word.count(".") <= 1 and not word.lower().startswith("e", word.find(".") + 1):
-                with suppress(InvalidOperation):  # two exponents, or one that no decimal holds
-                    value = Decimal(word)
-                    if abs(value.adjusted()) <= _MAX_EXPONENT:
-                        return syntax.Literal(value, span)
-        raise stream.report_error("invalid-number-literal", _INVALID_NUMBER, index)
+        value = parse_exact_number(word)
+        if value is None or ".e" in word.lower():  # "1.e5" is a number in Python alone
+            raise stream.report_error("invalid-number-literal", _INVALID_NUMBER, index)
+        return syntax.Literal(value, stream.build_span(index, index))
 
     def _parse_keyword_call_or_traversal(self) -> syntax.Expression:
         """Parse a function call, a keyword, or a reference (a name), with the steps after it."""
@@ -264,7 +258,7 @@ class ExpressionParser:
         if kind == NUMBER:
             index = stream.read_token()
             word = stream.tokens.get_text(index)
-            if len(word) > _MAX_NUMBER_LENGTH:
+            if len(word) > MAX_NUMBER_LENGTH:
                 raise stream.report_error("invalid-number-literal", _INVALID_NUMBER, index)
             if not word.isdigit():  # such as "0.1": two indexes in a row are one number
                 first, _, second = word.partition(".")

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from contextlib import suppress
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -20,7 +19,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Position, SourceFile, S
 from nexusform.language.parser import check_source_length, parse_template, pause_garbage_collection
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.language.syntax.scanner import CharacterPositions, describe_span
-from nexusform.language.syntax.token_stream import normalize_text
+from nexusform.language.syntax.token_stream import normalize_text, parse_exact_number
 
 _TOKEN = re.compile(
     r"""[ \t\r\n]*(?:
@@ -38,9 +37,7 @@ _MEMBER = re.compile(r"""[ \t\r\n]*"([^"\\\x00-\x1f]*)"[ \t\r\n]*:[ \t\r\n]*"([^
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
 _SIMPLE = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _KEYWORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
-_MAX_NUMBER_LENGTH = 4000
 _MAX_LEVELS = 512
-_MAX_EXPONENT = 10_000
 
 _PLAIN, _ESCAPED, _PUNCTUATION, _NUMBER, _WORD, _OTHER, _END = 1, 2, 3, 4, 5, 6, 7
 
@@ -227,15 +224,10 @@ class _JsonReader:
 
     def _parse_number(self) -> int | Decimal:
         """Parse the current number exactly. Raises MalformedJsonError above the limits of length and exponent."""
-        word = self.word
-        if len(word) <= _MAX_NUMBER_LENGTH:
-            if word.lstrip("-").isdigit():  # a whole number
-                return int(word)
-            with suppress(InvalidOperation):  # an exponent that no decimal holds
-                value = Decimal(word)
-                if abs(value.adjusted()) <= _MAX_EXPONENT:
-                    return value
-        raise self.build_error("This number is too long or too large.")
+        number = parse_exact_number(self.word)
+        if number is None:
+            raise self.build_error("This number is too long or too large.")
+        return number
 
 
 def parse_json_value(text: str, positions: CharacterPositions) -> tuple[syntax.JsonValue | None, list[Diagnostic]]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
 from unicodedata import normalize
 
 from msgspec import Struct
@@ -291,6 +293,22 @@ class TokenStream(Struct):
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,4}|U[0-9a-fA-F]{0,8}|.|\Z)|\$\$\{|%%\{", re.DOTALL)
 _TEMPLATE_ESCAPE = re.compile(r"([$%])\1\{")
 _SIMPLE = {"\\n": "\n", "\\r": "\r", "\\t": "\t", '\\"': '"', "\\\\": "\\", "$${": "${", "%%{": "%{"}
+
+MAX_NUMBER_LENGTH = 4000
+_MAX_EXPONENT = 10_000
+
+
+def parse_exact_number(word: str) -> int | Decimal | None:
+    """Parse a number exactly; None if it is malformed, or above the limits of length and exponent."""
+    if len(word) > MAX_NUMBER_LENGTH:
+        return None
+    if word.lstrip("-").isdigit():  # a whole number
+        return int(word)
+    with suppress(InvalidOperation):  # two points or exponents, or an exponent that no decimal holds
+        value = Decimal(word)
+        return value if abs(value.adjusted()) <= _MAX_EXPONENT else None
+    return None
+
 
 ReportEscape = Callable[[str, int, int], None]  # arguments: the problem, its first and last character
 
