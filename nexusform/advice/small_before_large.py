@@ -5,7 +5,7 @@ in total. VMs are placed in order of creation, and small ones break cells that e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from nexusform.advice.lint_input import MAXIMUM_ITEMS, LintInput, LintPool, LintSite, build_finding
 from nexusform.diagnostics.diagnostic import Diagnostic
@@ -67,7 +67,7 @@ def _check_cluster_order(
     findings: list[Diagnostic] = []
     gain = None  # measured once, for the order of all clusters
     for position, group in enumerate(new_groups):
-        larger = [later for later in new_groups[position + 1 :] if later.memory_gib > group.memory_gib]
+        larger = _list_larger(new_groups, position)
         if not larger:
             continue  # no larger cluster follows
         gain = gain or _measure_clusters(new_groups, pools, site)
@@ -120,10 +120,18 @@ def _check_pool_order(
 def _find_pool_before_larger(pools: Sequence[LintPool]) -> tuple[LintPool, list[LintPool]] | None:
     """Return the first pool before larger ones, with these; None if there is none."""
     for position, pool in enumerate(pools):
-        larger = [later_pool for later_pool in pools[position + 1 :] if later_pool.memory_gib > pool.memory_gib]
+        larger = _list_larger(pools, position)
         if larger:
             return pool, larger
     return None
+
+
+_Sized = TypeVar("_Sized", CreationGroup, LintPool)
+
+
+def _list_larger(items: Sequence[_Sized], position: int) -> list[_Sized]:
+    """Return the later items that are larger than the one at a position."""
+    return [later for later in items[position + 1 :] if later.memory_gib > items[position].memory_gib]
 
 
 def _replace_pool_order(pools: Sequence[LintPool], order: Sequence[LintPool]) -> list[LintPool]:

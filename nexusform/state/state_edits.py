@@ -120,16 +120,11 @@ def move_instances(state: State, pairs: Pairs) -> State:
     """Return the state with instances moved by `pairs` (old, new address), and with dependencies on them updated."""
     new_addresses = dict(pairs)
     instances = {new_addresses.get(address, address): instance for address, instance in state.instances.items()}
-    # Map every block with moved instances to the blocks with its former instances, itself included if some stay.
-    moved_blocks = {str(old.config_address) for old, new in pairs if old.config_address != new.config_address}
-    new_blocks: dict[str, set[str]] = {name: set() for name in moved_blocks}
-    for old, new in pairs:
-        if str(old.config_address) in moved_blocks:
-            new_blocks[str(old.config_address)].add(str(new.config_address))
+    # Map every block to the blocks with its former instances, itself included if some stay.
+    new_blocks: dict[str, set[str]] = {}
     for address in state.instances:
-        name = str(address.config_address)
-        if name in moved_blocks and address in instances:  # some instances of the block stay
-            new_blocks[name].add(name)
+        new_address = new_addresses.get(address, address)
+        new_blocks.setdefault(str(address.config_address), set()).add(str(new_address.config_address))
     return replace(state, instances=_rename_dependencies(instances, new_blocks))
 
 

@@ -231,7 +231,7 @@ class BlockPlanner:
         assert instance.module is not None
         assert instance.repetition is not None
         scope = evaluation.build_scope(instance.module, instance.repetition)
-        if not evaluation.are_conditions_met(instance.lifecycle.preconditions, scope):
+        if not evaluation.is_every_condition_met(instance.lifecycle.preconditions, scope):
             instance.is_invalid = instance.is_rejected = True
             problems = []
         self._evaluated += 1

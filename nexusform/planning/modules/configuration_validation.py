@@ -159,7 +159,7 @@ class _ModuleValidator(Struct, frozen=True):
             prepared=prepared,
         )
         problems = argument_evaluation.evaluate_arguments(instance, self.evaluation)
-        if not self.evaluation.are_conditions_met(block.lifecycle.preconditions, scope):
+        if not self.evaluation.is_every_condition_met(block.lifecycle.preconditions, scope):
             problems = []  # as in Terraform, the failed precondition hides them
         if not (expansion.repetitions or expansion.unknown):  # without instances, none needs a name
             problems = [problem for problem in problems if not _is_instance_name_problem(problem, block)]

@@ -191,7 +191,7 @@ class Evaluation:
             value = self._evaluate_variable_value(instance, declared)
             self._cache[key] = value.add_marks(declared.marks)  # validation rules refer to it
             try:
-                is_valid = self.are_conditions_met(declared.validations, self.build_scope(instance))
+                is_valid = self.is_every_condition_met(declared.validations, self.build_scope(instance))
             except _MaximumDepthExceeded:
                 del self._cache[key]  # it is evaluated again, after the deeper value
                 raise
@@ -200,7 +200,7 @@ class Evaluation:
                 self._cache[key] = build_unknown(declared.type)
         return self._cache[key]
 
-    def are_conditions_met(self, conditions: Iterable[Condition], scope: Scope) -> bool:
+    def is_every_condition_met(self, conditions: Iterable[Condition], scope: Scope) -> bool:
         """Return whether no condition is false, null or invalid; the checks of conditions report the reasons."""
         for condition in conditions if self.settings.validates_variables else ():
             value = self.create_reporting_copy().evaluate_expression(condition.condition, scope)
@@ -297,7 +297,7 @@ class Evaluation:
         # As in Terraform, a failed precondition of a plan hides the problems of the value.
         preconditions = output.preconditions if output is not None and not self.settings.is_applying else ()
         try:
-            if not self.are_conditions_met(preconditions, scope):
+            if not self.is_every_condition_met(preconditions, scope):
                 self.rejected_values[named_value.instance.path, f"output.{named_value.name}"] = DYNAMIC_UNKNOWN
                 return
             value = self.evaluate_expression(named_value.expression(), scope)
