@@ -66,6 +66,7 @@ _NOTES: Final = (
     "generated-configuration-exists",
     "guard-rails-not-checked",
     "outdated-state",
+    "refresh-skipped",
     "resource-targeting-is-in-effect",
     "forgotten-vms-keep-running",
     "sku-catalogue-ignored",

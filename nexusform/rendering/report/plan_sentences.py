@@ -167,6 +167,10 @@ _NO_CHANGES_FROM_STATE: Final = (
     "The state matches the configuration; the hub was not read.",
     "Changes made on the hub are unknown (exit code 1 with -detailed-exitcode). Plan again with access to the hub.",
 )
+_NO_CHANGES_WITHOUT_REFRESH: Final = (
+    "No changes. The state matches the configuration.",
+    "nexusform has not read the infrastructure (-refresh=false): changes made outside of nexusform are unknown.",
+)
 _NO_SELECTED_CHANGES: Final = {
     Mode.NORMAL: (
         "No changes. The selected resources match the configuration.",
@@ -210,6 +214,8 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
         return _NOTHING_PREDICTED if count_unpredicted_resources(plan) else _NOTHING_TO_PREDICT
     if plan.is_from_state:
         return _NO_CHANGES_FROM_STATE
+    if "refresh-skipped" in ids:
+        return _NO_CHANGES_WITHOUT_REFRESH
     sentences = _NO_SELECTED_CHANGES if plan.targets or plan.excludes else _NO_CHANGES
     return sentences[plan.mode]
 

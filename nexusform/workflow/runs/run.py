@@ -209,6 +209,9 @@ class Run(Struct):
             return self.build_failed_plan(options, diagnostics)
         result, dry_run_diagnostics = self._add_dry_run_results(result, options, request)
         diagnostics += dry_run_diagnostics
+        if not options.refresh and any(provider.observes_objects for provider in self.providers.values()):
+            detail = "-refresh=false: the plan uses the recorded state. Changes made outside of nexusform are unknown."
+            diagnostics.append(build_warning("refresh-skipped", detail))
         inventories = (*result.plan.inventories, *list_captured_inventories(self.providers, result.plan.timestamp))
         result = replace(result, plan=replace(result.plan, inventories=inventories))
         if self.identities is not None:

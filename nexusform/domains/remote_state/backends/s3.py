@@ -204,7 +204,8 @@ class S3Backend(LineJournalBackend):
             return None
         content = _read_content(answer, ReadByteLimit(registry.MAXIMUM_LOCK_SIZE))
         text = locks.read_lock_member(content, _LEASE)
-        lease_seconds = float(parse_integer(text) or read_lease_seconds())
+        stored_seconds = parse_integer(text)  # 0: expired at once
+        lease_seconds = float(read_lease_seconds() if stored_seconds is None else stored_seconds)
         # The seconds from the last renewal to the response, by the server's clock.
         response_time = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
         age = float((response_time - answer["LastModified"]).total_seconds())

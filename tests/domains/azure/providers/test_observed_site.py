@@ -120,3 +120,13 @@ def test_objects_imported_one_by_one_have_own_creation_numbers(capsys: pytest.Ca
     numbers = [each["creation"] for one in state["resources"] for each in one["instances"]]
     assert 0 not in numbers
     assert len(set(numbers)) == len(numbers)
+
+
+def test_plan_without_refresh_names_what_it_did_not_read(capsys: pytest.CaptureFixture[str]) -> None:
+    unread = "nexusform has not read the infrastructure (-refresh=false): changes made outside of nexusform are unknown."
+    code, out = run_command(capsys, "plan", "-refresh=false")
+    assert code == 0
+    assert "No changes. The state matches the configuration." in out
+    assert unread in out
+    assert "has compared your infrastructure" not in out
+    assert unread not in run_command(capsys, "plan")[1]
