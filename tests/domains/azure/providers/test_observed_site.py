@@ -123,7 +123,9 @@ def test_objects_imported_one_by_one_have_own_creation_numbers(capsys: pytest.Ca
 
 
 def test_plan_without_refresh_names_what_it_did_not_read(capsys: pytest.CaptureFixture[str]) -> None:
-    unread = "nexusform has not read the infrastructure (-refresh=false): changes made outside of nexusform are unknown."
+    unread = (
+        "nexusform has not read the infrastructure (-refresh=false): changes made outside of nexusform are unknown."
+    )
     code, out = run_command(capsys, "plan", "-refresh=false")
     assert code == 0
     assert "No changes. The state matches the configuration." in out
