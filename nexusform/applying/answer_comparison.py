@@ -81,9 +81,11 @@ class _PredictionCounter(Struct):
         answer: Mapping[str, Any],
     ) -> None:
         """Count the prediction at `entry`: a hit, or the first wrong one of `different_paths` (at or below it)."""
-        prediction = get_part(planned, entry)
+        prediction, observed = get_part(planned, entry), get_part(answer, entry)
         if prediction is None or prediction is UNKNOWN or get_part(prediction, (PROVENANCE,)) == "observed":
             return  # not predicted, or already known from the provider
+        if _has_provenance(observed) and get_part(prediction, ("machine",)) and not observed.get("machine"):
+            return  # the provider knows no machine of the VM
         wrong_paths = [path for path in different_paths if _is_wrong_prediction(path, planned, answer)]
         if not wrong_paths:
             self.hits += 1

@@ -186,6 +186,23 @@ def select_tied(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state:
     return ties
 
 
+def list_vms_without_machine(
+    plan: Plan, completed: Collection[str], state: State, types: Mapping[str, ResourceType]
+) -> list[str]:
+    """Return the VMs of completed objects that the plan placed on machines, but that have none in the state."""
+    placed_vms: set[tuple[Address, str, int | str]] = set()
+    for address, current in state.list_current_objects():
+        family = types[address.type].vms if str(address) in completed else None
+        if family is not None:
+            placed_vms.update((address, vm.pool, vm.number) for vm in family.list_existing_vms(current.attributes))
+    return [
+        row.object
+        for row in plan.placements
+        if row.kind == VM and row.action in _PLACING_ACTIONS and str(row.address) in completed
+        if (row.address, row.pool, row.number) not in placed_vms
+    ]
+
+
 def list_delegated_objects(events: Iterable[StepEvent]) -> frozenset[str]:
     """Return the addresses with steps left to another process, without observations yet."""
     return frozenset(event.address for event in events if event.is_delegated)

@@ -123,6 +123,20 @@ def test_outputs_follow_other_machine_of_a_tie(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
+    "answer",
+    ["{ machine = null }", '{ machine = null, rack = null, availability_zone = null, provenance = "observed" }'],
+)
+def test_vm_without_observed_machine_is_a_warning(project: Project, answer: str) -> None:
+    """A complete apply must not pass over VMs in silence; a machine that was not observed is no wrong prediction."""
+    code, said = project.apply(_VM.replace('{ machine = "r0-bm01" }', answer))
+    assert code == 0
+    assert "Warning: VMs without machine The provider reported no machine for v." in said
+    assert "prediction wrong" not in said
+    assert project.apply(_VM)[0] == 0
+    assert "The provider reported no machine" not in project.printed()
+
+
+@pytest.mark.parametrize(
     ("value", "planned"),
     [
         ('length(var.enabled ? [for s in toset([timestamp(), "x"]) : s if s != ""] : [])', 2),

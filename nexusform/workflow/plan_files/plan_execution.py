@@ -21,11 +21,13 @@ from nexusform.applying.prediction_checks import (
     build_journal_records,
     list_completed_objects,
     list_delegated_objects,
+    list_vms_without_machine,
     select_tied,
     verify_predictions,
 )
 from nexusform.applying.provider_calls import get_provider_name
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
+from nexusform.diagnostics.levels import VMS_WITHOUT_MACHINE
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.interfaces.plugins import PlanAwareProvider
 from nexusform.interfaces.state_storage import BackendProblem, EncryptingBackend
@@ -192,6 +194,7 @@ def _execute_plan(
     recorder.add_record(ApplyEnd(results.outputs, tuple(map(_build_check_record, results.checks))))
     problems = [*results.diagnostics, *_build_prediction_warning(wrong_certain), *_build_unfinished_error(applied)]
     problems += chain.from_iterable(map(_build_step_warnings, applied.end_events))
+    problems += _build_missing_machine_warning(run, plan, applied)
     problems += [_build_journal_error(applied.problem)] if applied.problem else []
     state = add_new_identities(run.providers, run.identities or IdentityCheck(), recorder.get_state())
     problems += _save_state(run, recorder, state, complete=applied.is_complete)
@@ -227,6 +230,21 @@ def _build_step_warnings(end: StepEvent) -> Iterator[Diagnostic]:
         yield build_warning("incomplete-rollout", f"{end.address}: {end.message}.")
     if end.not_verified:
         yield build_warning("not-checked", f"{end.address}: not verified: {end.not_verified}.")
+
+
+def _build_missing_machine_warning(run: Run, plan: Plan, applied: ApplyResult) -> list[Diagnostic]:
+    """Build a warning about VMs placed by this apply for which the provider reported no machine; [] without any."""
+    completed = list_completed_objects(applied.end_events, plan)
+    names = list_vms_without_machine(plan, completed, applied.state, run.project.registries.resource_types)
+    if not names:
+        return []
+    return [
+        build_warning(
+            VMS_WITHOUT_MACHINE,
+            f"The provider reported no machine for {format_first_items(names, _MAX_LISTED)}. Check that the VMs run. "
+            "Then run `nexusform plan`: it reads the site again. Until then, the capacity used there is unknown.",
+        )
+    ]
 
 
 def _build_prediction_warning(wrong_predictions: Sequence[str]) -> list[Diagnostic]:

@@ -51,6 +51,7 @@ _MOCK_SCHEMA = BodySchema(
 _DEFAULTS_SCHEMA = BodySchema(attributes={"defaults": False, "override_during": False})
 
 _PHASES = ("apply", "plan")
+_ROOTS_WITHOUT_CONDITIONS = ("local", "module", "path", "run", "each", "count", "self", "nexusform", "terraform")
 
 Expressions = Mapping[str, Expression]
 
@@ -186,6 +187,11 @@ def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
     options: Mapping[str, Attribute] = {}
     if option_block is not None:
         options = _decode_content(option_block.body, _OPTIONS_SCHEMA, problems).attributes
+    mode = _decode_keyword(options.get("mode"), ("normal", "refresh-only"), problems)
+    refresh = evaluate_bool(options.get("refresh"), problems, default=True)
+    if mode == "refresh-only" and not refresh:
+        detail = 'A run with mode = refresh-only must read the objects. Remove "refresh".'
+        problems.append(build_error("incompatible-plan-options", detail, options["refresh"].expression.span))
     source, source_span = _decode_module_source(parts, problems)
     return RunBlock(
         name=label.value,
@@ -193,17 +199,30 @@ def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
         variables=_decode_variables(parts, problems),
         source=source,
         assertions=decode_condition_blocks(parts.blocks, "assert", problems),
-        expected_failures=parse_references(arguments.get("expect_failures"), problems),
+        expected_failures=_decode_expected_failures(arguments.get("expect_failures"), problems),
         overrides=_decode_overrides(parts, problems),
         providers=_decode_providers(arguments.get("providers"), problems),
         span=block.header_span,
         source_span=source_span or block.header_span,
-        mode=_decode_keyword(options.get("mode"), ("normal", "refresh-only"), problems),
-        refresh=evaluate_bool(options.get("refresh"), problems, default=True),
+        mode=mode,
+        refresh=refresh,
         replace_addresses=_decode_addresses(options.get("replace"), problems),
         target_addresses=_decode_addresses(options.get("target"), problems),
         state_key=evaluate_string(arguments.get("state_key"), problems) or "",
     )
+
+
+def _decode_expected_failures(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[Traversal, ...]:
+    """Return the references of `expect_failures`; report those to objects without conditions."""
+    references = parse_references(attribute, problems)
+    for reference in references:
+        if reference.root.name in _ROOTS_WITHOUT_CONDITIONS:
+            detail = (
+                f'"{_format_dotted(reference)}" has no conditions. Failures can be expected of variables, outputs, '
+                "checks, resources and data sources."
+            )
+            problems.append(build_error("invalid-expect-failures-reference", detail, reference.span))
+    return references
 
 
 def _decode_keyword(attribute: Attribute | None, allowed: tuple[str, ...], problems: list[Diagnostic]) -> str:

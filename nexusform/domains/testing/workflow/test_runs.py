@@ -248,6 +248,7 @@ class RunBlockExecutor(Struct):
     def _handle_failed_plan(self, block: RunBlock, session: Run, plan: Plan, problems: list[Diagnostic]) -> RunOutcome:
         """Evaluate the assertions after expected plan errors. Raises RunBlockError for other errors and an apply."""
         if not has_errors(problems) and block.command == "apply":
+            problems += [d for d in plan.diagnostics if d.severity is Severity.ERROR]
             detail = (
                 "Conditions failed during the plan, as expected, so this run cannot apply it. Use command "
                 "= plan if the plan is expected to fail."

@@ -177,6 +177,28 @@ def test_expected_failure_of_variable_is_the_only_one(capsys: pytest.CaptureFixt
     assert (code, err) == (0, "")
 
 
+def test_expected_failure_in_plan_of_apply_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    """As in Terraform: the run fails, and the report has the failed condition."""
+    variables = "  variables {\n    racks = 12\n  }\n"
+    _, _, err = run_tests(capsys, build_run(f"{variables}  expect_failures = [var.racks]\n"))
+    assert "Too many racks: 12." in err
+    assert "Use command" in err
+
+
+def test_local_value_is_no_expected_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run_tests(capsys, THREE + build_run("  expect_failures = [local.a]\n"))
+    assert code == 1
+    assert '"local.a" has no conditions.' in err
+
+
+def test_number_is_converted_to_the_message_of_an_assertion(capsys: pytest.CaptureFixture[str]) -> None:
+    text = build_assertion("output.machines == 1").split("error_message")[0] + "error_message = output.machines\n  }\n"
+    code, _, err = run_tests(capsys, THREE + build_run(text))
+    assert code == 1
+    assert "output.machines is 6 6" in err
+    assert "invalid error message" not in err
+
+
 @pytest.mark.parametrize(
     ("condition", "passes"),
     [
@@ -370,6 +392,7 @@ def test_plan_options(capsys: pytest.CaptureFixture[str]) -> None:
         ('run "a b" {}\n', "A name must start with a letter"),
         (build_run("") * 2, "Duplicate run block"),
         (build_run("  command = destroy\n"), "must be apply or plan"),
+        (build_run("  plan_options {\n    mode = refresh-only\n    refresh = false\n  }\n"), "must read the objects"),
         (build_run("  commnd = plan\n"), 'Did you mean "command"?'),
         ("override_data {\n  target = nexus_site.s\n}\n", "must be a data block"),
         ("locals {}\n", "Unsupported block type"),
