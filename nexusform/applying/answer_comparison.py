@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from nexusform.json_data.plain_data import Path, get_part, replace_part_at_path
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, find_schema
+from nexusform.schemas.value_types import DYNAMIC
 from nexusform.values.typed_value import UNKNOWN
 
 PROVENANCE: Final = "provenance"
@@ -53,11 +54,11 @@ def compare_answer(
     different_paths = tuple(_find_different_paths(planned, answer, path=()))
     for path in different_paths:
         attribute = _find_attribute(schema, path)
-        if attribute is None or not (attribute.observed or attribute.predicted):  # it has to be as planned
+        if not (attribute.observed or attribute.predicted):  # it has to be as planned
             unexpected_paths.append(path)
         elif not attribute.observed:  # observed attributes are not predicted
             predicted_paths.append(path)
-    observed_predictions = [path for path in observed if _is_predicted_attribute(schema, path)]
+    observed_predictions = [path for path in observed if _find_attribute(schema, path).predicted]
     # Paths of the VMs, or else values, with a prediction.
     entries = _find_objects_with_provenance(answer, [*observed_predictions, *predicted_paths])
     counts = _PredictionCounter()
@@ -125,15 +126,13 @@ def _find_different_paths(planned: Any, answer: Any, path: Path) -> Iterator[Pat
     yield path
 
 
-def _is_predicted_attribute(schema: BlockSchema | None, path: Path) -> bool:
-    attribute = _find_attribute(schema, path)
-    return attribute is not None and attribute.predicted
+_UNKNOWN_ATTRIBUTE: Final = AttributeSchema(DYNAMIC, description="")  # neither observed nor predicted
 
 
-def _find_attribute(schema: BlockSchema | None, path: Path) -> AttributeSchema | None:
-    """Return the schema of the attribute at a path; None for blocks, unknown paths, and without a schema."""
+def _find_attribute(schema: BlockSchema | None, path: Path) -> AttributeSchema:
+    """Return the schema of the attribute at a path; the unknown one for blocks, unknown paths, and without a schema."""
     attribute = find_schema(schema, path) if schema else None
-    return attribute if isinstance(attribute, AttributeSchema) else None
+    return attribute if isinstance(attribute, AttributeSchema) else _UNKNOWN_ATTRIBUTE
 
 
 def _find_objects_with_provenance(answer: Mapping[str, Any], paths: Sequence[Path]) -> list[Path]:

@@ -369,14 +369,11 @@ class LazyGroup(click.Group):
                 formatter.write_dl(get_command_examples(""), col_max=45)
             formatter.write("\nAll commands: nexusform help all\n")
             return
-        # Sections take their commands from `rows`; the remaining commands come last.
         rows = {name: (name, entry.summary) for name, entry in self.table.items()}
-        sections = {title: [rows.pop(name) for name in names if name in rows] for title, names in self.chapters.items()}
-        sections["Other commands" if sections else "Commands"] = list(rows.values())
-        for title, section_rows in sections.items():
-            if section_rows:
-                with formatter.section(title):
-                    formatter.write_dl(section_rows)
+        other_title = "Other commands" if self.chapters else "Commands"
+        for title, section_rows in _group_help_rows(rows, self.chapters, other_title).items():
+            with formatter.section(title):
+                formatter.write_dl(section_rows)
 
 
 # By the words after `nexusform`.
@@ -491,11 +488,21 @@ def group_flags(flags: Iterable[tuple[str, tuple[str, str]]]) -> dict[str, list[
     rows = dict(flags)
     if len(rows) <= _MAX_UNGROUPED:
         return {"Options": list(rows.values())}
-    groups: dict[str, list[tuple[str, str]]] = {}
-    for title, names in _FLAG_SECTIONS.items():
-        groups[title] = [rows.pop(name) for name in names.split() if name in rows]
     # Without help: positional arguments, named by the usage line.
-    groups[_OTHER_TITLE] = [row for row in rows.values() if row[1]]
+    described_rows = {name: row for name, row in rows.items() if row[1]}
+    names_by_title = {title: names.split() for title, names in _FLAG_SECTIONS.items()}
+    return _group_help_rows(described_rows, names_by_title, _OTHER_TITLE)
+
+
+def _group_help_rows(
+    rows: Mapping[str, tuple[str, str]], names_by_title: Mapping[str, Sequence[str]], other_title: str
+) -> dict[str, list[tuple[str, str]]]:
+    """Group help rows by title; those under no title come last. Titles without rows are omitted."""
+    remaining = dict(rows)
+    groups = {
+        title: [remaining.pop(name) for name in names if name in remaining] for title, names in names_by_title.items()
+    }
+    groups[other_title] = list(remaining.values())
     return {title: group_rows for title, group_rows in groups.items() if group_rows}
 
 

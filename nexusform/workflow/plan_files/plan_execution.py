@@ -195,7 +195,9 @@ def _execute_plan(
     problems = [*results.diagnostics, *_build_prediction_warning(wrong_certain), *_build_unfinished_error(applied)]
     problems += chain.from_iterable(map(_build_step_warnings, applied.end_events))
     problems += _build_missing_machine_warning(run, plan, applied)
-    problems += [_build_journal_error(applied.problem)] if applied.problem else []
+    if applied.problem:
+        detail = f"{applied.problem} Running steps have ended; no further step was started."
+        problems.append(build_error("unwritable-journal", detail))
     state = add_new_identities(run.providers, run.identities or IdentityCheck(), recorder.get_state())
     problems += _save_state(run, recorder, state, complete=applied.is_complete)
     involved_providers = {get_provider_name(plan.changes[step.change]) for step in plan.steps}
@@ -351,10 +353,6 @@ def _build_check_record(check: CheckResult) -> dict[str, Any]:
             }
         ],
     }
-
-
-def _build_journal_error(message: str) -> Diagnostic:
-    return build_error("unwritable-journal", f"{message} Running steps have ended; no further step was started.")
 
 
 def _save_state(run: Run, recorder: ApplyRecorder, state: State, *, complete: bool) -> list[Diagnostic]:

@@ -22,7 +22,7 @@ from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import StateBackend, is_encrypted
 from nexusform.json_data.plain_data import convert_to_plain, convert_to_value
 from nexusform.plans.impact.guard_rails import list_broken_limits
-from nexusform.plans.plan import Plan, VariableValue
+from nexusform.plans.plan import Plan
 from nexusform.plans.saved import plan_file
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.resource_types.registry import build_registries
@@ -199,11 +199,10 @@ def _is_equal_to_snapshot(configuration: Configuration, snapshot: Mapping[str, s
 
 def get_planned_variables(plan: Plan) -> dict[str, Value]:
     """Return the variables of a plan."""
-    return {name: _convert_variable(variable) for name, variable in plan.variables.items()}
-
-
-def _convert_variable(variable: VariableValue) -> Value:
-    return convert_to_value(variable.value, variable.type, [()] if variable.sensitive else ())
+    return {
+        name: convert_to_value(variable.value, variable.type, [()] if variable.sensitive else ())
+        for name, variable in plan.variables.items()
+    }
 
 
 def load_plan_configuration(context: CommandContext, saved: SavedPlan) -> tuple[Configuration, list[Diagnostic]]:

@@ -90,8 +90,8 @@ class LoopbackPrograms:
         self._write_kubeconfig(address, authority, token)
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         self._client = ApiClient(address, verify=context, headers=headers, trust_env=False)
-        self.wait_for("kube-apiserver", lambda: self._read_success("GET", "/readyz") is not None)
-        self.wait_for("kube-apiserver", lambda: self._read_success("GET", "/api/v1/namespaces/default") is not None)
+        self.wait_for("kube-apiserver", lambda: self._is_served("/readyz"))
+        self.wait_for("kube-apiserver", lambda: self._is_served("/api/v1/namespaces/default"))
 
     def start(self, name: str, *flags: str, environment: Mapping[str, str] = MappingProxyType({})) -> None:
         """Start a program with these variables, PATH and HOME alone. Raises ProgramProblem."""
@@ -162,12 +162,11 @@ class LoopbackPrograms:
                 process.kill()
                 process.wait()
 
-    def _read_success(self, method: str, path: str) -> ApiResponse | None:
-        """Return a successful answer; None without one."""
+    def _is_served(self, path: str) -> bool:
+        """Return whether the API server answers a read with success."""
         with suppress(WebError):
-            answer = self._send_once(method, path, None, "")
-            return answer if answer.is_success else None
-        return None
+            return self._send_once("GET", path, None, "").is_success
+        return False
 
     def _send_once(self, method: str, path: str, body: Mapping[str, Any] | None, patch: str) -> ApiResponse:
         """Send a request to the API server; `path` may have a query. Raises WebError."""

@@ -338,10 +338,8 @@ def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress
         is_initialized = state == "Initialize" and bool(initialized)
         return StagedRunProgress(has_ended=is_initialized, message=f"it is to {state.lower()}")
     approval = next((get_name(request) for request in requests if not is_approved(request)), "")
-    if approval:
-        message = f"{stage}; {approval} waits for approval"
-        return StagedRunProgress(has_ended=False, approval=approval, message=message)
-    return StagedRunProgress(has_ended=False, message=stage)
+    message = f"{stage}; {approval} waits for approval" if approval else stage
+    return StagedRunProgress(has_ended=False, approval=approval, message=message)
 
 
 def is_approved(request: Body) -> bool:

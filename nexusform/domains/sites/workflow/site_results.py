@@ -69,13 +69,12 @@ def _list_read_states(run: Run) -> tuple[str, ...]:
     return tuple(sorted(starmap(normalize_state_location, states.locations))) if states is not None else ()
 
 
-def build_rejected_result(
-    name: str, problems: Iterable[Diagnostic], status: SiteStatus = SiteStatus.REJECTED
-) -> SiteResult:
+def build_rejected_result(name: str, problems: Iterable[Diagnostic]) -> SiteResult:
     """Build the result of a rejected site; the first error is the reason."""
     problem_list = list(problems)
     first_error = next((problem for problem in problem_list if problem.severity is Severity.ERROR), None)
-    return SiteResult(name, status, summarize_problem(first_error), diagnostics=build_site_diagnostics(problem_list))
+    reason, site_diagnostics = summarize_problem(first_error), build_site_diagnostics(problem_list)
+    return SiteResult(name, SiteStatus.REJECTED, reason, diagnostics=site_diagnostics)
 
 
 def summarize_problem(problem: Diagnostic | None) -> str:

@@ -161,28 +161,21 @@ class _TestFileRunner:
     def _run_block(self, block: RunBlock, result: RunResult) -> None:
         """Run one block and record its result."""
         start_time = self._clock.read_time()
-        configuration = self._load_configuration(block, result.diagnostics)
-        if configuration is None:
+        try:
+            configuration = self._load_configuration(block, result.diagnostics)
+            outcome = self._executor.run(block, configuration)
+        except RunBlockError as failed:
+            result.diagnostics += failed.diagnostics
+            result.plan = failed.plan
             result.status = TestStatus.ERROR
         else:
-            try:
-                outcome = self._executor.run(block, configuration)
-            except RunBlockError as failed:
-                result.diagnostics += failed.diagnostics
-                result.plan = failed.plan
-                result.status = TestStatus.ERROR
-            else:
-                result.diagnostics += outcome.diagnostics
-                result.plan, result.state = outcome.plan, outcome.state
-                if not has_errors(outcome.diagnostics):
-                    result.status = TestStatus.PASS
-                else:
-                    # FAIL is for failed assertions.
-                    result.status = TestStatus.FAIL if outcome.has_failed else TestStatus.ERROR
+            result.diagnostics += outcome.diagnostics
+            result.plan, result.state = outcome.plan, outcome.state
+            result.status = TestStatus.FAIL if outcome.has_failed else TestStatus.PASS
         result.seconds = (self._clock.read_time() - start_time).total_seconds()
 
-    def _load_configuration(self, block: RunBlock, problems: list[Diagnostic]) -> Configuration | None:
-        """Return the configuration of the run's module (source "": the tested one); None if invalid: see `problems`."""
+    def _load_configuration(self, block: RunBlock, problems: list[Diagnostic]) -> Configuration:
+        """Return the configuration of the run's module (source "": the tested one). Raises RunBlockError."""
         if block.source in self._modules:  # "", or a module of an earlier run
             return self._modules[block.source]
         directory = os.path.normpath(Path(self._context.directory, block.source))
@@ -197,8 +190,7 @@ class _TestFileRunner:
         problems += new_problems
         if has_errors(new_problems):
             detail = f'The module in "{directory}" cannot be run.'
-            problems.append(build_error("run-block-module-error", detail, block.source_span, block=block.header))
-            return None
+            raise RunBlockError([build_error("run-block-module-error", detail, block.source_span, block=block.header)])
         self.result.sources.update(configuration.files)
         self._modules[block.source] = configuration
         return configuration

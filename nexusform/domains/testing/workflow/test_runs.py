@@ -236,8 +236,9 @@ class RunBlockExecutor(Struct):
         if block.command == "apply":
             outcome = apply_plan(session, plan, StepListener(), PlanApplyOptions())
             new_problems = _build_apply_failure_errors(outcome)
-            if new_problems:
-                raise RunBlockError([*problems, *new_problems], plan)
+            problems += new_problems
+            if has_errors(new_problems):
+                raise RunBlockError(problems, plan)
             state = outcome.applied.state
         problems += missing_failures
         if missing_failures or has_errors(unexpected_problems):

@@ -67,8 +67,8 @@ def _create_key_check(*names: str) -> Callable[[_Document], bool]:
     return lambda document: document.keys() >= {*names}
 
 
-def _create_version_check(start: str) -> Callable[[_Document], bool]:
-    return lambda document: str(document.get("tosca_definitions_version", "")).startswith(start)
+def _is_cloudify_blueprint(document: _Document) -> bool:
+    return str(document.get("tosca_definitions_version", "")).startswith("cloudify_dsl")
 
 
 def _create_node_check(start: str) -> Callable[[_Document], bool]:
@@ -89,7 +89,7 @@ _KINDS: Final[tuple[tuple[Callable[[_Document], bool], str], ...]] = (
     (_create_key_check("nsd-catalog"), f"an OSM network service (nsd-catalog), {_NOT_VNF_TEXT}"),
     (_create_key_check("nsd"), f"a network service descriptor (NSD), {_NOT_VNF_TEXT}"),
     (_create_node_check("tosca.nodes.nfv.NS"), f"a network service in TOSCA, {_NOT_VNF_TEXT}"),
-    (_create_version_check("cloudify_dsl"), f"a blueprint of Cloudify; {_SUPPORTED_TEXT}"),
+    (_is_cloudify_blueprint, f"a blueprint of Cloudify; {_SUPPORTED_TEXT}"),
     (_create_node_check("cloudify."), f"a blueprint of Cloudify; {_SUPPORTED_TEXT}"),
     (_create_node_check("org.openecomp."), "a service model of ONAP's SDC: use its VNFD or HOT"),
     (_create_key_check("AWSTemplateFormatVersion"), f"a template of AWS CloudFormation; {_SUPPORTED_TEXT}"),

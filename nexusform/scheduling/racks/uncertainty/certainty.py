@@ -159,7 +159,8 @@ def repeat_with_samples(
         on_progress(len(fits))
     pools = tallies.compute_pool_certainties(runs)
     if runs >= MIN_RUNS_FOR_TIES:
-        pools = tuple(_add_ties(pool, base, tied_machines.get((pool.owner, pool.pool), set())) for pool in pools)
+        tied_names = {key: tuple(base.machines[n].name for n in sorted(ties)) for key, ties in tied_machines.items()}
+        pools = tuple(replace(pool, tied_machines=tied_names.get((pool.owner, pool.pool), ())) for pool in pools)
     return SamplingResult(
         vms=tallies.compute_vm_certainties(runs),
         pools=pools,
@@ -167,10 +168,6 @@ def repeat_with_samples(
         fits=tuple(fits),
         uncertain_machines=unknown_cells.list_uncertain_machines(),
     )
-
-
-def _add_ties(pool: PoolCertainty, base: RackScheduler, tied_machines: set[int]) -> PoolCertainty:
-    return replace(pool, tied_machines=tuple(base.machines[number].name for number in sorted(tied_machines)))
 
 
 class _UnknownCells:

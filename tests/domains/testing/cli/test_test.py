@@ -372,6 +372,15 @@ def test_override_during_plan_and_functions_in_values(capsys: pytest.CaptureFixt
     assert (code, "must be apply or plan" in err) == (1, True)
 
 
+def test_warning_of_apply_fails_no_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """As in Terraform; here an object that exists without its machine."""
+    values = "{ nodes = { web-np1-0 = { machine = null } } }"
+    override = f"override_resource {{\n  target = nexus_kubernetes_cluster.c\n  values = {values}\n}}\n"
+    code, out, err = run_tests(capsys, THREE + override + build_run(build_assertion("output.machines == 6")))
+    assert (code, 'run "one"... pass' in out) == (0, True), out + err
+    assert "The provider reported no machine for" in out + err
+
+
 def test_plan_options(capsys: pytest.CaptureFixture[str]) -> None:
     text = (
         THREE
