@@ -66,7 +66,8 @@ class Storage(Struct, frozen=True):
     """Volumes and classes by name, claims by namespace and name; `default_class` is the default class or "".
     `reserved_volumes` have a claimRef, by the claim's namespace and name; `referenced_names` are named in
     claims; `free_volumes` are unreserved, by class. `templates` are the claim templates of StatefulSets, by
-    namespace and name without the ordinal. `csi` are limits and free storage of CSI drivers.
+    namespace and name without the ordinal. `has_all_classes`: a StorageClass missing here does not exist. `csi` are
+    limits and free storage of CSI drivers.
     """
 
     volumes: Mapping[str, Manifest] = field(default_factory=dict)
@@ -78,6 +79,7 @@ class Storage(Struct, frozen=True):
     templates: Mapping[tuple[str, str], ClaimTemplateOrdinals] = field(default_factory=dict)
     default_class: str = ""
     is_complete: bool = True
+    has_all_classes: bool = False
     csi: CsiLimits = CsiLimits()
 
 
@@ -88,6 +90,7 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
     claims: dict[tuple[str, str], Manifest] = {}
     templates: dict[tuple[str, str], ClaimTemplateOrdinals] = {}
     default_classes: dict[str, str] = {}  # their creation times by name
+    has_observed_storage = False  # kubectl has listed claims or classes; an unobserved cluster may have any class
     manifests = tuple(manifests)
     for manifest in manifests:
         match manifest.group, manifest.kind:
@@ -95,11 +98,13 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
                 volumes[manifest.name] = manifest
             case "", "PersistentVolumeClaim":
                 claims[manifest.namespace, manifest.name] = manifest
+                has_observed_storage |= "phase" in read_silently(manifest, "status")
             case "apps", "StatefulSet":
                 templates |= _collect_template_claims(manifest)
             case "storage.k8s.io", "StorageClass":
                 classes[manifest.name] = manifest
                 metadata = read_silently(manifest, "metadata")
+                has_observed_storage |= "creationTimestamp" in metadata
                 if metadata.get_mapping("annotations").get_text(_DEFAULT_CLASS) == "true":
                     default_classes[manifest.name] = metadata.get_text("creationTimestamp")
     referenced_names = frozenset(read_silently(claim, "spec").get_text("volumeName") for claim in claims.values())
@@ -119,6 +124,7 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
         # The newest one; of equally old ones the first by name.
         default_class=max(sorted(default_classes), key=default_classes.__getitem__, default=""),
         is_complete=is_complete,
+        has_all_classes=is_complete and has_observed_storage,
         csi=collect_csi_objects(manifests),
     )
 
@@ -454,16 +460,20 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
     )
     class_object = storage.classes.get(class_name)
     if class_object is None:
-        # Claims and volumes of a class without an object are matched all the same.
-        if class_name and _can_bind_free_volume(unbound_claim, storage):
+        # Claims and volumes of a class without an object are matched all the same, at once (IsDelayBindingMode).
+        can_bind = _can_bind_free_volume(unbound_claim, storage)
+        if configured_class == "" or (can_bind and storage.has_all_classes):
+            return unbound_claim  # nothing is provisioned: an existing volume is required
+        if class_name and can_bind:
             return replace(unbound_claim, waits_for_pod=True)
-        if configured_class == "":
-            return unbound_claim  # no class: an existing volume is required
         class_text = f'of the StorageClass "{class_name}"' if class_name else "of the default StorageClass"
         text = f"requests a volume {class_text}, but no manifest defines it"
-        summary = f"StorageClass {class_name} is not on the cluster"
-        _warn_unknown_nodes(reference, text, summary if class_name else "there is no default StorageClass")
-        return None
+        summary = (
+            f"StorageClass {class_name} is not on the cluster" if class_name else "there is no default StorageClass"
+        )
+        outcome = "its pods stay Pending" if storage.has_all_classes else _REACHABILITY_UNKNOWN
+        _warn_unknown_nodes(reference, text, summary, outcome)
+        return unbound_claim if storage.has_all_classes else None
     waits_for_pod = class_object.body.get("volumeBindingMode") == "WaitForFirstConsumer"
     provisioning_terms = (  # nodes in reach of a new volume; () if none is created
         () if class_object.body.get("provisioner") == _NO_PROVISIONER else _parse_allowed_topologies(class_object)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, Final, TypeGuard
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.pods.importers.kubernetes_pod_spec import IN_DOUBT, parse_selector, sum_container_amounts
@@ -64,34 +64,39 @@ class AdmissionRules(Struct, frozen=True):
     `counted_namespaces` have a ResourceQuota of count/pods.
     """
 
-    runtimes: dict[str, Manifest] = field(default_factory=dict)
-    defaults: dict[str, list[LimitRangeDefaults]] = field(default_factory=dict)
-    networks: dict[tuple[str, str], str] = field(default_factory=dict)
-    bounds: dict[str, list[LimitRangeBounds]] = field(default_factory=dict)
-    namespaces: dict[str, Manifest] = field(default_factory=dict)
-    counted_namespaces: set[str] = field(default_factory=set)
+    runtimes: Mapping[str, Manifest]
+    defaults: Mapping[str, Sequence[LimitRangeDefaults]]
+    networks: Mapping[tuple[str, str], str]
+    bounds: Mapping[str, Sequence[LimitRangeBounds]]
+    namespaces: Mapping[str, Manifest]
+    counted_namespaces: frozenset[str]
 
 
 def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
     """Return the admission rules among the objects of a cluster."""
-    rules = AdmissionRules()
+    runtimes: dict[str, Manifest] = {}
+    defaults: dict[str, list[LimitRangeDefaults]] = {}
+    networks: dict[tuple[str, str], str] = {}
+    bounds: dict[str, list[LimitRangeBounds]] = {}
+    namespaces: dict[str, Manifest] = {}
+    counted_namespaces: set[str] = set()
     for manifest in manifests:
         match manifest.group, manifest.kind:
             case "node.k8s.io", "RuntimeClass":
-                rules.runtimes[manifest.name] = manifest
+                runtimes[manifest.name] = manifest
             case "", "ResourceQuota" if "count/pods" in get_mapping(manifest.body, "spec", "hard"):
-                rules.counted_namespaces.add(manifest.namespace)
+                counted_namespaces.add(manifest.namespace)
             case "", "Namespace":
-                rules.namespaces[manifest.name] = manifest
+                namespaces[manifest.name] = manifest
             case "", "LimitRange":
                 name = manifest.namespace
-                _add_limit_range(manifest, rules.defaults.setdefault(name, []), rules.bounds.setdefault(name, []))
+                _add_limit_range(manifest, defaults.setdefault(name, []), bounds.setdefault(name, []))
             case "k8s.cni.cncf.io", "NetworkAttachmentDefinition":
                 annotations = read_silently(manifest, "metadata").get_mapping("annotations")
                 resource = annotations.get_text(_NETWORK_RESOURCE)
                 # A namespaced object of an unknown group: without a namespace it is in "default".
-                rules.networks[manifest.namespace or "default", manifest.name] = resource
-    return rules
+                networks[manifest.namespace or "default", manifest.name] = resource
+    return AdmissionRules(runtimes, defaults, networks, bounds, namespaces, frozenset(counted_namespaces))
 
 
 def _add_limit_range(manifest: Manifest, defaults: list[LimitRangeDefaults], bounds: list[LimitRangeBounds]) -> None:

@@ -153,6 +153,37 @@ def test_unknown_volumes_are_reported(objects: list[dict[str, Any]], what: str) 
     assert what in finding.detail
 
 
+def observe(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return a claim as kubectl lists it before it is bound."""
+    return {**manifest, "status": {"phase": "Pending"}}
+
+
+@pytest.mark.parametrize(
+    ("claim", "what"),
+    [
+        (observe(build_claim(storageClassName="gone")), 'of the StorageClass "gone", but no manifest defines it'),
+        (observe(build_claim()), "of the default StorageClass, but no manifest defines it"),
+    ],
+)
+def test_claim_of_a_missing_class_leaves_its_pods_pending(claim: dict[str, Any], what: str) -> None:
+    """Nothing provisions a volume without the class, and the scheduler rejects an unbound claim that does not wait."""
+    manifests = parse_manifests("m.yaml", yaml.safe_dump_all([build_deployment(), claim])).manifests
+    reading = collect_workloads(manifests)
+    (finding,) = reading.findings
+    assert finding.detail.endswith("; its pods stay Pending.")
+    assert what in finding.detail
+    outcomes = predict(Cluster("k", NODES), (), reading.workloads).outcomes
+    assert [outcome.reason for outcome in outcomes] == [UNBOUND]
+    # Of a partial dump the class may exist.
+    reading = collect_workloads(manifests, is_complete=False)
+    assert all(outcome.node for outcome in predict(Cluster("k", NODES), (), reading.workloads).outcomes)
+
+
+def test_claim_of_a_missing_class_is_bound_to_a_free_volume_at_once() -> None:
+    objects = [observe(build_claim(storageClassName="gone")), build_volume("a", "n9", storageClassName="gone")]
+    assert predict_places(build_deployment(), *objects) == [CONFLICT]
+
+
 # --- selection of a volume for a claim ------------------------------------------------------------------
 
 UNBOUND = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."
