@@ -95,8 +95,10 @@ def build_label_selector(
     return LabelSelector(tuple(sorted(match_labels.items())), tuple(match_expressions))
 
 
-def is_selected(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Check whether a (valid) selector selects an object with these labels."""
+def is_selected(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """Check whether a (valid) selector selects an object with these labels; None selects nothing."""
+    if selector is None:
+        return False
     return all(labels.get(key) == value for key, value in selector.match_labels) and all(
         is_requirement_met(requirement, labels) for requirement in selector.match_expressions
     )

@@ -139,7 +139,7 @@ class ObservedPod(Struct, frozen=True):
     spec: PodSpec
     start_time: str = ""
     template: ObservedPodTemplate | None = None
-    condition: PodCondition | None = None
+    condition: PodCondition = PodCondition()
     devices: ClaimedUses = ()
 
 
@@ -458,7 +458,7 @@ def _build_pod(
             next((str(labels[key]) for key in _REVISION_LABELS if key in labels), ""),  # the revision
             parse_containers(root.get_mapping("spec")),
         ),
-        condition=PodCondition(**body["condition"]) if body.get("condition") else None,
+        condition=PodCondition(**get_mapping(body, "condition")),
         devices=list_allocated_claims((f"{namespace}/{name}" for name in get_list(body, "claims")), devices),
     )
 

@@ -9,10 +9,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import select_word_form
+from nexusform.diagnostics.phrases import group_by, select_word_form
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
-from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.json_data.plain_data import get_list, list_mappings
 
 NOT_PREDICTED: Final = "pods-not-predicted"

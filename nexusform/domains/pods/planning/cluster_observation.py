@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
-from nexusform.diagnostics.phrases import select_word_form
+from nexusform.diagnostics.phrases import group_by, select_word_form
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, ObservedNode, ObservedPod
 from nexusform.domains.pods.importers.manifest_parser import Manifest, format_scalar, get_integer, select_manifests
@@ -29,7 +29,6 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     PodKey,
     ResourceQuota,
 )
-from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.domains.pods.scheduling.pending_reasons import join_first_texts
 from nexusform.domains.pods.scheduling.preemption import compute_allowed_disruptions, is_pod_covered
 from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage

@@ -10,6 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
+from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.pods.importers.appliance_claims import (
     Claims,
     collect_appliance_claims,
@@ -37,7 +38,6 @@ from nexusform.domains.pods.planning.object_pods import (
 )
 from nexusform.domains.pods.planning.template_matching import create_replacement_check, estimate_replicas
 from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodKey, ResourceQuota, Workload
-from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.placements.vm_demands import ClaimDemand
 

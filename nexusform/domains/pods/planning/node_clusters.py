@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.pods.importers.live_workloads import LiveWorkload
 from nexusform.domains.pods.scheduling.cluster_records import Node
-from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.domains.pods.scheduling.kubelet_admission import compute_cells
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, ResourceType

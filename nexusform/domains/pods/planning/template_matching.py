@@ -12,12 +12,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from nexusform.diagnostics.phrases import group_by
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.planning.object_pods import ObjectPods
 from nexusform.domains.pods.scheduling.cluster_records import NEWEST_REVISION, Container, ExistingPod, PodSpec, Workload
-from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.kubernetes.matching import is_selected
 
 # Kinds with template updates; pods of all others are created once.

@@ -14,6 +14,7 @@ from zlib import crc32
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
@@ -23,7 +24,6 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     Strategy,
     Workload,
 )
-from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.domains.pods.scheduling.pod_orders import (
     ArrivalOrder,
     count_controller_hops,
@@ -386,7 +386,7 @@ def _list_readiness_changes(scene: PredictionScenario, _: int) -> Iterator[tuple
 
 def _mark_pods_recovered(pod: ExistingPod) -> ExistingPod:
     """Return a stuck pod as ready; one stuck for a permanent reason, and any other, unchanged."""
-    if pod.condition is None or pod.stuck_reason in ("", *_PERMANENT_REASONS):
+    if pod.condition.stuck_reason in ("", *_PERMANENT_REASONS):
         return pod
     ready_condition = PodCondition(pod.condition.name, pod.condition.uid)
     return replace(pod, condition=ready_condition)
@@ -394,13 +394,15 @@ def _mark_pods_recovered(pod: ExistingPod) -> ExistingPod:
 
 def has_permanent_failure(workload: Workload, pods: Sequence[ExistingPod]) -> bool:
     """Return whether no pod of the current template can start, for permanent reasons."""
-    return has_stuck_template(workload, pods) and all(pod.stuck_reason in ("", *_PERMANENT_REASONS) for pod in pods)
+    return has_stuck_template(workload, pods) and all(
+        pod.condition.stuck_reason in ("", *_PERMANENT_REASONS) for pod in pods
+    )
 
 
 def _mark_pod_not_starting(pod: ExistingPod) -> ExistingPod:
-    """Return a starting pod as stuck; a ready, stuck or predicted (None) one unchanged."""
+    """Return a starting pod as stuck; a ready, stuck or predicted one unchanged."""
     condition = pod.condition
-    if condition is None or condition.is_ready or condition.stuck_reason:
+    if condition.is_ready or condition.stuck_reason:
         return pod
     return replace(pod, condition=replace(condition, stuck_reason="NotReady"))
 
@@ -409,7 +411,7 @@ def _change_time_and_pod_order(scene: PredictionScenario, samples: int) -> Itera
     """Yield the scene at later times, and with other orders (at most `samples`) of pods of equal or unknown start, each
     with its assumption as a text.
     """
-    conditions = [pod.condition for pod in scene.existing_pods if pod.condition is not None]
+    conditions = [pod.condition for pod in scene.existing_pods]
     latest_change = max((max(item.ready_time, item.creation_time) for item in conditions), default=0)
     now = scene.cluster.observation_time or latest_change
     for hours in (1, 24) if now else ():  # no time is known without observed pods
@@ -425,8 +427,7 @@ def _list_pod_age_permutations(scene: PredictionScenario, samples: int) -> Itera
     """
     keys = {workload.key for workload in scene.workloads}
     groups = group_by(  # by workload and time of creation, else of the predicted start
-        scene.existing_pods,
-        lambda pod: (pod.workload, pod.age if pod.condition is None else pod.condition.creation_time),
+        scene.existing_pods, lambda pod: (pod.workload, pod.condition.creation_time if pod.is_observed else pod.age)
     )
     largest = max((len(pods) for (key, _), pods in groups.items() if key in keys), default=0)
     for order in range(min(_MOST_ORDERS, largest, max(1, samples))):

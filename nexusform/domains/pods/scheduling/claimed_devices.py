@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.pods.scheduling.cel_device_selectors import CelSelectorError, is_device_selected
 from nexusform.domains.pods.scheduling.cluster_records import (
     ALL_DEVICES,
@@ -32,7 +33,6 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     ResourceSlice,
     VolumeNeed,
 )
-from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.domains.pods.scheduling.rules.node_affinity import is_any_term_satisfied
 from nexusform.domains.pods.scheduling.rules.volume_binding import NO_DEVICES, UNAVAILABLE_CLAIM
 from nexusform.domains.pods.scheduling.volume_binder import build_node_volume_need

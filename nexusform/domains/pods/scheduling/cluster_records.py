@@ -128,13 +128,14 @@ class DeviceInventory(Struct, frozen=True):
 
 class PodState(StrEnum):
     """Lifecycle state of a pod. Only a scheduled pod has a node and uses its resources. Pending: no feasible
-    node. SchedulingGated: not considered by the scheduler yet. Failed: rejected by kubelet.
+    node. SchedulingGated: not considered by the scheduler yet. Failed: rejected by kubelet. Removed: no pod any more.
     """
 
     SCHEDULED = "Scheduled"
     PENDING = "Pending"
     GATED = "SchedulingGated"
     FAILED = "Failed"
+    REMOVED = "Removed"
 
 
 class Node(Struct, frozen=True):
@@ -458,7 +459,7 @@ class ExistingPod(Struct, frozen=True):
     permanently, "" if it runs or waits. `volumes`: its recorded claims with the names of their volumes. A pod that
     `is_protected` is never evicted. `observed_template`: its template as listed by kubectl. `charged_budgets`: the
     budgets (of its namespace, by name) already charged for its eviction, though it still exists. `condition` is the
-    observed one, None for a pod predicted to run. `devices`: its ResourceClaims with their devices.
+    observed one, or the default of a pod predicted to run. `devices`: its ResourceClaims with their devices.
     """
 
     workload: str
@@ -471,7 +472,7 @@ class ExistingPod(Struct, frozen=True):
     is_protected: bool = False
     observed_template: ObservedPodTemplate | None = None
     charged_budgets: tuple[str, ...] = ()
-    condition: PodCondition | None = None
+    condition: PodCondition = PodCondition()
     devices: ClaimedUses = ()
 
     @property
@@ -490,19 +491,14 @@ class ExistingPod(Struct, frozen=True):
         return self.workload, self.number
 
     @property
-    def stuck_reason(self) -> str:
-        """Why the pod is not ready and does not start; "" if it is ready, starts, or is predicted."""
-        return self.condition.stuck_reason if self.condition is not None else ""
+    def is_observed(self) -> bool:
+        """Whether kubectl has listed the pod; its condition has at least a name then."""
+        return self.condition != PodCondition()
 
     @property
     def is_stuck(self) -> bool:
         """Whether the pod is not ready, without any sign of a start."""
-        return bool(self.stuck_reason)
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether the pod is ready, as observed or as predicted."""
-        return self.condition is None or self.condition.is_ready
+        return bool(self.condition.stuck_reason)
 
 
 class ResourceQuotaScope(Struct, frozen=True):

@@ -26,7 +26,6 @@ _SLOWNESS: Final = (0.7, 2)
 _MIXED_SAMPLES: Final = 3
 
 _PHASES: Final = ("Pending", "Unknown", "Running")
-_RUNNING: Final = PodCondition()
 _NANOSECONDS: Final = 10**9
 
 
@@ -106,7 +105,7 @@ def _compare_for_removal(first: ExistingPod, second: ExistingPod, pods_by_node: 
     first_key, second_key = _build_removal_sort_key(first, pods_by_node), _build_removal_sort_key(second, pods_by_node)
     if first_key != second_key:
         return 1 if first_key > second_key else -1
-    if first.condition is not None and second.condition is not None:
+    if first.is_observed and second.is_observed:
         difference = _compare_conditions(first.condition, second.condition, now)
         if difference:
             return difference
@@ -128,7 +127,7 @@ def _compare_conditions(one: PodCondition, two: PodCondition, now: int) -> int:
 
 def _build_removal_sort_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tuple[int, ...]:
     """Return the deciding facts other than times. The pod with the smallest is removed first (False before True)."""
-    condition = pod.condition or _RUNNING
+    condition = pod.condition
     phase = _PHASES.index(condition.phase) if condition.phase in _PHASES else len(_PHASES)
     return (bool(pod.node), phase, condition.is_ready, condition.deletion_cost, -pods_by_node[pod.node])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from msgspec import Struct
 
@@ -70,7 +71,7 @@ class PodOutcome(Struct, frozen=True):
     victims: tuple[ExistingPod, ...] = ()
     preempted_by: str = ""
     volumes: Pairs = ()
-    condition: PodCondition | None = None
+    condition: PodCondition = PodCondition()
     doubt: str = ""
     alternative: str = ""
     devices: ClaimedUses = ()
@@ -87,29 +88,29 @@ class PodOutcome(Struct, frozen=True):
 
     @property
     def state(self) -> PodState:
-        """State of the pod, if it exists."""
+        """State of the pod after the plan."""
         return PodState.SCHEDULED if self.node else self.unscheduled_state
 
     @property
     def is_pending(self) -> bool:
         """Whether the pod exists and waits for a node."""
-        return not self.is_removed and self.state is PodState.PENDING
+        return self.state is PodState.PENDING
 
     @property
     def is_gated(self) -> bool:
         """Whether the pod exists and has scheduling gates."""
-        return not self.is_removed and self.state is PodState.GATED
+        return self.state is PodState.GATED
 
     @property
     def is_failed(self) -> bool:
         """Whether kubelet rejects the pod."""
-        return not self.is_removed and self.state is PodState.FAILED
+        return self.state is PodState.FAILED
 
     @property
     def can_retry(self) -> bool:
         """Whether the pod may get a node later: it is Pending, or its controller re-creates it after a failure."""
         if is_recreated(self.workload):
-            return self.is_pending or self.is_failed
+            return self.state in (PodState.PENDING, PodState.FAILED)
         return self.is_pending and not self.reason.startswith(EVICTED)  # an evicted bare pod is gone
 
 
@@ -175,7 +176,8 @@ class PodsPrediction(Struct, frozen=True):
 
     def list_outcomes(self, workload: str) -> tuple[PodOutcome, ...]:
         """Return the outcomes of one workload (key) by number, removed pods included."""
-        return tuple(sorted((o for o in self.outcomes if o.workload == workload), key=lambda o: o.number))
+        outcomes = [outcome for outcome in self.outcomes if outcome.workload == workload]
+        return tuple(sorted(outcomes, key=attrgetter("number")))
 
 
 def build_removal(pod: ExistingPod, trigger: str) -> PodOutcome:
@@ -190,12 +192,13 @@ def build_removal(pod: ExistingPod, trigger: str) -> PodOutcome:
         previous=pod.node,
         trigger=trigger,
         age=pod.age,
+        unscheduled_state=PodState.REMOVED,
     )
 
 
-def describe_condition(condition: PodCondition | None) -> str:
+def describe_condition(condition: PodCondition) -> str:
     """Return why an observed pod does not become ready, "" if it is ready or starts."""
-    if condition is None or not condition.stuck_reason:
+    if not condition.stuck_reason:
         return ""
     since = f" since {condition.stuck_since}" if condition.stuck_since else ""
     return f"stuck{since}: {condition.stuck_reason} {condition.name}"

@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.pods.scheduling import pod_outcomes, profile
 from nexusform.domains.pods.scheduling.cluster_records import (
     DEFAULT_SEED,
@@ -24,7 +25,6 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     format_pod_name,
     is_recreated,
 )
-from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.domains.pods.scheduling.pod_orders import ArrivalOrder
 from nexusform.domains.pods.scheduling.pod_outcomes import PlaceablePodRange, PodOutcome, PodsPrediction
 from nexusform.domains.pods.scheduling.preemption import PreemptionVictim, count_expected_pods

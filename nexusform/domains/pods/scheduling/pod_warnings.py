@@ -10,10 +10,9 @@ from itertools import chain
 from operator import attrgetter
 from typing import Final
 
-from nexusform.diagnostics.phrases import select_word_form
+from nexusform.diagnostics.phrases import group_by, select_word_form
 from nexusform.domains.pods.scheduling import profile
-from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME, Cluster, ExistingPod, Node
-from nexusform.domains.pods.scheduling.grouping import group_by
+from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME, Cluster, ExistingPod, Node, PodState
 from nexusform.domains.pods.scheduling.pending_reasons import describe_missing, describe_unmet, format_pending_message
 from nexusform.domains.pods.scheduling.pod_outcomes import NO_EXECUTE, PodOutcome, PodsPrediction, describe_condition
 from nexusform.domains.pods.scheduling.pod_spec_scheduler import FeasibleNodesCache
@@ -107,7 +106,7 @@ def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[WorkloadWarning
     for term in context.select_own_terms(workload.pod.anti_affinity):
         domain_count = _count_topology_domains(context, term.topology_key)
         is_full = domain_count is not None and workload.replicas >= domain_count
-        selects_old_pods = term.selector is not None and is_selected(term.selector, old_labels)
+        selects_old_pods = is_selected(term.selector, old_labels)
         if not is_full or not selects_old_pods:
             continue  # a value of the key is free for a new pod, or may be shared with an old one
         detail = (
@@ -152,7 +151,7 @@ def _warn_blocked_rollout(context: WorkloadContext) -> Iterator[WorkloadWarning]
     """Yield a warning for a blocked rollout, by its cause: new pods without a node, uncreated or not ready."""
     if not context.forecast.is_blocked:
         return
-    waiting_pods = [outcome for outcome in context.outcomes if outcome.is_pending]
+    waiting_pods = context.pending_pods
     if waiting_pods:
         former_pods = _select_former_pods(context, waiting_pods)
         new_pods = [outcome for outcome in waiting_pods if outcome not in former_pods] or waiting_pods  # all are former
@@ -206,7 +205,7 @@ def _warn_stuck_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     texts = [describe_condition(outcome.condition) for outcome in stuck_pods]
     detail = f"{len(texts)} of its pods {select_word_form(len(texts), 'is', 'are')} not ready: {format_names(texts)}."
     former_pods = _select_former_pods(context, stuck_pods)
-    if workload.is_ordered and former_pods and former_pods[0].condition is not None:
+    if workload.is_ordered and former_pods:
         name = former_pods[0].condition.name or former_pods[0].name
         detail += (
             " Its controller waits for this pod and never gives it the new template (OrderedReady). Delete it "
@@ -217,7 +216,7 @@ def _warn_stuck_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
 
 def _warn_pending_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning for Pending pods; the warning about a blocked rollout covers its own."""
-    waiting_pods = [outcome for outcome in context.outcomes if outcome.is_pending]
+    waiting_pods = context.pending_pods
     if not waiting_pods or context.forecast.is_blocked:
         return  # none, or reported with the rollout
     share = _format_share(context, waiting_pods)
@@ -249,26 +248,22 @@ def _find_main_reason(context: WorkloadContext, pod: PodOutcome) -> str:
     return "; ".join(f"{count:,} {reason}" for reason, count in node_counts.most_common())
 
 
-def _warn_failed_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    failed_pods = [outcome for outcome in context.outcomes if outcome.is_failed]
-    if failed_pods:
-        share = _format_share(context, failed_pods)
-        detail = f"{share} ({_format_names(failed_pods)}) would be Failed, rejected by kubelet {failed_pods[0].reason}"
-        yield context.build_warning(FAILED, detail, summary=f"{share} would be Failed {failed_pods[0].reason}")
-
-
-def _warn_gated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    gated_pods = [outcome for outcome in context.outcomes if outcome.is_gated]
-    if gated_pods:
-        share = _format_share(context, gated_pods)
-        detail = f"{share} ({_format_names(gated_pods)}) would be SchedulingGated: {gated_pods[0].reason}"
-        yield context.build_warning(GATED, detail, summary=f"{share} would be SchedulingGated: {gated_pods[0].reason}")
+def _warn_failed_and_gated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
+    for state, kind, detail_text, summary_text in (
+        (PodState.FAILED, FAILED, "Failed, rejected by kubelet", "Failed"),
+        (PodState.GATED, GATED, "SchedulingGated:", "SchedulingGated:"),
+    ):
+        pods = [outcome for outcome in context.outcomes if outcome.state is state]
+        if pods:
+            share, reason = _format_share(context, pods), pods[0].reason
+            detail = f"{share} ({_format_names(pods)}) would be {detail_text} {reason}"
+            yield context.build_warning(kind, detail, summary=f"{share} would be {summary_text} {reason}")
 
 
 def _warn_uncreated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning for uncreated pods, in a blocked rollout only if an ordered set has a Pending pod, too."""
     count, replicas = context.forecast.uncreated, context.forecast.replicas
-    is_ordered_wait = context.workload.is_ordered and any(outcome.is_pending for outcome in context.outcomes)
+    is_ordered_wait = context.workload.is_ordered and bool(context.pending_pods)
     if count and (is_ordered_wait or not context.forecast.is_blocked):
         # The replicas of a DaemonSet are its pods, uncreated ones excluded.
         expected_count = count + replicas if context.workload.kind == "DaemonSet" else replicas
@@ -282,8 +277,8 @@ def _warn_daemon_without_node(context: WorkloadContext) -> Iterator[WorkloadWarn
         return  # some nodes are permitted, or a quota or admission rejects the pods
     nodes = context.cluster.nodes
     pod = context.workload.pod
-    rejections = (profile.find_node_rejection(pod, node) for node in nodes)
-    reason = format_pending_message([rejection for rejection in rejections if rejection is not None], len(nodes))
+    rejections = [rejection for node in nodes if (rejection := profile.find_node_rejection(pod, node))]
+    reason = format_pending_message(rejections, len(nodes))
     yield context.build_warning(NOWHERE, f"it would get no pod: {reason}{describe_missing(pod, nodes)}")
 
 
@@ -422,23 +417,18 @@ def find_location_label_key(
     """Return a label key of the nodes with values that match their locations exactly; "" if there is none. Keys
     in `used_keys` are preferred, then well-known ones.
     """
-    located_nodes = [node for node in nodes if get_location(node)]
+    located_nodes = list(filter(get_location, nodes))
     if not located_nodes:
         return ""
-    candidate_keys = sorted(located_nodes[0].labels.keys() - {HOSTNAME})
-    keys = [key for key in candidate_keys if _is_key_of_location(key, located_nodes, get_location)]
+    locations = list(map(get_location, located_nodes))
+    candidate_keys = set.intersection(*(set(node.labels) for node in located_nodes)) - {HOSTNAME}
+    keys = []  # with one value per location, and one location per value
+    for key in sorted(candidate_keys):
+        values = [node.labels[key] for node in located_nodes]
+        if len(set(zip(values, locations, strict=True))) == len(set(values)) == len(set(locations)):
+            keys.append(key)
     preferred_keys = [key for key in (*used_keys, *_KNOWN_HARDWARE_KEYS) if key in keys]
     return next(iter(preferred_keys + keys), "")
-
-
-def _is_key_of_location(key: str, nodes: Sequence[Node], get_location: Callable[[Node], str]) -> bool:
-    """Return whether all nodes have the key, with one value per location and one location per value."""
-    location_by_value: dict[str, str] = {}
-    for node in nodes:
-        value = node.labels.get(key)
-        if value is None or location_by_value.setdefault(value, get_location(node)) != get_location(node):
-            return False
-    return len(location_by_value) == len(set(location_by_value.values()))
 
 
 def _list_own_topology_keys(context: WorkloadContext) -> tuple[list[str], list[str]]:
@@ -448,7 +438,7 @@ def _list_own_topology_keys(context: WorkloadContext) -> tuple[list[str], list[s
     required_keys = [term.topology_key for term in context.select_own_terms(pod.anti_affinity)]
     preferred_keys = [term.topology_key for term in context.select_own_terms(pod.preferred_anti_affinity)]
     for constraint in pod.spread:
-        if constraint.selector is not None and is_selected(constraint.selector, labels):
+        if is_selected(constraint.selector, labels):
             keys = required_keys if constraint.is_hard else preferred_keys
             keys.append(constraint.topology_key)
     return list(dict.fromkeys(required_keys)), list(dict.fromkeys(preferred_keys))
@@ -457,8 +447,7 @@ def _list_own_topology_keys(context: WorkloadContext) -> tuple[list[str], list[s
 def _explain_shared_hardware(context: WorkloadContext, proposed_label: str, location_noun: str) -> str:
     """Return why the rules do not separate the pods and how to fix it; `location_noun`: machines or racks."""
     required_keys, preferred_keys = _list_own_topology_keys(context)
-    # Nodes with unknown hardware may lack the key.
-    domains = {node.labels[proposed_label] for node in context.nodes if proposed_label in node.labels}
+    domains = {node.labels.get(proposed_label) for node in context.nodes} - {None}  # nodes may lack the key
     if proposed_label and len(domains) < context.workload.replicas:
         locations = f"{len(domains)} {location_noun}"
         return _explain_too_few(context, proposed_label, locations, has_one_value=len(domains) == 1)
@@ -472,11 +461,9 @@ def _explain_shared_hardware(context: WorkloadContext, proposed_label: str, loca
         cause = f"Its rules use {' and '.join(keys)}, which {negation} distinguish {location_noun}"
     else:
         cause = "It has no rule that separates its pods"
-    if not proposed_label:
-        return (
-            f"{cause}, and no label of its workers distinguishes {location_noun}. Add hardware labels to the workers."
-        )
-    return f"{cause}. Use topologyKey: {proposed_label}."
+    if proposed_label:
+        return f"{cause}. Use topologyKey: {proposed_label}."
+    return f"{cause}, and no label of its workers distinguishes {location_noun}. Add hardware labels to the workers."
 
 
 def _explain_too_few(
@@ -554,8 +541,7 @@ _RULES: Final = (
     _warn_blocked_rollout,
     _warn_stuck_pods,
     _warn_pending_pods,
-    _warn_failed_pods,
-    _warn_gated_pods,
+    _warn_failed_and_gated_pods,
     _warn_uncreated_pods,
     _warn_daemon_without_node,
     _warn_unknown_volume_limits,

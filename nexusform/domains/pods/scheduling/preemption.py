@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.cluster_records import (
     ExistingPod,
@@ -21,7 +22,6 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     PodSpec,
     Workload,
 )
-from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.domains.pods.scheduling.pod_spec_scheduler import PodSpecScheduler
 from nexusform.domains.pods.scheduling.scheduler_cache import SchedulerCache
 from nexusform.kubernetes.matching import is_selected
@@ -91,7 +91,7 @@ def compute_eviction_allowances(
     for budget, pods in zip(budgets, expected_pods, strict=True):
         if budget.selector.is_empty:
             continue  # in preemption, it covers no pod
-        covered_groups = cache.select_groups(budget.selector, budget.namespace)
+        covered_groups = cache.select_groups_of_namespace(budget.selector, budget.namespace)
         healthy = sum(sum(group.nodes.values()) for group in covered_groups if not group.spec.is_terminating)
         evictions = compute_allowed_disruptions(budget, pods, healthy) - budget.withheld_disruptions
         result.append(DisruptionAllowance(budget, max(0, evictions)))
@@ -277,7 +277,7 @@ def count_allowed_disruptions(budget: PodDisruptionBudget, existing_pods: Iterab
     """Return how many existing pods the budget allows to evict."""
     covered_pods = [pod for pod in existing_pods if is_pod_covered(budget, pod.spec)]
     # With an observed status, `withheld_disruptions` accounts for unready pods.
-    healthy = sum(bool(pod.node) and (budget.is_met is not None or pod.is_ready) for pod in covered_pods)
+    healthy = sum(bool(pod.node) and (budget.is_met is not None or pod.condition.is_ready) for pod in covered_pods)
     return compute_allowed_disruptions(budget, len(covered_pods), healthy) - budget.withheld_disruptions
 
 
@@ -289,7 +289,7 @@ def list_applied_budgets(
     pkg/registry/core/pod/storage/eviction.go.
     """
     # No budget holds a pod that has not run yet.
-    started_pods = [pod for pod in pods if pod.condition is None or pod.condition.phase != "Pending"]
+    started_pods = [pod for pod in pods if pod.condition.phase != "Pending"]
     budgets_by_pod = [(pod, [budget for budget in budgets if has_budget(budget, pod)]) for pod in started_pods]
     for budget in budgets:
         allowed = count_allowed_disruptions(budget, existing_pods)
@@ -297,5 +297,7 @@ def list_applied_budgets(
         covered = [(pod, pod_budgets) for pod, pod_budgets in budgets_by_pod if budget in pod_budgets]
         if any(len(pod_budgets) > 1 for _, pod_budgets in covered):  # such a pod is never evicted
             yield budget, 0
-        elif any(pod.is_ready or not (is_met or budget.evicts_unready) for pod, _ in covered):  # it holds some pod
+        elif any(
+            pod.condition.is_ready or not (is_met or budget.evicts_unready) for pod, _ in covered
+        ):  # it holds some pod
             yield budget, allowed

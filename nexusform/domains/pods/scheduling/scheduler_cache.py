@@ -5,7 +5,7 @@ group, counted per node. Groups are indexed by the label pairs used in selectors
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any, Final
 
@@ -109,8 +109,6 @@ class SchedulerCache:
         terms = spec.anti_affinity + spec.affinity + spec.preferred_affinity + spec.preferred_anti_affinity
         pairs: set[tuple[str, str]] = set()
         for term in terms:
-            if term.selector is None:
-                continue  # it selects nothing
             label_pairs = list_alternative_labels(term.selector)
             if label_pairs is None:  # no label pair is required
                 self._unindexed_term_groups.append(group)
@@ -159,17 +157,16 @@ class SchedulerCache:
             topology = self._topologies[key] = TopologyDomains(domain_by_node, len(numbers))
         return topology
 
-    def select_groups(self, selector: LabelSelector, namespace: str | None = None) -> list[PodSpecGroup]:
-        """Return the groups with pods selected by a selector, in one namespace or in all."""
-        return [
-            group
-            for group in self._list_candidates(selector)
-            if group.nodes
-            and (namespace is None or group.spec.namespace == namespace)
-            and is_selected(selector, group.labels)
-        ]
+    def select_groups(self, selector: LabelSelector | None) -> list[PodSpecGroup]:
+        """Return the groups with pods selected by a selector, in any namespace."""
+        candidates = self._list_candidates(selector)
+        return [group for group in candidates if group.nodes and is_selected(selector, group.labels)]
 
-    def _list_candidates(self, selector: LabelSelector) -> Iterable[PodSpecGroup]:
+    def select_groups_of_namespace(self, selector: LabelSelector, namespace: str) -> list[PodSpecGroup]:
+        """Return the groups of a namespace with pods selected by a selector."""
+        return [group for group in self.select_groups(selector) if group.spec.namespace == namespace]
+
+    def _list_candidates(self, selector: LabelSelector | None) -> Iterable[PodSpecGroup]:
         """Return the groups a selector could select, found by one of its label pairs, else all groups."""
         pairs = list_alternative_labels(selector)
         if pairs is None:
@@ -187,28 +184,23 @@ class SchedulerCache:
 
     def select_term_groups(self, term: PodTerm) -> list[PodSpecGroup]:
         """Return the groups with pods selected by a pod affinity term."""
-        if term.selector is None:
-            return []  # it selects nothing
         return [g for g in self.select_groups(term.selector) if self._is_namespace_selected(term, g.spec.namespace)]
 
     def is_selected(self, term: PodTerm, group: PodSpecGroup) -> bool:
         """Return whether a term selects the pods of a group."""
-        if term.selector is None or not self._is_namespace_selected(term, group.spec.namespace):
-            return False
-        return is_selected(term.selector, group.labels)
+        return self._is_namespace_selected(term, group.spec.namespace) and is_selected(term.selector, group.labels)
 
     def _is_namespace_selected(self, term: PodTerm, namespace: str) -> bool:
         """Return whether a term is about pods of a namespace, by its name or by its labels."""
-        if namespace in term.namespaces:
-            return True
-        if term.namespace_selector is None:
-            return False
-        labels: Mapping[str, str] = {**self._namespaces.get(namespace, {}), _NAMESPACE_NAME: namespace}
-        return is_selected(term.namespace_selector, labels)
+        return namespace in term.namespaces or is_selected(
+            term.namespace_selector, {**self._namespaces.get(namespace, {}), _NAMESPACE_NAME: namespace}
+        )
 
 
-def list_alternative_labels(selector: LabelSelector) -> list[tuple[str, str]] | None:
+def list_alternative_labels(selector: LabelSelector | None) -> list[tuple[str, str]] | None:
     """Return label pairs, exactly one of them on each selected object; None if the selector requires no value."""
+    if selector is None:
+        return []  # it selects nothing
     if selector.match_labels:
         return [selector.match_labels[0]]  # each selected object has all of them: one is sufficient
     for requirement in selector.match_expressions:

@@ -450,7 +450,7 @@ class SchedulingSession:
             return False
         namespace = scheduler.group.spec.namespace
         selectors = [counter.constraint.selector for counter in scheduler.counts.soft_spread if counter.counts_new_pods]
-        counted = (self.cache.select_groups(selector, namespace) for selector in selectors if selector)
+        counted = (self.cache.select_groups_of_namespace(selector, namespace) for selector in selectors if selector)
         return any(self._uncertain_nodes >> node & 1 for group in chain.from_iterable(counted) for node in group.nodes)
 
     def _is_choice_undetermined(self, scheduler: PodSpecScheduler, choice: BestNodes) -> bool:

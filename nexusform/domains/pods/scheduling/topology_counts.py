@@ -205,12 +205,12 @@ class TopologyCounts:
             # For points, each node with the label is a domain of its own, even if several have one value.
             domain_by_node, domain_count = topology.node_domains, len(topology.node_domains)
         selector = constraint.selector
-        matches_itself = int(selector is not None and is_selected(selector, self.group.labels))
+        matches_itself = int(is_selected(selector, self.group.labels))
         counter = SpreadCounter(
             constraint, domain_by_node, domain_count, eligible_nodes, eligible_domains, matches_itself
         )
         if _is_selective(selector):  # one for all pods or none counts no existing pod
-            for group in self.cache.select_groups(selector, self.group.spec.namespace):
+            for group in self.cache.select_groups_of_namespace(selector, self.group.spec.namespace):
                 if group.spec.is_terminating:
                     continue  # spreading ignores them
                 for node, pods in group.nodes.items():

@@ -78,6 +78,11 @@ class WorkloadContext(Struct, frozen=True):
     running_outcomes: tuple[PodOutcome, ...] = ()
     claims_by_node: Mapping[str, int] = {}
 
+    @property
+    def pending_pods(self) -> list[PodOutcome]:
+        """Pods that wait for a node."""
+        return [outcome for outcome in self.outcomes if outcome.is_pending]
+
     def select_own_terms(self, terms: Iterable[PodTerm]) -> list[PodTerm]:
         """Return the terms of the workload that select its own pods."""
         group = self.cache.get_group(self.workload.pod)
