@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from hashlib import blake2b
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -98,24 +99,20 @@ class ClaimedDevices:
         error = next((claim.error for claim in claims if claim.error), "")
         if error:  # no node is checked
             return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=error),))
-        allocations: dict[str, DeviceAllocation | None] = {}
         try:
-            for node in self._nodes:
-                allocations[node.name] = self._allocate_claims_on_node(claims, node)
+            allocations = {node.name: self._allocate_claims_on_node(claims, node) for node in self._nodes}
         except AllocationError as problem:
             return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=str(problem)),), RANDOM)
-        allocated_names = [name for name, allocation in allocations.items() if allocation is not None]
-        unallocated_names = [name for name, allocation in allocations.items() if allocation is None]
-        scores = {allocation.score for allocation in allocations.values() if allocation is not None}
-        reachable_names = [node.name for node in self._nodes if self._has_allocated_claims(claims, node)]
+        scores = {name: allocation.score for name, allocation in allocations.items() if allocation is not None}
+        unreachable_names = {node.name for node in self._nodes if not self._has_allocated_claims(claims, node)}
         needs = []
-        if unallocated_names:
-            needs.append(build_node_volume_need(allocated_names, NO_DEVICES))
-        if len(reachable_names) < len(self._nodes):
+        if len(scores) < len(allocations):
+            needs.append(build_node_volume_need(scores, NO_DEVICES))
+        if unreachable_names:
             # Nodes without free devices are rejected by the need above, for one reason only.
-            names = [name for name in reachable_names if name in allocated_names]
-            needs.append(build_node_volume_need([*names, *unallocated_names], UNAVAILABLE_CLAIM))
-        return DeviceNodeRequirements(tuple(needs), self._find_doubt(claims, scores))
+            names = [name for name in allocations if name not in unreachable_names.intersection(scores)]
+            needs.append(build_node_volume_need(names, UNAVAILABLE_CLAIM))
+        return DeviceNodeRequirements(tuple(needs), self._find_doubt(claims, set(scores.values())))
 
     def _find_doubt(self, claims: Iterable[DeviceClaim], scores: Collection[int]) -> str:
         """Return the assumption behind allocations, "" if certain. `scores`: those of nodes, by alternatives used."""
@@ -174,9 +171,8 @@ class ClaimedDevices:
     def release(self, pod: ExistingPod) -> None:
         """Release the claims of a pod; the last pod of a claim frees its devices."""
         for name in self._claims_by_pod.pop(pod.identity, ()):
-            holders = self._holders[name]
-            holders.discard(pod.identity)
-            if not holders:
+            self._holders[name].discard(pod.identity)
+            if not self._holders[name]:
                 self._uses.pop(name, None)
         self._needs.clear()
 
@@ -200,6 +196,11 @@ class CandidateDevice(Struct, frozen=True):
     id: DeviceId
     device: Device
     slice: ResourceSlice
+
+    @property
+    def counters(self) -> dict[tuple[str, str, str, str], int]:
+        """Amounts consumed by the device, by driver, pool, counter set and counter."""
+        return self.slice.get_own_counters(self.device.counters)
 
 
 class DeviceSlicePool(Struct, frozen=True):
@@ -243,9 +244,8 @@ class DeviceAllocator:
             newest_generation = max(item.generation for item in pool)
             self._pools.append([item for item in pool if item.generation == newest_generation])
         self._slice_by_device = {  # with the record of the device
-            (item.driver, item.pool, device.name): (item, device)
-            for pool in self._pools
-            for item in pool
+            item.get_device_id(device): (item, device)
+            for item in chain.from_iterable(self._pools)
             for device in item.devices
         }
 
@@ -268,7 +268,7 @@ class DeviceAllocator:
         if device not in self._slice_by_device:
             return None
         item, record = self._slice_by_device[device]
-        return is_any_term_satisfied(record.terms if item.has_own_nodes else item.terms, node)
+        return _is_device_for_node(item, record, node)
 
     def allocate(
         self, node: Node, pools: Sequence[DeviceSlicePool], claims: Sequence[DeviceClaim], used: Collection[DeviceId]
@@ -279,6 +279,11 @@ class DeviceAllocator:
             return None
         uses = tuple(tuple(uses) for uses in search.uses)
         return DeviceAllocation(uses, search.score, is_random=not self._is_ordered and search.is_random())
+
+
+def _is_device_for_node(item: ResourceSlice, device: Device, node: Node) -> bool:
+    """Return whether a node can use a device of a slice."""
+    return is_any_term_satisfied(device.terms if item.has_own_nodes else item.terms, node)
 
 
 def _has_devices_for(item: ResourceSlice, node: Node) -> bool:
@@ -303,18 +308,15 @@ class _AllocationSearch:
         self._values: dict[tuple[int, int], list[Attribute]] = {}
         self._consumed: Counter[tuple[str, str, str, str]] = Counter()  # of `_available`, by the devices taken
         # Free amounts by driver, pool, counter set and counter, without those of devices in use by other claims.
-        available: dict[tuple[str, str, str, str], int] = {}
-        for pool in pools:
-            for item in pool.all_slices:
-                for (counter_set, counter), amount in item.counters.items():
-                    available[item.driver, item.pool, counter_set, counter] = amount
-            devices = [(item, device) for item in pool.all_slices for device in item.devices]
-            for item, device in devices:
-                if (item.driver, item.pool, device.name) in used:
-                    for (counter_set, counter), amount in device.counters.items():
-                        key = (item.driver, item.pool, counter_set, counter)
-                        available[key] = available.get(key, 0) - amount
-        self._available = available
+        slices = list(chain.from_iterable(pool.all_slices for pool in pools))
+        amounts: dict[tuple[str, str, str, str], int] = {}
+        for item in slices:
+            amounts |= item.get_own_counters(item.counters)
+        self._available = Counter(amounts)
+        for item in slices:
+            for device in item.devices:
+                if item.get_device_id(device) in used:
+                    self._available.subtract(item.get_own_counters(device.counters))
         self._candidates: dict[int, list[CandidateDevice]] = {}  # by id of the alternative
         for claim in claims:
             for request in claim.requests:
@@ -331,10 +333,7 @@ class _AllocationSearch:
 
     def is_random(self) -> bool:
         """Return whether some request has candidates in several slices."""
-        return any(
-            len({(item.slice.driver, item.slice.pool, item.slice.name) for item in candidates}) > 1
-            for candidates in self._candidates.values()
-        )
+        return any(len({id(item.slice) for item in candidates}) > 1 for candidates in self._candidates.values())
 
     def allocate_request(self, claim_index: int, request_index: int) -> bool:
         """Allocate a request and all later requests; return whether all get devices. The first alternative of the
@@ -400,11 +399,12 @@ class _AllocationSearch:
             if pool.duplicate_name:
                 raise AllocationError(f"pool {pool.slices[0].pool} has two devices {pool.duplicate_name}")
             for item in pool.slices:
-                for device in item.devices:
-                    # The pools of a node have only slices for it, but a slice may have devices for other nodes.
-                    is_for_node = not item.has_own_nodes or is_any_term_satisfied(device.terms, self._node)
-                    if _is_selected(alternative, item, device) and is_for_node:
-                        candidates.append(CandidateDevice((item.driver, item.pool, device.name), device, item))
+                # A slice for the node may also have devices for other nodes.
+                candidates += [
+                    CandidateDevice(item.get_device_id(device), device, item)
+                    for device in item.devices
+                    if _is_selected(alternative, item, device) and _is_device_for_node(item, device, self._node)
+                ]
         self._candidates[id(alternative)] = candidates
         return candidates
 
@@ -415,9 +415,8 @@ class _AllocationSearch:
                 return False
         elif candidate.id in self._used or self._taken[candidate.id]:  # before, or in this search
             return False
-        for (counter_set, counter), amount in candidate.device.counters.items():
-            key = (candidate.slice.driver, candidate.slice.pool, counter_set, counter)
-            if self._consumed[key] + amount > self._available.get(key, 0):
+        for key, amount in candidate.counters.items():
+            if self._consumed[key] + amount > self._available[key]:
                 return False
         return all(is_tolerated(taint, alternative.tolerations) for taint in candidate.device.taints)
 
@@ -428,8 +427,8 @@ class _AllocationSearch:
         else:
             self.uses[claim_index].pop()
         self._taken[candidate.id] += sign
-        for (counter_set, counter), amount in candidate.device.counters.items():
-            self._consumed[candidate.slice.driver, candidate.slice.pool, counter_set, counter] += sign * amount
+        for key, amount in candidate.counters.items():
+            self._consumed[key] += sign * amount
 
     def _record_constraint_values(
         self, claim_index: int, request: DeviceRequest, alternative: DeviceSubRequest, candidate: CandidateDevice

@@ -5,11 +5,12 @@ for devices its plugin DynamicResources (kubernetes staging/src/k8s.io/api/resou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.kubernetes.matching import LabelSelector, NodeSelectorTerm, Requirement, Taint, Toleration
 from nexusform.scheduling.kubelet import TopologyPolicy
@@ -80,6 +81,14 @@ class ResourceSlice(Struct, frozen=True):
         """Whether it uses features off by default before Kubernetes 1.36: taints, counters, nodes per device."""
         has_fields = any(device.taints or device.counters for device in self.devices)
         return has_fields or self.has_own_nodes or bool(self.counters)
+
+    def get_device_id(self, device: Device) -> DeviceId:
+        """Return the id of a device of the slice."""
+        return self.driver, self.pool, device.name
+
+    def get_own_counters(self, counters: Mapping[tuple[str, str], int]) -> dict[tuple[str, str, str, str], int]:
+        """Return amounts of the slice or of a device, by driver, pool, counter set and counter."""
+        return {(self.driver, self.pool, *key): amount for key, amount in counters.items()}
 
 
 class DeviceSubRequest(Struct, frozen=True):
@@ -213,10 +222,6 @@ class Claim(Struct, frozen=True):
     provisioning_terms: tuple[NodeSelectorTerm, ...] | None = ()
     storage_terms: tuple[NodeSelectorTerm, ...] | None = None
     driver: str = ""
-
-    def format_name(self, number: int) -> str:
-        """Return its name for the pod with this number."""
-        return self.name.replace("{}", str(number))
 
 
 class Volume(Struct, frozen=True):
@@ -371,6 +376,15 @@ class PodSpec(Struct, frozen=True):
         """Whether each pod of the spec may need other nodes, by the volumes or devices of its claims."""
         return bool(self.claims or self.device_claims)
 
+    @property
+    def affinity_terms(self) -> tuple[PodTerm, ...]:
+        """All its terms about other pods, required and preferred ones."""
+        return self.affinity + self.anti_affinity + self.preferred_affinity + self.preferred_anti_affinity
+
+    def list_claims(self, number: int) -> list[Claim]:
+        """Return its claims with their names for the pod with this number."""
+        return [replace(claim, name=claim.name.replace("{}", str(number))) for claim in self.claims]
+
 
 class Strategy(StrEnum):
     """Update strategy of a workload after a template change."""
@@ -426,6 +440,14 @@ class Workload(Struct, frozen=True):
     def key(self) -> str:
         """Key of the workload: `<namespace>/<kind>/<name>`."""
         return f"{self.namespace}/{self.kind}/{self.name}"
+
+    def is_current(self, spec: PodSpec) -> bool:
+        """Return whether a pod of this spec has the current template."""
+        return spec.template == self.pod.template
+
+    def select_current_pods(self, pods: Iterable[ExistingPod]) -> list[ExistingPod]:
+        """Return the pods with the current template."""
+        return [pod for pod in pods if self.is_current(pod.spec)]
 
     @property
     def allows_daemon_surge(self) -> bool:

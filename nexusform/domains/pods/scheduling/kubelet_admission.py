@@ -34,8 +34,8 @@ def find_kubelet_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str:
 
 def _list_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Iterator[str]:
     """Yield the failed kubelet checks as kubelet words them; nothing if it accepts the pod."""
-    selector = dict(pod.node_selector)
-    if _OS in selector and selector[_OS] != node.labels.get(_OS):
+    node_os = node.labels.get(_OS)
+    if dict(pod.node_selector).get(_OS, node_os) != node_os:
         yield "PodOSSelectorNodeLabelDoesNotMatch: the kubernetes.io/os label doesn't match the node's"
     requests = pod.requests
     figures = [  # name, requested, used, capacity
@@ -43,13 +43,15 @@ def _list_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Iterator[str
         ("cpu", requests.cpu, usage.cpu, node.cpu),
         ("memory", requests.memory, usage.memory, node.memory),
     ]
-    # kubelet skips resources unknown to its node.
-    known_requests = [(name, amount) for name, amount in requests.other_resources if name in node.other_resources]
-    for name, amount in known_requests:
-        figures.append((name, amount, usage.other_resources.get(name, 0), node.other_resources[name]))
+    figures += [
+        (name, amount, usage.other_resources.get(name, 0), node.other_resources[name])
+        for name, amount in requests.other_resources
+        if name in node.other_resources  # kubelet skips resources unknown to its node
+    ]
     for name, amount, used, capacity in figures:
         if amount > capacity - used:
-            yield _format_resource_shortage(name, amount, used, capacity)
+            text = f"requested: {amount}, used: {used}, capacity: {capacity}"
+            yield f"OutOf{name}: Node didn't have enough resource: {name}, {text}"
     if not node_affinity.is_node_affinity_satisfied(pod, node):
         yield f"NodeAffinity: Predicate NodeAffinity failed: {node_affinity.REASON}"
     if node_usage.find_port_rejection(pod, node, usage):
@@ -61,16 +63,12 @@ def _list_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Iterator[str
         yield f"TaintToleration: Predicate TaintToleration failed: {taint_text}"
 
 
-def _format_resource_shortage(resource: str, requested: int, used: int, capacity: int) -> str:
-    figures = f"requested: {requested}, used: {used}, capacity: {capacity}"
-    return f"OutOf{resource}: Node didn't have enough resource: {resource}, {figures}"
-
-
 class NodeNumaCells:
     """Free resources of each NUMA cell of a node with a topology manager."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._is_single = node.policy is TopologyPolicy.SINGLE_NUMA_NODE
         self._free = [dict(cell) for cell in node.cells]  # amounts by cell and resource
         self._allocations: list[tuple[PodSpec, _Share]] = []  # of each container, with the spec of its pod
 
@@ -79,12 +77,11 @@ class NodeNumaCells:
         shares: list[_Share] = []
         for container in pod.aligned_requests:
             cell_numbers = self._select_numa_cells(container)
-            if cell_numbers is None:
+            if not cell_numbers:
                 for share in shares:
                     self._change_free_capacity(share, sign=1)
                 amounts = ", ".join(f"{amount} {name}" for name, amount in container)
-                is_single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
-                location = "NUMA cell" if is_single else "narrowest set of NUMA cells"
+                location = "NUMA cell" if self._is_single else "narrowest set of NUMA cells"
                 return TOPOLOGY.format(what=amounts, where=location, node=self._node.name)
             shares.append(self._allocate_from_cells(container, cell_numbers))
         self._allocations += [(pod, share) for share in shares]
@@ -94,8 +91,8 @@ class NodeNumaCells:
         """Reserve cell resources for a running pod, which kubelet has admitted already."""
         all_cells = tuple(range(len(self._free)))
         for container in pod.aligned_requests:
-            cells = self._select_numa_cells(container)  # None if the real ones cannot be derived: then any cells
-            self._allocations.append((pod, self._allocate_from_cells(container, all_cells if cells is None else cells)))
+            cells = self._select_numa_cells(container) or all_cells  # the real ones may not be derivable
+            self._allocations.append((pod, self._allocate_from_cells(container, cells)))
 
     def release(self, pod: PodSpec) -> None:
         """Release the resources of a pod of this spec."""
@@ -106,20 +103,21 @@ class NodeNumaCells:
                 _, share = self._allocations.pop(position)
                 self._change_free_capacity(share, sign=1)
 
-    def _select_numa_cells(self, container: AlignedRequests) -> tuple[int, ...] | None:
+    def _select_numa_cells(self, container: AlignedRequests) -> tuple[int, ...]:
         """Return the smallest set of NUMA cells with enough free resources for a container and permitted by the policy
-        of kubelet's topology manager, the lowest numbers first; None without one.
+        of kubelet's topology manager, the lowest numbers first; () without one.
         """
-        is_single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
-        widest = 1 if is_single else len(self._free)
+        widest = 1 if self._is_single else len(self._free)
         for width in range(1, widest + 1):
             # Policy restricted: every resource comes from as few cells as it could on an empty node.
-            if not is_single and any(self._count_required_cells(name, amount) != width for name, amount in container):
+            if not self._is_single and any(
+                self._count_required_cells(name, amount) != width for name, amount in container
+            ):
                 continue
             for cells in combinations(range(len(self._free)), width):
                 if all(sum(self._free[cell].get(name, 0) for cell in cells) >= amount for name, amount in container):
                     return cells
-        return None
+        return ()
 
     def _count_required_cells(self, name: str, amount: int) -> int:
         """Return the minimum number of cells needed for a resource on the empty node."""
@@ -157,9 +155,8 @@ def compute_cells(
     for cell in range(count):
         first_cpu, end_cpu = cell * cpus // count, (cell + 1) * cpus // count
         capacity = {"cpu": len(set(range(first_cpu, end_cpu)) - reserved)}
-        for name, amounts in resources.items():
-            if name != STORAGE:  # it belongs to no cell
-                capacity[name] = _compute_cell_amount(amounts, cell, count)
+        capacity |= {name: _compute_cell_amount(amounts, cell, count) for name, amounts in resources.items()}
+        capacity.pop(STORAGE, None)  # it belongs to no cell
         cells.append(capacity)
     return tuple(cells)
 

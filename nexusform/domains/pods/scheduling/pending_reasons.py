@@ -41,20 +41,14 @@ def describe_missing(spec: PodSpec, nodes: Sequence[Node]) -> str:
 
 
 def describe_unmet(spec: PodSpec, nodes: Sequence[Node]) -> str:
-    """Return requirements of a pod unmet on every node, as sentences; "" for none."""
-    return "".join(f" {sentence}." for sentence in _list_unmet(spec, nodes))
-
-
-def _list_unmet(spec: PodSpec, nodes: Sequence[Node]) -> list[str]:
-    """Return requirements of a pod unmet on every node, without their full stops; none in a cluster without nodes."""
+    """Return requirements of a pod unmet on every node, as sentences; "" for none, or in a cluster without nodes."""
     if not nodes:
-        return []  # every requirement would be unmet
-    sentences = [f"No node has the label {text}" for text in dict.fromkeys(_list_missing_labels(spec, nodes))]
-    sentences += [f"Every node has the label {text}" for text in dict.fromkeys(_list_unwanted_labels(spec, nodes))]
-    offered_resources = set(chain.from_iterable(node.other_resources for node in nodes))
-    required_resources = [name for name, amount in spec.requests.other_resources if amount and name != STORAGE]
-    sentences += [f"No node has the resource {name}" for name in required_resources if name not in offered_resources]
-    return sentences
+        return ""  # every requirement would be unmet
+    sentences = [*_list_missing_labels(spec, nodes), *_list_unwanted_labels(spec, nodes)]
+    known_resources = {STORAGE}.union(*[node.other_resources for node in nodes])
+    required_resources = [name for name, amount in spec.requests.other_resources if amount]
+    sentences += [f" No node has the resource {name}." for name in required_resources if name not in known_resources]
+    return "".join(dict.fromkeys(sentences))
 
 
 def _describe_untolerated_taints(spec: PodSpec, nodes: Iterable[Node]) -> str:
@@ -74,23 +68,25 @@ def join_first_texts(texts: Sequence[str]) -> str:
 
 
 def _list_missing_labels(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]:
-    """Yield the required labels missing on every node, with the values present on nodes."""
+    """Yield a sentence for each required label missing on every node, with the values present on nodes."""
     for key, value in spec.node_selector:
         values = _collect_values(key, nodes)
         if value not in values:
-            yield _format_label(key, f"={value}", values)
+            yield f" No node has the label {_format_label(key, f'={value}', values)}."
     for requirement in _list_unmet_requirements(spec, nodes):
         if requirement.operator not in _ABSENCE_OPERATORS:
             values_text = f" ({', '.join(requirement.values)})" if requirement.values else ""
-            existing_values = _collect_values(requirement.key, nodes)
-            yield _format_label(requirement.key, f" {requirement.operator}{values_text}", existing_values)
+            condition = f" {requirement.operator}{values_text}"
+            label = _format_label(requirement.key, condition, _collect_values(requirement.key, nodes))
+            yield f" No node has the label {label}."
 
 
 def _list_unwanted_labels(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]:
-    """Yield the excluded labels present on every node, with their values."""
+    """Yield a sentence for each excluded label present on every node, with its values."""
     for requirement in _list_unmet_requirements(spec, nodes):
         if requirement.operator in _ABSENCE_OPERATORS:
-            yield _format_label(requirement.key, condition="", values=_collect_values(requirement.key, nodes))
+            label = _format_label(requirement.key, condition="", values=_collect_values(requirement.key, nodes))
+            yield f" Every node has the label {label}."
 
 
 def _list_unmet_requirements(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[Requirement]:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cmp_to_key, partial
 from hashlib import blake2b
+from itertools import count
 from typing import Final
 
 from msgspec import Struct
@@ -65,24 +66,27 @@ class ArrivalOrder(Struct, frozen=True):
             return min(ready_keys, key=lambda key: self._hash_arrival_order(f"{step}|{key}"))
         return min(counts, key=lambda key: self._compute_arrival_time(key, counts[key]))  # ordered sets wait in it
 
-    def _compute_arrival_time(self, key: str, count: int) -> float:
-        """Return the time of arrival of a workload's pod after `count` others (or -1: before the first step), in
+    def _compute_arrival_time(self, key: str, arrived_count: int) -> float:
+        """Return the time of arrival of a workload's pod after some others (or -1: before the first step), in
         intervals between the creation of two objects. Objects are created by `ranks`, their pods some hops later.
         """
         interval, hop, pace = (byte / 256 for byte in self._hash_arrival_order(key)[:3])  # drawn from 0 to 1
-        count, delay = max(0, count), self._hash_arrival_order(f"{count}|{key}")[0] / 256
+        delay = self._hash_arrival_order(f"{arrived_count}|{key}")[0] / 256
         slowness = _SLOWNESS[self.sample % len(_SLOWNESS)]
         hops = count_controller_hops(key) + (key in self.claiming_keys)
         start = self.ranks.index(key) + interval / 4 + hops * hop * slowness
         # The next pod of an ordered set waits until the one before runs.
-        return start + (count * _START_TIME if key in self.ordered_keys else (count + delay) * pace * slowness)
+        earlier_count = max(0, arrived_count)
+        if key in self.ordered_keys:
+            return start + earlier_count * _START_TIME
+        return start + (earlier_count + delay) * pace * slowness
 
     def compute_positions(self, workload: Workload, numbers: Sequence[int]) -> dict[int, int]:
         """Return the position of each pod of a workload, by number. Different pods arrive in any order."""
         if not self.sample or not has_differing_concurrent_pods(workload):
-            return {number: number for number in numbers}  # in the order of their numbers
+            return dict(zip(numbers, numbers, strict=True))  # in the order of their numbers
         shuffled_numbers = sorted(numbers, key=lambda number: self._hash_arrival_order(f"{workload.key}|{number}"))
-        return {number: position for position, number in enumerate(shuffled_numbers)}
+        return dict(zip(shuffled_numbers, count(), strict=False))
 
     def _hash_arrival_order(self, text: str) -> bytes:
         return blake2b(f"{self.sample}|{text}".encode(), digest_size=8).digest()
@@ -103,12 +107,11 @@ def sort_for_removal(
 def _compare_for_removal(first: ExistingPod, second: ExistingPod, pods_by_node: Counter[str], now: int) -> int:
     """Return a negative number if the first pod is removed first, a positive one if the second is."""
     first_key, second_key = _build_removal_sort_key(first, pods_by_node), _build_removal_sort_key(second, pods_by_node)
-    if first_key != second_key:
-        return 1 if first_key > second_key else -1
-    if first.is_observed and second.is_observed:
+    difference = (first_key > second_key) - (first_key < second_key)
+    if not difference and first.is_observed and second.is_observed:
         difference = _compare_conditions(first.condition, second.condition, now)
-        if difference:
-            return difference
+    if difference:
+        return difference
     return -1 if (first.age, first.number) > (second.age, second.number) else 1  # newest first
 
 
@@ -118,11 +121,9 @@ def _compare_conditions(one: PodCondition, two: PodCondition, now: int) -> int:
     """
     if one.is_ready and two.is_ready and one.ready_time != two.ready_time:
         return _compare_magnitudes(one.ready_time, two.ready_time, one, two, now)
-    if one.restarts != two.restarts:
+    if one.restarts != two.restarts or one.creation_time == two.creation_time:
         return two.restarts - one.restarts
-    if one.creation_time != two.creation_time:
-        return _compare_magnitudes(one.creation_time, two.creation_time, one, two, now)
-    return 0
+    return _compare_magnitudes(one.creation_time, two.creation_time, one, two, now)
 
 
 def _build_removal_sort_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tuple[int, ...]:

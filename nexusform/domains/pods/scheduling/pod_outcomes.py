@@ -245,7 +245,7 @@ def _is_permanently_skewed(counter: SpreadCounter, node: int) -> bool:
     domain = counter.domain_by_node[node]
     if domain < 0:
         return True  # the node lacks the topology key
-    if counter.matches_itself and counter.counts_new_pods:
+    if counter.counts_itself:
         return False  # its count changes with the pods to place
     skew = counter.counts[domain] + counter.matches_itself - counter.get_minimum_pod_count()
     return skew > counter.constraint.max_skew
@@ -284,7 +284,7 @@ def _list_own_counters(
             capacity.update(dict.fromkeys(labelled_nodes, 1))
         else:
             anti_affinity[id(counter.domain_by_node)] = counter
-    spread = [counter for counter in counts.hard_spread if counter.matches_itself and counter.counts_new_pods]
+    spread = [counter for counter in counts.hard_spread if counter.counts_itself]
     return list(anti_affinity.values()), spread
 
 

@@ -38,7 +38,6 @@ from nexusform.domains.pods.scheduling.template_rollout import (
     build_waiting_verdict,
     drop_deferred_pods,
     find_stuck_number,
-    must_keep_former_template,
     must_wait_to_scale_in,
 )
 from nexusform.domains.pods.scheduling.workload_progress import (
@@ -207,7 +206,7 @@ class PodPredictor:
             devices=self.session.claimed_devices.list_claims_of_pod(key, pod.number, pod.spec.template),
         )
         placement = progress.placed_outdated.get(pod.number)
-        if placement is None or pod.spec.template == progress.workload.pod.template:
+        if placement is None or progress.workload.is_current(pod.spec):
             return outcome
         is_certain, trigger = placement
         return replace(outcome, action=pod_outcomes.PLACE, previous="", trigger=trigger, is_certain=is_certain)
@@ -227,7 +226,7 @@ class PodPredictor:
         progress.is_template_stuck = workload.is_stuck or has_stuck_template(workload, pods)
         pods = self._remove_surplus(progress, pods)
         for pod in pods:
-            is_current = pod.spec.template == workload.pod.template
+            is_current = workload.is_current(pod.spec)
             if self._is_running(pod):
                 (progress.kept_pods if is_current else progress.outdated_pods).append(pod)
             elif pod.rejection and is_current:  # Failed for good, and never placed again
@@ -237,11 +236,12 @@ class PodPredictor:
                 progress.pods_to_place.append(PodToPlace(pod.number, previous=pod.node, trigger=trigger))
             else:  # Pending, or a former template's pod rejected by kubelet
                 retried_pod = PodToPlace(pod.number, was_pending=True, age=pod.age)
+                former_pod = replace(retried_pod, former_spec=pod.spec)
                 if is_pending_outdated(workload, pod):  # the rollout of its Deployment decides on it
-                    progress.pending_outdated_pods.append(replace(retried_pod, former_spec=pod.spec))
-                else:  # an ordered set replaces no pod before it runs
-                    former_spec = pod.spec if must_keep_former_template(workload, pod) else None
-                    progress.pods_to_place.append(replace(retried_pod, former_spec=former_spec))
+                    progress.pending_outdated_pods.append(former_pod)
+                else:  # an ordered set (OrderedReady) replaces no pod of a former template before it runs
+                    keeps_template = workload.is_ordered and not is_current
+                    progress.pods_to_place.append(former_pod if keeps_template else retried_pod)
         missing_count = max(0, workload.replicas - len(pods))
         numbers = find_unused_pod_numbers([pod.number for pod in pods], workload.first_ordinal, missing_count)
         progress.pods_to_place += [PodToPlace(number, trigger=progress.creation_trigger) for number in numbers]

@@ -7,6 +7,7 @@ Results that depend on the nodes alone are cached (`FeasibleNodesCache`), since 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain
@@ -16,11 +17,12 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME, Node, PodSpec, VolumeNeed
 from nexusform.domains.pods.scheduling.scheduler_cache import PodSpecGroup, SchedulerCache
 from nexusform.domains.pods.scheduling.scheduler_versions import Version, apply_version_differences
-from nexusform.domains.pods.scheduling.topology_counts import SpreadCounter, TopologyCounts
+from nexusform.domains.pods.scheduling.topology_counts import DomainCounter, SpreadCounter, TopologyCounts
 from nexusform.scheduling.placement_decision import Rejection
 
 # Keys with at most this many domains are distinguished by domain, others by their counts.
@@ -49,18 +51,8 @@ class _NodeBucket:
         self.nodes_by_score: dict[int, set[int]] = {}
         self.size = 0
 
-    @classmethod
-    def create_single(cls, node: int) -> _NodeBucket:
-        """Return a bucket for one node, regardless of its usage score."""
-        bucket = cls()
-        bucket.put(node, 0)
-        return bucket
-
-    def put(self, node: int, score: int) -> None:
-        self.nodes_by_score.setdefault(score, set()).add(node)
-        self.size += 1
-
     def put_all(self, nodes: list[int], score: int) -> None:
+        """Put nodes with one usage score into the bucket."""
         self.nodes_by_score.setdefault(score, set()).update(nodes)
         self.size += len(nodes)
 
@@ -84,10 +76,10 @@ class _TopologyAxis:
 
     __slots__ = ("counts", "domain_by_node", "has_few_domains", "members")
 
-    def __init__(self, domain_by_node: list[int], size: int) -> None:
-        self.domain_by_node = domain_by_node
-        self.has_few_domains = size <= _FEW_DOMAINS
-        self.counts: list[list[int]] = []  # of each counter over the key, by domain
+    def __init__(self, counters: Sequence[DomainCounter]) -> None:
+        self.domain_by_node = counters[0].domain_by_node
+        self.has_few_domains = len(counters[0].counts) <= _FEW_DOMAINS
+        self.counts = [counter.counts for counter in counters]  # by domain
         self.members: dict[int, list[int]] = {}  # nodes by domain
 
     def get_domain_signature(self, node: int) -> Trait:
@@ -140,7 +132,8 @@ class PodSpecScheduler:
         special_needs = (incoming_spec.host_ports, incoming_spec.disks, incoming_spec.requests.other_resources)
         self._has_plain_usage = not any(special_needs)
         self._has_buckets = False  # they are created on demand
-        self._buckets: dict[tuple[Trait, ...], _NodeBucket] = {}  # nodes alike for the pod, by their traits
+        # Nodes alike for the pod, by their traits.
+        self._buckets: defaultdict[tuple[Trait, ...], _NodeBucket] = defaultdict(_NodeBucket)
         self._axes: list[_TopologyAxis] = []  # one per topology key in rules of the pod
         self._changing_axes: list[_TopologyAxis] = []  # those with traits changed by each placed pod
         self._score_cache: dict[int, int] = {}  # usage score by usage number
@@ -230,16 +223,14 @@ class PodSpecScheduler:
         nodes = [node for _, node in open_buckets]
         domain_counts = self._count_domains(open_buckets)
         # The points of each bucket, apart from the usage scores of its nodes.
-        totals = [sum(column) for column in zip(*self._compute_rule_scores(nodes, domain_counts).values(), strict=True)]
-        best_total, best_levels = -1, []  # below every total; the nodes of each best bucket
+        totals = map(sum, zip(*self._compute_rule_scores(nodes, domain_counts).values(), strict=True))
         scored_buckets = [(bucket, total) for (bucket, _), total in zip(open_buckets, totals, strict=True)]
+        levels_by_total: dict[int, list[set[int]]] = {}  # the best nodes of each bucket
         for bucket, total in scored_buckets:
             top_score = max(bucket.nodes_by_score)
-            if total + top_score > best_total:
-                best_total, best_levels = total + top_score, [bucket.nodes_by_score[top_score]]
-            elif total + top_score == best_total:
-                best_levels.append(bucket.nodes_by_score[top_score])
-        tied_nodes = tuple([node for level in best_levels for node in level])
+            levels_by_total.setdefault(total + top_score, []).append(bucket.nodes_by_score[top_score])
+        best_total = max(levels_by_total)
+        tied_nodes = tuple(chain.from_iterable(levels_by_total[best_total]))
         feasible_count = sum(bucket.size for bucket, _ in open_buckets)
         lead = None
         if self.images_matter and len(tied_nodes) == 1:  # images may outweigh a lead; a tie has none
@@ -251,7 +242,9 @@ class PodSpecScheduler:
         feasible_nodes = [node for node in range(len(self.cache.nodes)) if self.find_rejection(node) is None]
         if not feasible_nodes:
             return {}
-        single_buckets = [(_NodeBucket.create_single(node), node) for node in feasible_nodes]
+        single_buckets = [(_NodeBucket(), node) for node in feasible_nodes]
+        for bucket, node in single_buckets:
+            bucket.put_all([node], score=0)  # its usage score does not matter here
         # By rule: the points of all feasible nodes, in their order.
         columns = self._compute_rule_scores(feasible_nodes, self._count_domains(single_buckets))
         points = {}
@@ -296,7 +289,7 @@ class PodSpecScheduler:
             for nodes in alike_nodes.values():
                 score = self._compute_usage_score(nodes[0])  # equal for all of these nodes
                 if score >= 0:
-                    self._get_domain_bucket(nodes[0]).put_all(nodes, score)
+                    self._buckets[self._bucket_keys[nodes[0]]].put_all(nodes, score)
                     self._node_scores.update(dict.fromkeys(nodes, score))
         return self._buckets
 
@@ -305,19 +298,14 @@ class PodSpecScheduler:
         points = self.facts.points
         if not self._axes:  # no rule counts pods by topology key
             return dict(points)
-        traits = list(zip(*[axis.list_traits() for axis in self._axes], strict=True))
+        traits = list(zip(*map(_TopologyAxis.list_traits, self._axes), strict=True))
         return {node: own_points + traits[node] for node, own_points in points.items()}
 
     def _create_topology_axes(self) -> None:
         """Create an axis per counted topology; those with many domains and changing counts list the nodes by domain."""
-        axis_by_id: dict[int, _TopologyAxis] = {}  # by id of the list of domains, shared by counters of one key
-        for counter in self.counts.list_counters():
-            domains = counter.domain_by_node
-            axis = axis_by_id.get(id(domains))
-            if axis is None:
-                axis = axis_by_id[id(domains)] = _TopologyAxis(domains, len(counter.counts))
-            axis.counts.append(counter.counts)
-        self._axes = list(axis_by_id.values())
+        # Counters of one key share the list of domains.
+        counters_by_topology = group_by(self.counts.list_counters(), lambda counter: id(counter.domain_by_node))
+        self._axes = list(map(_TopologyAxis, counters_by_topology.values()))
         changing_ids = {id(counter.domain_by_node) for counter in self.counts.list_counters_changed_by_pod()}
         large_axes = [axis for axis in self._axes if not axis.has_few_domains]
         self._changing_axes = [axis for axis in large_axes if id(axis.domain_by_node) in changing_ids]
@@ -327,24 +315,17 @@ class PodSpecScheduler:
     def _compute_bucket_key(self, node: int) -> tuple[Trait, ...]:
         return (*self.facts.points[node], *[axis.get_domain_signature(node) for axis in self._axes])
 
-    def _get_domain_bucket(self, node: int) -> _NodeBucket:
-        key = self._bucket_keys[node]
-        bucket = self._buckets.get(key)
-        if bucket is None:
-            bucket = self._buckets[key] = _NodeBucket()
-        return bucket
-
     def _insert_node(self, node: int, score: int) -> None:
         """Put a node into its bucket, unless its usage rejects it (score -1)."""
         if score >= 0:
             self._node_scores[node] = score
-            self._get_domain_bucket(node).put(node, score)
+            self._buckets[self._bucket_keys[node]].put_all([node], score)
 
     def _remove_node(self, node: int) -> int:
         """Remove a node from its bucket and return its score, -1 if its usage rejects it."""
         score = self._node_scores.pop(node, -1)
         if score >= 0:
-            bucket = self._get_domain_bucket(node)
+            bucket = self._buckets[self._bucket_keys[node]]
             bucket.drop(node, score)
             if not bucket.size:
                 del self._buckets[self._bucket_keys[node]]
@@ -365,12 +346,9 @@ class PodSpecScheduler:
 
     def _count_domains(self, open_buckets: list[tuple[_NodeBucket, int]]) -> list[int]:
         """Count the domains per soft spread constraint with nodes of buckets (each with one of its nodes)."""
-        counts = self.counts
-        if not counts.soft_spread:
-            return []
         # Nodes without points for spreading do not count.
-        scored_buckets = [(bucket, node) for bucket, node in open_buckets if counts.has_spread_score(node)]
-        return [_count_bucket_domains(counter, scored_buckets) for counter in counts.soft_spread]
+        scored_buckets = [(bucket, node) for bucket, node in open_buckets if self.counts.has_spread_score(node)]
+        return [_count_bucket_domains(counter, scored_buckets) for counter in self.counts.soft_spread]
 
     def _compute_rule_scores(self, nodes: list[int], sizes: list[int]) -> dict[str, list[int]]:
         """Return by rule the weighted points of each node; `sizes`: number of domains per soft spread constraint."""
@@ -432,13 +410,11 @@ class FeasibleNodes(Struct, frozen=True):
 
     def list_members(self, domain_by_node: list[int]) -> dict[int, list[int]]:
         """Return the nodes of each domain of a topology."""
-        members = self.members.get(id(domain_by_node))
-        if members is None:
-            members = self.members[id(domain_by_node)] = {}
-            for node in self.points:
-                members.setdefault(domain_by_node[node], []).append(node)
-            members.pop(-1, None)  # nodes without the topology key
-        return members
+        key = id(domain_by_node)
+        if key not in self.members:
+            self.members[key] = group_by(self.points, domain_by_node.__getitem__)
+            self.members[key].pop(-1, None)  # nodes without the topology key
+        return self.members[key]
 
 
 class FeasibleNodesCache:

@@ -178,7 +178,7 @@ def _warn_blocked_rollout(context: WorkloadContext) -> Iterator[WorkloadWarning]
 
 def _select_former_pods(context: WorkloadContext, pods: Iterable[PodOutcome]) -> list[PodOutcome]:
     """Return the pods of a former template of their workload."""
-    return [pod for pod in pods if pod.spec.template != context.workload.pod.template]
+    return [pod for pod in pods if not context.workload.is_current(pod.spec)]
 
 
 def _describe_former_pods(context: WorkloadContext, pods: Sequence[PodOutcome]) -> str:

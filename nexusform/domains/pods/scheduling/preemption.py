@@ -123,8 +123,8 @@ def select_victims(
             candidates.append(candidate)
     if not candidates:
         return None
-    lowest_rank = min(candidate.rank() for candidate in candidates)
-    best_candidates = {candidate.node: candidate for candidate in candidates if candidate.rank() == lowest_rank}
+    candidates_by_rank = group_by(candidates, _Candidate.rank)
+    best_candidates = {candidate.node: candidate for candidate in candidates_by_rank[min(candidates_by_rank)]}
     is_exhaustive = checked_count == len(promising_nodes)
     # Several best nodes, or on some node equally important pods of which only some are victims.
     is_arbitrary = len(best_candidates) > 1 or any(candidate.is_arbitrary for candidate in candidates)
@@ -212,13 +212,17 @@ def _rank_importance(pod: ExistingPod) -> tuple[int, int, str, int]:
 
 def _is_victim_choice_arbitrary(lower_priority_pods: Sequence[ExistingPod], victims: Sequence[ExistingPod]) -> bool:
     """Return whether only some of several pods of equal priority and age, but different templates, are victims."""
-    victim_ids = {id(pod) for pod in victims}
-    for pods in group_by(lower_priority_pods, lambda pod: (pod.spec.priority, pod.age)).values():
-        templates = {(pod.workload, pod.spec.template) for pod in pods}
-        victim_count = sum(id(pod) in victim_ids for pod in pods)
-        if len(templates) > 1 and 0 < victim_count < len(pods):
+    victims_by_rank = group_by(victims, _get_priority_and_age)
+    pods_by_rank = group_by(lower_priority_pods, _get_priority_and_age)
+    for rank, own_victims in victims_by_rank.items():
+        templates = {(pod.workload, pod.spec.template) for pod in pods_by_rank[rank]}
+        if len(templates) > 1 and len(own_victims) < len(pods_by_rank[rank]):
             return True
     return False
+
+
+def _get_priority_and_age(pod: ExistingPod) -> tuple[int, int]:
+    return pod.spec.priority, pod.age
 
 
 def compute_allowed_disruptions(budget: PodDisruptionBudget, pods: int, healthy: int) -> int:
@@ -235,6 +239,11 @@ def is_pod_covered(budget: PodDisruptionBudget, pod: PodSpec) -> bool:
     return budget.namespace == pod.namespace and is_selected(budget.selector, dict(pod.labels))
 
 
+def select_covered_pods(budget: PodDisruptionBudget, pods: Iterable[ExistingPod]) -> list[ExistingPod]:
+    """Return the pods covered by a budget."""
+    return [pod for pod in pods if is_pod_covered(budget, pod.spec)]
+
+
 def has_budget(budget: PodDisruptionBudget, pod: ExistingPod) -> bool:
     """Return whether a budget applies to the eviction of a pod and has not been charged for it yet."""
     return budget.name not in pod.charged_budgets and is_pod_covered(budget, pod.spec)
@@ -246,16 +255,17 @@ def count_expected_pods(
     """Count the expected pods under a budget: replicas of workloads except DaemonSets (not scaled), unmanaged pods."""
     scaled_workloads = [workload for workload in workloads if workload.kind != "DaemonSet"]
     replicas = sum(workload.replicas for workload in scaled_workloads if is_pod_covered(budget, workload.pod))
-    return replicas + sum(is_pod_covered(budget, pod.spec) for pod in unmanaged_pods)
+    return replicas + len(select_covered_pods(budget, unmanaged_pods))
 
 
 def find_drain_obstacles(
     budgets: Sequence[PodDisruptionBudget], existing_pods: Sequence[ExistingPod], nodes: Collection[str]
 ) -> DrainObstacles:
     """Return the obstacles for draining nodes: exhausted budgets, and single-pod workloads."""
-    drained_pods = [pod for pod in existing_pods if pod.node in nodes]
+    running_pods = [pod for pod in existing_pods if pod.node]
+    drained_pods = [pod for pod in running_pods if pod.node in nodes]
     drained_workloads = {pod.workload for pod in drained_pods}
-    running_counts = Counter(pod.workload for pod in existing_pods if pod.node)
+    running_counts = Counter(pod.workload for pod in running_pods)
     single_replicas = [
         key for key in sorted(drained_workloads) if running_counts[key] == 1 and "/DaemonSet/" not in key
     ]
@@ -265,7 +275,7 @@ def find_drain_obstacles(
     for budget, evictions in list_applied_budgets(budgets, drained_pods, existing_pods):
         if evictions <= 0:
             blocking_names.append(f"{budget.namespace}/{budget.name}")
-        covered_pods = [pod for pod in existing_pods if is_pod_covered(budget, pod.spec)]
+        covered_pods = select_covered_pods(budget, existing_pods)
         workloads = {pod.workload for pod in covered_pods}
         running_count = sum(bool(pod.node) for pod in covered_pods)
         if len(workloads) == 1 and count_allowed_disruptions(budget, existing_pods) < running_count:
@@ -275,7 +285,7 @@ def find_drain_obstacles(
 
 def count_allowed_disruptions(budget: PodDisruptionBudget, existing_pods: Iterable[ExistingPod]) -> int:
     """Return how many existing pods the budget allows to evict."""
-    covered_pods = [pod for pod in existing_pods if is_pod_covered(budget, pod.spec)]
+    covered_pods = select_covered_pods(budget, existing_pods)
     # With an observed status, `withheld_disruptions` accounts for unready pods.
     healthy = sum(bool(pod.node) and (budget.is_met is not None or pod.condition.is_ready) for pod in covered_pods)
     return compute_allowed_disruptions(budget, len(covered_pods), healthy) - budget.withheld_disruptions

@@ -110,9 +110,8 @@ def _is_in_quota_scope(scope: ResourceQuotaScope, pod: PodSpec) -> bool:
         case "Terminating" | "NotTerminating":
             return pod.quota_figures.has_deadline == (scope.name == "Terminating")
         case "CrossNamespacePodAffinity":
-            terms = pod.affinity + pod.anti_affinity + pod.preferred_affinity + pod.preferred_anti_affinity
-            # Terms without namespaces have that of the pod.
-            return any(term.namespace_selector is not None or term.namespaces != (pod.namespace,) for term in terms)
+            own_namespace = ((pod.namespace,), None)  # also that of terms without namespaces
+            return any((term.namespaces, term.namespace_selector) != own_namespace for term in pod.affinity_terms)
         case _:
             priority_class = pod.quota_figures.priority_class
             if scope.operator in (IN, NOT_IN):

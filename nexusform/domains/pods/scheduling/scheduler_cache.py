@@ -105,10 +105,8 @@ class SchedulerCache:
 
     def _index_affinity_terms(self, group: PodSpecGroup) -> None:
         """Index a group by label pairs required by its terms, or for all pods if a term requires none."""
-        spec = group.spec
-        terms = spec.anti_affinity + spec.affinity + spec.preferred_affinity + spec.preferred_anti_affinity
         pairs: set[tuple[str, str]] = set()
-        for term in terms:
+        for term in group.spec.affinity_terms:
             label_pairs = list_alternative_labels(term.selector)
             if label_pairs is None:  # no label pair is required
                 self._unindexed_term_groups.append(group)

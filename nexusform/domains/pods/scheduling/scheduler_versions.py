@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -63,8 +62,8 @@ def apply_version_differences(spec: PodSpec, version: Version) -> PodSpec:
 
 
 def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -> bool:
-    """Return whether an unknown rule or version may change the decision on a pod with this many feasible nodes."""
-    return spec.has_unknown_rules or any(
+    """Return whether an unknown version may change the decision on a pod with this many feasible nodes."""
+    return any(
         (version or not difference.is_repeated)  # without a version, the prediction is repeated with the difference
         and (feasible_nodes > 1 or not difference.affects_scores_only)  # scores choose among several nodes only
         and difference.is_affected(spec)
@@ -83,13 +82,11 @@ def _apply_container_scores(spec: PodSpec) -> PodSpec:
 
 def _has_negative_selector(term: PodTerm) -> bool:
     """Return whether a term would select a namespace without any label."""
-    selector = term.namespace_selector
-    return selector is not None and selector != LabelSelector() and is_selected(selector, {})
+    return term.namespace_selector != LabelSelector() and is_selected(term.namespace_selector, {})
 
 
 def _has_negative_namespace_term(spec: PodSpec) -> bool:
-    terms = chain(spec.affinity, spec.anti_affinity, spec.preferred_affinity, spec.preferred_anti_affinity)
-    return any(map(_has_negative_selector, terms))
+    return any(map(_has_negative_selector, spec.affinity_terms))
 
 
 def _extend_term_namespaces(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:

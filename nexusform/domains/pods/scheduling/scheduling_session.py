@@ -52,6 +52,8 @@ class PodVerdict(Struct, frozen=True):
     doubt: str = ""
 
 
+# No cache has this version.
+_NO_FAILURE = (-1, PodVerdict("", is_certain=False, feasible_nodes=0))
 # Called with a pod (workload key, number) and its scheduler just before the decision.
 Observer = Callable[[str, int, PodSpecScheduler], None]
 
@@ -151,7 +153,7 @@ class SchedulingSession:
 
     def create_scheduler(self, spec: PodSpec, number: int) -> PodSpecScheduler:
         """Return the scheduler for one pod, with its immediate claims bound."""
-        self.volume_binder.bind_immediate_claims(spec, number)
+        self.volume_binder.bind_immediate_claims(spec.list_claims(number))
         volume_needs = self.volume_binder.compute_volume_needs(spec, number)
         attach_needs = self._attached_volumes.compute_needs(spec, number)  # nodes below the limits of their drivers
         devices = self.claimed_devices.compute_need(spec)
@@ -197,9 +199,9 @@ class SchedulingSession:
     def place_pod(self, spec: PodSpec, workload: str, number: int) -> PodVerdict:
         """Choose the node of a pod and start it there. Until the cluster changes, pods of an equal spec fail alike."""
         group = self.cache.get_group(spec)
-        failed_version, failure = self._failures.get(id(group), (None, None))
+        failed_version, failure = self._failures.get(id(group), _NO_FAILURE)
         # An observer is called for every pod.
-        if self._observer is None and failure is not None and failed_version == self.cache.version:
+        if self._observer is None and failed_version == self.cache.version:
             return failure
         nomination = self._release_nominated_node(workload, number)
         scheduler = self.create_scheduler(spec, number)
@@ -223,8 +225,7 @@ class SchedulingSession:
 
     def _mark_uncertain_nodes(self, scheduler: PodSpecScheduler, choice: BestNodes) -> None:
         """Mark the possible nodes of an uncertain choice: all feasible ones, or the tied ones if ties alone decide."""
-        is_undetermined = self._is_choice_undetermined(scheduler, choice)
-        if self._uncertain_nodes or self._is_search_cut_short(choice) or is_undetermined:
+        if self._uncertain_nodes or self._is_search_cut_short(choice) or self._find_doubt(scheduler, choice):
             self._uncertain_nodes |= scheduler.facts.mask
             return
         for node in choice.tied_nodes:
@@ -244,19 +245,21 @@ class SchedulingSession:
     def _add_doubt(
         self, verdict: PodVerdict, scheduler: PodSpecScheduler, choice: BestNodes = _NO_CHOICE
     ) -> PodVerdict:
-        return verdict if verdict.is_certain else replace(verdict, doubt=self._find_doubt(scheduler, choice))
+        return verdict if verdict.is_certain else replace(verdict, doubt=self._find_doubt(scheduler, choice) or "ties")
 
     def _find_doubt(self, scheduler: PodSpecScheduler, choice: BestNodes) -> str:
-        """Return the assumption behind an uncertain decision, the first one if several apply; "ties" if none does."""
+        """Return the unknown facts that may change a decision, the first ones if several apply; "" if none does."""
         if scheduler.group.spec.has_unknown_rules:
             return "rules of others"
         if scheduler.is_storage_uncertain:
             return "storage of nodes"
         if scheduler.device_doubt:
             return scheduler.device_doubt
-        if self._is_doubtful(scheduler, choice.feasible_nodes):
+        if is_version_uncertain(scheduler.group.spec, self.cluster.version, choice.feasible_nodes):
             return "the Kubernetes version"
-        return "images of nodes" if self._is_choice_undetermined(scheduler, choice) else "ties"
+        if scheduler.images_matter and choice.lead is not None and choice.lead <= MAX_POINTS:
+            return "images of nodes"  # image points alone may make up for the lead
+        return ""
 
     def _start_on_best(
         self, scheduler: PodSpecScheduler, pod: ExistingPod, choice: BestNodes, is_certain: bool
@@ -349,9 +352,7 @@ class SchedulingSession:
         preemption_verdict = self._try_preemption(scheduler, pod, rejections)
         if preemption_verdict is not None:
             return self._add_doubt(preemption_verdict, scheduler)
-        is_certain = self._is_certain(scheduler, scheduler.facts.mask) and not self._is_doubtful(
-            scheduler, feasible_nodes=0
-        )
+        is_certain = self._is_certain(scheduler, scheduler.facts.mask) and not self._find_doubt(scheduler, _NO_CHOICE)
         reasons = tuple(rejections.values())
         reason = format_pending_message(reasons, len(self._names)) + describe_missing(pod.spec, self.cluster.nodes)
         pending_verdict = PodVerdict("", is_certain, feasible_nodes=0, reason=reason, rejections=reasons)
@@ -388,7 +389,7 @@ class SchedulingSession:
         if choice is None:
             return None
         is_certain = choice.is_certain and self._is_certain(scheduler, scheduler.facts.mask)
-        is_certain = is_certain and not self._is_doubtful(scheduler, feasible_nodes=0)
+        is_certain = is_certain and not self._find_doubt(scheduler, _NO_CHOICE)
         if not is_certain:
             for node in choice.considered_nodes:
                 self._uncertain_nodes |= 1 << node
@@ -438,7 +439,7 @@ class SchedulingSession:
     def _is_choice_certain(self, scheduler: PodSpecScheduler, choice: BestNodes) -> bool:
         """Return whether a choice is certain: one best node of all, and no effect of unknown facts or earlier ties."""
         has_alternatives = len(choice.tied_nodes) > 1 or self._is_search_cut_short(choice)
-        if has_alternatives or self._is_choice_undetermined(scheduler, choice):
+        if has_alternatives or self._find_doubt(scheduler, choice):
             return False
         if choice.feasible_nodes > 1 and self._has_uncertain_spread(scheduler):
             return False
@@ -452,17 +453,6 @@ class SchedulingSession:
         selectors = [counter.constraint.selector for counter in scheduler.counts.soft_spread if counter.counts_new_pods]
         counted = (self.cache.select_groups_of_namespace(selector, namespace) for selector in selectors if selector)
         return any(self._uncertain_nodes >> node & 1 for group in chain.from_iterable(counted) for node in group.nodes)
-
-    def _is_choice_undetermined(self, scheduler: PodSpecScheduler, choice: BestNodes) -> bool:
-        """Return whether unknown facts may change the best node: images on nodes, the scheduler's version."""
-        if scheduler.images_matter and choice.lead is not None and choice.lead <= MAX_POINTS:
-            return True  # image points alone may make up for the lead
-        return self._is_doubtful(scheduler, choice.feasible_nodes)
-
-    def _is_doubtful(self, scheduler: PodSpecScheduler, feasible_nodes: int) -> bool:
-        """Return whether unknown storage or devices, or the scheduler's version, may change the decision."""
-        has_doubt = scheduler.is_storage_uncertain or bool(scheduler.device_doubt)
-        return has_doubt or is_version_uncertain(scheduler.group.spec, self.cluster.version, feasible_nodes)
 
     def _is_certain(self, scheduler: PodSpecScheduler, nodes: int) -> bool:
         """Return whether no earlier random choice affects the evaluation of these nodes (bits)."""

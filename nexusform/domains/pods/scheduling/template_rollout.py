@@ -327,14 +327,10 @@ class TemplateRollout:
         self._further_numbers = [number for number in removed_numbers if new_specs.pop(number, None) is not None]
         for pod in [pod for pod in progress.pending_outdated_pods if pod.number in removed_numbers]:
             progress.pending_outdated_pods.remove(pod)
-            if len(progress.kept_pods) + len(progress.pods_to_place) < progress.workload.replicas:
+            if len(progress.kept_pods) + len(progress.pods_to_place) < workload.replicas:
                 progress.pods_to_place.append(replace(pod, former_spec=None))  # replaced by one of the current template
             else:
-                progress.removals.append((self._build_pending_pod(pod), pod_outcomes.SCALE_IN))  # one too many
-
-    def _build_pending_pod(self, pod: PodToPlace) -> ExistingPod:
-        workload = self._progress.workload
-        return ExistingPod(workload.key, pod.number, node="", spec=pod.get_spec(workload))
+                progress.removals.append((pod.build_pending_pod(workload), pod_outcomes.SCALE_IN))  # one too many
 
     def resume(self, verdicts: Mapping[int, PodVerdict]) -> dict[int, PodVerdict]:
         """Replace outdated pods step by step, and return the verdicts of all pods by their final numbers."""
@@ -363,8 +359,11 @@ class TemplateRollout:
         removed_numbers = old_nodes.keys() - state.new_verdicts.keys()
         deleted_numbers = pending_pods.keys() - state.pending_specs.keys() - state.new_verdicts.keys()
         removed_pods = [pod for pod in state.removed_pods if pod.number in removed_numbers]
-        deleted_pods = [pod for number, pod in pending_pods.items() if pod.was_pending and number in deleted_numbers]
-        removed_pods += map(self._build_pending_pod, deleted_pods)
+        removed_pods += [
+            pod.build_pending_pod(workload)
+            for pod in pending_pods.values()
+            if pod.was_pending and pod.number in deleted_numbers
+        ]
         progress.removals += [(pod, pod_outcomes.TEMPLATE_CHANGED) for pod in removed_pods]
         return final_verdicts
 
@@ -427,13 +426,13 @@ class DaemonRollout:
         self._permitted_nodes = {name for name, node in nodes.items() if profile.should_run_daemon(spec, node)}
         # Pods of the current template not running: uncreated, without a node, or stuck.
         self._waiting_count = progress.uncreated + sum(not verdict.node for verdict in verdicts.values())
-        self._waiting_count += sum(pod.is_stuck and pod.spec.template == spec.template for pod in progress.kept_pods)
+        self._waiting_count += sum(pod.is_stuck for pod in progress.workload.select_current_pods(progress.kept_pods))
         self._verdicts: dict[int, PodVerdict] = {}  # on the new pods of the rollout, by number
 
     def replace_pods(self) -> dict[int, PodVerdict]:
         """Replace pods by the update strategy; return the verdicts of the new pods by number, and record removals."""
         progress, workload = self._progress, self._workload
-        outdated_pods = [pod for pod in progress.kept_pods if pod.spec.template != workload.pod.template]
+        outdated_pods = [pod for pod in progress.kept_pods if not workload.is_current(pod.spec)]
         if workload.strategy is not Strategy.ON_DELETE:
             surge = compute_amount_of_total(workload.max_surge_text, len(self._permitted_nodes))
             if surge:
@@ -537,11 +536,6 @@ def find_stuck_number(progress: WorkloadProgress) -> int:
         return NONE_STUCK
     pods = (*progress.kept_pods, *progress.outdated_pods)
     return min((pod.number for pod in pods if pod.is_stuck), default=NONE_STUCK)
-
-
-def must_keep_former_template(workload: Workload, pod: ExistingPod) -> bool:
-    """Return whether a Pending pod is kept with its former template: OrderedReady replaces it only once it runs."""
-    return workload.is_ordered and pod.spec.template != workload.pod.template
 
 
 def build_waiting_verdict(earlier_pod: str) -> PodVerdict:

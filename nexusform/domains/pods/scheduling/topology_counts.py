@@ -66,16 +66,14 @@ class SpreadCounter(DomainCounter):
         """Whether new pods are counted; a selector that selects everything counts none."""
         return _is_selective(self.constraint.selector)
 
-    def should_count(self, group: PodSpecGroup) -> bool:
-        """Return whether the constraint counts the pods of a group of its namespace."""
-        selector = self.constraint.selector
-        return _is_selective(selector) and is_selected(selector, group.labels)
+    @property
+    def counts_itself(self) -> bool:
+        """Whether each further pod of the spec is counted."""
+        return self.counts_new_pods and bool(self.matches_itself)
 
     def index_domains_by_count(self) -> None:
         """Index the domains by pod count once all existing pods are counted."""
-        for domain in self.eligible_domains:
-            level = self.counts[domain]
-            self._levels[level] = self._levels.get(level, 0) + 1
+        self._levels = Counter(self.counts[domain] for domain in self.eligible_domains)
         self._minimum = min(self._levels, default=0)
 
     def get_minimum_pod_count(self) -> int:
@@ -134,9 +132,8 @@ class TopologyCounts:
         else:
             soft_constraints = []
         self.soft_spread = self._create_spread_counters(soft_constraints)
-        # Constraints without a selective selector count no pods but the new one itself.
         counters = (*self.hard_spread, *self.soft_spread)
-        self._selective_spread = [counter for counter in counters if _is_selective(counter.constraint.selector)]
+        self._growing_spread = [counter for counter in counters if counter.counts_itself]
 
     @property
     def has_affinity_match(self) -> bool:
@@ -190,11 +187,8 @@ class TopologyCounts:
 
     def _create_spread_counters(self, constraints: Sequence[SpreadConstraint]) -> list[SpreadCounter]:
         """Return a counter per constraint. Nodes need the keys of all of them, but none for default constraints."""
-        keys = tuple([constraint.topology_key for constraint in constraints])
-        return [
-            self._create_spread_counter(constraint, keys if constraint.is_hard or self._all_soft_keys else ())
-            for constraint in constraints
-        ]
+        keys = tuple([constraint.topology_key for constraint in constraints]) if self._all_soft_keys else ()
+        return [self._create_spread_counter(constraint, keys) for constraint in constraints]
 
     def _create_spread_counter(self, constraint: SpreadConstraint, required_keys: tuple[str, ...]) -> SpreadCounter:
         """Return the counter of a constraint, with the existing pods it selects on nodes with all required keys."""
@@ -255,9 +249,8 @@ class TopologyCounts:
         if self.matches_itself:
             # Once per term with a domain of the node.
             self._affinity_matches += sum(counter.domain_by_node[node] >= 0 for counter in self.affinity)
-        for spread in self._selective_spread:  # counters of spread constraints
-            if spread.matches_itself:
-                spread.add_pod(node)
+        for spread in self._growing_spread:
+            spread.add_pod(node)
 
     @property
     def can_reject(self) -> bool:
@@ -278,8 +271,10 @@ class TopologyCounts:
         term_counts = Counter(term.topology_key for term in self._select_own_terms(spec.anti_affinity))
         for counter in self.existing_anti_affinity:
             counter.add(node, sign * term_counts[counter.key])
+        if spec.is_terminating or spec.namespace != self.group.spec.namespace:
+            return  # spreading counts the running pods of its namespace
         for spread in self.hard_spread:
-            if not spec.is_terminating and spec.namespace == self.group.spec.namespace and spread.should_count(other):
+            if spread.counts_new_pods and is_selected(spread.constraint.selector, other.labels):
                 spread.add_pod(node, sign)
 
     def list_counters(self) -> list[DomainCounter]:
@@ -296,7 +291,7 @@ class TopologyCounts:
     def list_counters_changed_by_pod(self) -> list[DomainCounter]:
         """Return the counters changed by a further pod of this spec."""
         own_counters = [counter for counter, _ in self._own_increments]
-        return own_counters + [counter for counter in self._selective_spread if counter.matches_itself]
+        return own_counters + self._growing_spread
 
 
 def _is_node_eligible(constraint: SpreadConstraint, spec: PodSpec, node: Node) -> bool:

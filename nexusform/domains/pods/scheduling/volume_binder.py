@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import inf
+from operator import attrgetter
 from typing import Final
 
 from msgspec.structs import replace
@@ -54,55 +55,54 @@ class VolumeBinder:
         self._fitting_volumes: dict[Claim, list[Volume]] = {}
         self._reachable_volumes: dict[Claim, list[list[Volume]]] = {}
         self._bind_claims_of_existing_pods(existing_pods)
-        for claim in cluster.claims:
-            self._bind_immediate_claim(claim, claim.name)
+        self.bind_immediate_claims(cluster.claims)
 
     def _bind_claims_of_existing_pods(self, existing_pods: Iterable[ExistingPod]) -> None:
         """Bind the claims of existing pods: as recorded, else of a pod with a node to provisioned volumes if the class
         provisions them, else to the smallest volume reachable from the node.
         """
         pods_with_claims = [pod for pod in existing_pods if pod.volumes or pod.spec.claims]
-        pods = sorted(pods_with_claims, key=lambda pod: (pod.workload, pod.number))
+        pods = sorted(pods_with_claims, key=attrgetter("key"))
         for pod in pods:  # all recorded volumes first: no other claim gets them
-            for claim, volume in pod.volumes:
-                self._bind_claim(claim, volume)
+            for claim_name, volume in pod.volumes:
+                self._bind_claim(claim_name, volume)
         for pod in pods:
             if pod.node:
-                self._bind_to_provisioned_volumes(pod.spec, pod.number)
+                for claim in self._list_unbound_claims(pod.spec, pod.number):
+                    if claim.provisioning_terms != () and not self._bind_prebound(claim):  # () = never provisioned
+                        self._bind_claim(claim.name, _PROVISIONED)
                 node = self._by_name.get(pod.node, Node(pod.node, {HOSTNAME: pod.node}))  # or a lost one
                 self._bind_pod_claims_on_node(pod.spec, pod.number, node)
 
-    def _bind_to_provisioned_volumes(self, spec: PodSpec, number: int) -> None:
-        """Bind unbound claims of an existing pod to provisioned volumes where the class provisions them."""
-        for claim, name in self._list_unbound_claims(spec, number):
-            if claim.provisioning_terms != () and not self._bind_prebound(claim, name):  # () = never provisioned
-                self._bind_claim(name, _PROVISIONED)
-
     def _bind_pod_claims_on_node(self, spec: PodSpec, number: int, node: Node) -> None:
         """Bind the unbound claims of a pod, smallest first, to volumes reachable from its node."""
-        unbound_claims = self._list_unbound_claims(spec, number)
-        for claim, name in sorted(unbound_claims, key=lambda claim_and_name: claim_and_name[0].size):
-            if not self._bind_prebound(claim, name):
+        for claim in sorted(self._list_unbound_claims(spec, number), key=attrgetter("size")):
+            if not self._bind_prebound(claim):
                 fitting = self._select_unused(self._list_fitting_volumes(claim))
                 reachable_names = (volume.name for volume in fitting if is_any_term_satisfied(volume.terms, node))
-                self._bind_claim(name, next(reachable_names, _PROVISIONED))
+                self._bind_claim(claim.name, next(reachable_names, _PROVISIONED))
 
-    def _list_unbound_claims(self, spec: PodSpec, number: int) -> list[tuple[Claim, str]]:
-        """Return the claims of a pod without a volume, each with its name."""
-        named_claims = [(claim, claim.format_name(number)) for claim in spec.claims]
-        return [(claim, name) for claim, name in named_claims if name not in self._volume_by_claim]
+    def _list_unbound_claims(self, spec: PodSpec, number: int) -> list[Claim]:
+        """Return the claims of a pod without a volume."""
+        return [claim for claim in spec.list_claims(number) if claim.name not in self._volume_by_claim]
 
-    def bind_immediate_claims(self, spec: PodSpec, number: int) -> None:
-        """Bind the claims of a new pod that do not wait for a node."""
-        for claim in spec.claims:
-            self._bind_immediate_claim(claim, claim.format_name(number))
+    def bind_immediate_claims(self, claims: Iterable[Claim]) -> None:
+        """Bind claims to volumes reserved for them, and claims that do not wait for a node, as soon as they exist."""
+        for claim in claims:
+            if claim.name in self._volume_by_claim or self._bind_prebound(claim) or claim.waits_for_pod:
+                continue
+            # The controller prefers volumes with the fewest access modes.
+            volumes = self._select_unused(self._list_fitting_volumes(claim))
+            best_volume = min(volumes, key=lambda volume: (len(volume.modes), volume.size, volume.name), default=None)
+            if best_volume is not None:
+                self._bind_claim(claim.name, best_volume.name)
 
     def compute_volume_needs(self, spec: PodSpec, number: int) -> tuple[VolumeNeed, ...]:
         """Return the current node requirements of a pod's claims."""
-        needs = list(chain.from_iterable(self._list_needs(claim, claim.format_name(number)) for claim in spec.claims))
-        waiting_claims = [claim for claim, _ in self._list_unbound_claims(spec, number) if claim.waits_for_pod]
+        needs = list(chain.from_iterable(map(self._list_needs, spec.list_claims(number))))
+        waiting_claims = [claim for claim in self._list_unbound_claims(spec, number) if claim.waits_for_pod]
         if waiting_claims:
-            claims_by_size = sorted(waiting_claims, key=lambda claim: claim.size)
+            claims_by_size = sorted(waiting_claims, key=attrgetter("size"))
             # The reason against each node, "" for a node with volumes for all of these claims.
             shortages = [self._find_shortage(claims_by_size, at) for at in range(len(self._nodes))]
             for reason in sorted({*shortages} - {""}):
@@ -111,66 +111,58 @@ class VolumeBinder:
                 needs.append(build_node_volume_need(names, reason))
         return tuple(needs)
 
-    def find_driver(self, claim: Claim, name: str) -> str:
+    def find_driver(self, claim: Claim) -> str:
         """Return the CSI driver of a claim by its volume, else by its class; "" if there is none."""
-        volume = self._volumes.get(self._volume_by_claim.get(name, _PROVISIONED))
+        volume = self._find_volume(claim)
         return claim.driver if volume is None else volume.driver
+
+    def _find_volume(self, claim: Claim) -> Volume | None:
+        """Return the volume of a claim; None if it is unbound, or provisioned without a record here."""
+        return self._volumes.get(self._volume_by_claim.get(claim.name, _PROVISIONED))
 
     def is_storage_uncertain(self, spec: PodSpec, number: int) -> bool:
         """Return whether the free storage for a pod is unknown after other volumes of this prediction."""
         return any(
             claim.storage_terms is not None and claim.waits_for_pod and claim.storage_class in self._provisioned_classes
-            for claim, _ in self._list_unbound_claims(spec, number)
+            for claim in self._list_unbound_claims(spec, number)
         )
 
     def bind_on_node(self, spec: PodSpec, number: int, node: str) -> None:
         """Bind the claims of a pod to volumes on its node."""
         unbound_claims = self._list_unbound_claims(spec, number)
-        if not unbound_claims:
-            return
         self._bind_pod_claims_on_node(spec, number, self._by_name[node])
-        for claim, name in unbound_claims:
-            if self._volume_by_claim[name] == _PROVISIONED:
+        for claim in unbound_claims:
+            if self._volume_by_claim[claim.name] == _PROVISIONED:
                 self._provisioned_classes.add(claim.storage_class)
 
     def list_bound_volumes(self, spec: PodSpec, number: int) -> tuple[tuple[str, str], ...]:
         """Return the claims of a pod bound to volumes of the cluster, not provisioned: (claim, volume) pairs."""
-        names = [claim.format_name(number) for claim in spec.claims]
-        volumes = [(name, self._volume_by_claim.get(name, _PROVISIONED)) for name in names]
-        return tuple((name, volume) for name, volume in volumes if volume != _PROVISIONED)
+        volumes = {claim.name: self._volume_by_claim.get(claim.name) for claim in spec.list_claims(number)}
+        return tuple((name, volume) for name, volume in volumes.items() if volume)  # else unbound or provisioned
 
     def _bind_claim(self, claim: str, volume: str) -> None:
         self._volume_by_claim[claim] = volume
         if volume != _PROVISIONED:
             self._used_volumes.add(volume)
 
-    def _bind_immediate_claim(self, claim: Claim, name: str) -> None:
-        """Bind a claim as soon as it exists, if its class or a prebound volume requires it."""
-        if name not in self._volume_by_claim and not self._bind_prebound(claim, name) and not claim.waits_for_pod:
-            # The controller prefers volumes with the fewest access modes.
-            volumes = self._select_unused(self._list_fitting_volumes(claim))
-            best_volume = min(volumes, key=lambda volume: (len(volume.modes), volume.size, volume.name), default=None)
-            if best_volume is not None:
-                self._bind_claim(name, best_volume.name)
-
-    def _bind_prebound(self, claim: Claim, name: str) -> bool:
+    def _bind_prebound(self, claim: Claim) -> bool:
         """Bind a claim to the volume reserved for it, and return whether there is one."""
-        volume = self._prebound_volumes.get(name)
+        volume = self._prebound_volumes.get(claim.name)
         if volume is None or not _has_requested_size(volume, claim):
             return False  # Kubernetes does not use one that is too small or of another mode either
-        self._bind_claim(name, volume.name)
+        self._bind_claim(claim.name, volume.name)
         return True
 
-    def _list_needs(self, claim: Claim, name: str) -> Iterator[VolumeNeed]:
+    def _list_needs(self, claim: Claim) -> Iterator[VolumeNeed]:
         """Yield the node requirement of a claim already bound or required to be bound by now. For `provisioning_terms`
         None is every node, and () is no node: no volume is provisioned.
         """
-        volume = self._volumes.get(self._volume_by_claim.get(name, _PROVISIONED))  # None if unbound or provisioned
-        if name in self._invalid_claims:
-            yield VolumeNeed(terms=(), is_bound=True, error=self._invalid_claims[name])
+        volume = self._find_volume(claim)
+        if claim.name in self._invalid_claims:
+            yield VolumeNeed(terms=(), is_bound=True, error=self._invalid_claims[claim.name])
         elif volume is not None:
             yield VolumeNeed(volume.terms, is_bound=True, zones=volume.zones)
-        elif name in self._volume_by_claim:  # its volume has no record here: provisioned by its class
+        elif claim.name in self._volume_by_claim:  # its volume has no record here: provisioned by its class
             if claim.provisioning_terms:  # with () the nodes of its existing volume are unknown
                 yield VolumeNeed(claim.provisioning_terms, is_bound=True)
         elif not claim.waits_for_pod and claim.provisioning_terms is not None:  # bound before its pod is scheduled
@@ -196,22 +188,21 @@ class VolumeBinder:
     def _list_reachable_volumes(self, claim: Claim) -> list[list[Volume]]:
         """Return the free volumes for a claim by node, the smallest last, as used ones are popped from the end."""
         requirements = replace(claim, name="")  # claims with equal requirements have the same volumes
-        by_node = self._reachable_volumes.get(requirements)
-        if by_node is None:
-            by_node = self._reachable_volumes[requirements] = []
+        if requirements not in self._reachable_volumes:
             largest_first = self._list_fitting_volumes(claim)[::-1]
-            for node in self._nodes:
-                by_node.append([volume for volume in largest_first if is_any_term_satisfied(volume.terms, node)])
-        return by_node
+            self._reachable_volumes[requirements] = [
+                [volume for volume in largest_first if is_any_term_satisfied(volume.terms, node)]
+                for node in self._nodes
+            ]
+        return self._reachable_volumes[requirements]
 
     def _list_fitting_volumes(self, claim: Claim) -> list[Volume]:
         """Return the free volumes for a claim on any node, the smallest first."""
         requirements = replace(claim, name="")  # claims with equal requirements have the same volumes
-        fitting = self._fitting_volumes.get(requirements)
-        if fitting is None:
+        if requirements not in self._fitting_volumes:
             fitting = [volume for volume in self._free_volumes if can_bind_volume(volume, claim)]
             self._fitting_volumes[requirements] = fitting
-        return fitting
+        return self._fitting_volumes[requirements]
 
     def _select_unused(self, volumes: Iterable[Volume]) -> Iterator[Volume]:
         return (volume for volume in volumes if volume.name not in self._used_volumes)
@@ -282,8 +273,7 @@ class AttachedVolumes:
         """Yield the volumes of a pod (driver and claim); those without a CSI driver do not count."""
         for name, driver in spec.bound_claims:
             yield driver, name
-        for claim in spec.claims:
-            name = claim.format_name(number)
-            driver = self._binder.find_driver(claim, name)
+        for claim in spec.list_claims(number):
+            driver = self._binder.find_driver(claim)
             if driver:
-                yield driver, name
+                yield driver, claim.name

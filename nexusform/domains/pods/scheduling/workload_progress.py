@@ -8,6 +8,7 @@ from itertools import count, islice
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, Node, PodSpec, Workload
 from nexusform.domains.pods.scheduling.pod_orders import sort_for_removal
@@ -37,6 +38,10 @@ class PodToPlace(Struct, frozen=True, order=True):
     def get_spec(self, workload: Workload) -> PodSpec:
         """Return the spec of the pod: by its former template, else the current one of its workload."""
         return self.former_spec or workload.pod
+
+    def build_pending_pod(self, workload: Workload) -> ExistingPod:
+        """Return the pod of a workload without a node."""
+        return ExistingPod(workload.key, self.number, node="", spec=self.get_spec(workload), age=self.age)
 
 
 class WorkloadProgress(Struct):
@@ -90,21 +95,21 @@ class WorkloadProgress(Struct):
 
 def is_pending_outdated(workload: Workload, pod: ExistingPod) -> bool:
     """Return whether a pod is Pending in the ReplicaSet of a former template of its Deployment."""
-    is_former = pod.spec.template != workload.pod.template
-    return workload.has_rolling_update and is_former and not (pod.node or pod.rejection)
+    is_waiting = not (pod.node or pod.rejection)
+    return is_waiting and workload.has_rolling_update and not workload.is_current(pod.spec)
 
 
 def has_stuck_template(workload: Workload, pods: Iterable[ExistingPod]) -> bool:
     """Return whether pods of the current template exist on nodes, and all are stuck: not ready, and not starting."""
-    current_pods = [pod for pod in pods if pod.node and pod.spec.template == workload.pod.template]
-    return bool(current_pods) and all(pod.is_stuck for pod in current_pods)
+    stuck_states = {pod.is_stuck for pod in workload.select_current_pods(pods) if pod.node}
+    return stuck_states == {True}
 
 
 def apply_deployment_pause(workload: Workload, pods: Sequence[ExistingPod]) -> Workload:
     """Return a paused Deployment as treated by its controller: scaled but not rolled out, and empty without pods."""
     if not pods:
         return replace(workload, replicas=0)  # no ReplicaSet exists, and none is created
-    if any(pod.spec.template == workload.pod.template for pod in pods):
+    if workload.select_current_pods(pods):
         return workload  # the ReplicaSet of the current template exists, and is scaled
     newest_pod = max(pods, key=lambda pod: (pod.age, -pod.number))  # `age` increases with the time of start
     return replace(workload, pod=newest_pod.spec)  # its ReplicaSet, the newest one, is scaled
@@ -129,8 +134,8 @@ def select_surplus_pods(
     order of removal by their controller. `now`: seconds since 1970.
     """
     if workload.kind == "StatefulSet":
-        end = workload.first_ordinal + workload.replicas
-        return [pod for pod in pods if not workload.first_ordinal <= pod.number < end]
+        ordinals = range(workload.first_ordinal, workload.first_ordinal + workload.replicas)
+        return [pod for pod in pods if pod.number not in ordinals]
     # Lost pods count as Pending: they are removed first.
     existing_pods = [pod if is_running(pod) else replace(pod, node="") for pod in pods]
     pending_outdated_numbers = {pod.number for pod in pods if is_pending_outdated(workload, pod)}
@@ -147,11 +152,10 @@ def _select_excess_pods(
     """
     excess_pods: list[ExistingPod] = []
     for pod_set, target_count in _compute_template_sizes(workload, pods):
-        template_pods = [pod for pod in pods if pod.spec.template == pod_set.spec.template]
-        excess_pods += sort_for_removal(template_pods, pods, now)[: max(0, pod_set.count - target_count)]
+        excess_pods += sort_for_removal(pod_set.pods, pods, now)[: max(0, pod_set.count - target_count)]
     remaining_pods = [pod for pod in pods if pod not in excess_pods]
     # The current template never has more pods than requested.
-    current_pods = [pod for pod in remaining_pods if pod.spec.template == workload.pod.template]
+    current_pods = workload.select_current_pods(remaining_pods)
     excess_pods += sort_for_removal(current_pods, pods, now)[: max(0, len(current_pods) - workload.replicas)]
     remaining_pods = [pod for pod in remaining_pods if pod not in excess_pods]
     # The limit is lower once no pod of a former template remains.
@@ -166,9 +170,10 @@ def _compute_pod_limit(
     workload: Workload, pods: Iterable[ExistingPod], pending_outdated_numbers: Collection[int]
 ) -> int:
     """Return the maximum number of pods of a workload, surge included while a rolling update is in progress."""
-    outdated_pods = (pod for pod in pods if pod.spec.template != workload.pod.template)
-    is_in_progress = any(pod.node or pod.number in pending_outdated_numbers for pod in outdated_pods)
-    return workload.replicas + workload.max_surge * (workload.has_rolling_update and is_in_progress)
+    is_in_progress = workload.has_rolling_update and any(
+        not workload.is_current(pod.spec) and (pod.node or pod.number in pending_outdated_numbers) for pod in pods
+    )
+    return workload.replicas + workload.max_surge * is_in_progress
 
 
 def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpec]:
@@ -181,12 +186,9 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
     new_pods = [pod for pod in progress.pods_to_place if pod.is_new]
     retried_pods = [pod for pod in progress.pods_to_place if not pod.is_new]
     # Retried pods have the current template: they are Pending, or re-created after the loss of their node.
-    current_pods = [ExistingPod(workload.key, pod.number, "", workload.pod, pod.age) for pod in retried_pods]
+    current_pods = [pod.build_pending_pod(workload) for pod in retried_pods]
     has_pending_current_pod = any(pod.was_pending for pod in retried_pods)
-    pending_former_pods = [
-        ExistingPod(workload.key, pod.number, node="", spec=pod.get_spec(workload), age=pod.age)
-        for pod in progress.pending_outdated_pods
-    ]
+    pending_former_pods = [pod.build_pending_pod(workload) for pod in progress.pending_outdated_pods]
     former_pods = [*progress.outdated_pods, *pending_former_pods]
     # With one former template alone, every new pod has it.
     if not (progress.kept_pods or has_pending_current_pod) and len({pod.spec.template for pod in former_pods}) == 1:
@@ -212,12 +214,11 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
 def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> WorkloadForecast:
     """Return the final forecast of a workload with the range of possible pods."""
     workload = progress.workload
-    node_names = [pod.node for pod in (*progress.kept_pods, *progress.outdated_pods, *progress.deferred_removals)]
-    node_names += [outcome.node for outcome in progress.outcomes.values() if outcome.node]
-    used_nodes = [nodes[name] for name in node_names]  # one item per running pod
-    replicas = workload.replicas
-    if progress.is_daemon:  # one pod per permitted node
-        replicas = len(progress.kept_pods) + len(progress.outcomes)
+    kept_pods = (*progress.kept_pods, *progress.outdated_pods, *progress.deferred_removals)
+    node_names = [pod.node for pod in kept_pods] + [outcome.node for outcome in progress.outcomes.values()]
+    used_nodes = [nodes[name] for name in node_names if name]  # one item per running pod
+    # A DaemonSet has one pod per permitted node.
+    replicas = len(progress.kept_pods) + len(progress.outcomes) if progress.is_daemon else workload.replicas
     running_count = len(used_nodes)
     placeable_range = progress.placeable_range
     if not placeable_range.minimum <= running_count <= placeable_range.maximum:
@@ -249,13 +250,16 @@ def find_unused_pod_numbers(used_numbers: Iterable[int], first: int, missing_cou
     return list(islice((number for number in count(first) if number not in used_set), missing_count))
 
 
-class _TemplatePods(Struct):
-    """Pods of a Deployment created from one template; `age` is that of the newest."""
+class _TemplatePods(Struct, frozen=True):
+    """Pods of a Deployment created from one template."""
 
-    spec: PodSpec
-    count: int = 0
-    age: int = 0
-    is_current: bool = False
+    pods: list[ExistingPod]
+    is_current: bool
+
+    @property
+    def count(self) -> int:
+        """Number of the pods."""
+        return len(self.pods)
 
 
 def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> list[tuple[_TemplatePods, int]]:
@@ -263,14 +267,8 @@ def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> 
     not scaled, has its maximum number of pods, or has only one ReplicaSet. Source: kubernetes
     pkg/controller/deployment/sync.go (scale) and util/deployment_util.go (GetReplicaSetProportion).
     """
-    set_by_template: dict[str, _TemplatePods] = {}
-    for pod in pods:
-        template = pod.spec.template
-        is_current = template == workload.pod.template
-        pod_set = set_by_template.setdefault(template, _TemplatePods(pod.spec, age=pod.age, is_current=is_current))
-        pod_set.count += 1
-        pod_set.age = max(pod_set.age, pod.age)
-    sets = list(set_by_template.values())
+    pods_by_template = group_by(pods, lambda pod: pod.spec.template)
+    sets = [_TemplatePods(own_pods, workload.is_current(own_pods[0].spec)) for own_pods in pods_by_template.values()]
     previous_maximum = workload.previous_max_pods
     maximum = workload.replicas + workload.max_surge if workload.replicas else 0
     total_change = maximum - sum(pod_set.count for pod_set in sets)  # pods to add (negative: to remove)
@@ -279,7 +277,9 @@ def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> 
         return []
     # The largest set is first and gets the rounding remainder; of equal sets the newer grows, the older shrinks.
     sign = 1 if total_change > 0 else -1
-    sorted_sets = sorted(sets, key=lambda pod_set: (-pod_set.count, -sign * pod_set.is_current, -sign * pod_set.age))
+    sorted_sets = sorted(
+        sets, key=lambda item: (-item.count, -sign * item.is_current, -sign * max(pod.age for pod in item.pods))
+    )
     assigned_change = 0
     target_counts: list[int] = []
     for pod_set in sorted_sets:
@@ -304,5 +304,5 @@ def _compute_new_pods(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[
         if pod_set.is_current:
             current_growth = growth
         else:
-            former_specs += [pod_set.spec] * growth  # none if negative
+            former_specs += [pod_set.pods[0].spec] * growth  # none if negative
     return former_specs, current_growth

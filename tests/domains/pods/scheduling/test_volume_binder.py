@@ -12,7 +12,7 @@ def bind_claim(*volumes: Volume) -> str:
     """Bind the claim of one pod, and return the name of its volume."""
     binder = VolumeBinder(Cluster("c", (), volumes=volumes))
     spec = PodSpec(claims=(CLAIM,))
-    binder.bind_immediate_claims(spec, 0)
+    binder.bind_immediate_claims(spec.list_claims(0))
     ((_, volume),) = binder.list_bound_volumes(spec, 0)
     return volume
 
