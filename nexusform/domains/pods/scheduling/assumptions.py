@@ -25,6 +25,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     Workload,
 )
 from nexusform.domains.pods.scheduling.pod_orders import (
+    QUEUE_ORDER,
     ArrivalOrder,
     count_controller_hops,
     has_differing_concurrent_pods,
@@ -54,6 +55,7 @@ _TIE_SAMPLES: Final = 12
 _HOUR: Final = 3600
 _MOST_ORDERS: Final = 16
 _RANK_BITS: Final = 32
+_ANY_ORDER: Final = "if the pods arrive in another order"
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 # A container that was not started for these reasons may still start; one without its image does not.
 _PERMANENT_REASONS: Final = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
@@ -71,7 +73,7 @@ class PredictionScenario(Struct, frozen=True):
     lost_pods: frozenset[PodKey] = frozenset()
     waiting_pods: tuple[ExistingPod, ...] = ()
     unready_nodes: frozenset[str] = frozenset()
-    arrival: ArrivalOrder | None = None
+    arrival: ArrivalOrder = QUEUE_ORDER
     slow_terminations: int = 0
 
     def predict(self) -> PodsPrediction:
@@ -199,13 +201,12 @@ def _find_moved_numbered_pods(
     outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]
 ) -> Iterator[tuple[PodKey, str]]:
     """Yield the pods with another node, or removed, in the other prediction, each with its other node."""
-    other_by_number = {other.number: other for other in others}
+    # Node and existence of each pod there.
+    results = {other.number: (other.node, other.is_removed) for other in others}
     for outcome in outcomes:
-        other = other_by_number.get(outcome.number)
-        if other is None:  # not created there
-            yield outcome.key, ""
-        elif (other.node, other.is_removed) != (outcome.node, outcome.is_removed):
-            yield outcome.key, other.node
+        node, is_removed = results.get(outcome.number, ("", None))  # None: not created there
+        if (node, is_removed) != (outcome.node, outcome.is_removed):
+            yield outcome.key, node
 
 
 def _find_pods_removed_in_one_prediction(
@@ -234,10 +235,10 @@ def _find_surplus_pods_by_node(
     others_by_location = Counter((other.node, other.spec.template) for other in others if not other.is_removed)
     surplus_pods: list[PodOutcome] = []
     # Kept pods (without a decision) are compared first, so a placed pod is in excess rather than a kept one.
-    for outcome in sorted(outcomes, key=lambda outcome: (outcome.feasible_nodes is not None, outcome.number)):
+    # Removed pods are compared by `_find_pods_removed_in_one_prediction`.
+    existing_pods = [outcome for outcome in outcomes if not outcome.is_removed]
+    for outcome in sorted(existing_pods, key=lambda outcome: (outcome.feasible_nodes is not None, outcome.number)):
         location = (outcome.node, outcome.spec.template)
-        if outcome.is_removed:
-            continue  # compared by `_find_pods_removed_in_one_prediction`
         if others_by_location[location]:
             others_by_location[location] -= 1
         else:
@@ -273,22 +274,25 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
         return  # there is only one order
     keys = [workload.key for workload in scene.workloads]
     # Pods with claims from a template wait for another controller to create them.
-    claiming = [item for item in scene.workloads if any(claim.is_own for claim in item.pod.device_claims)]
-    claiming_keys = frozenset(workload.key for workload in claiming)
-    rankings = _rank_workloads(keys, claiming_keys)
+    claiming_keys = frozenset(workload.key for workload in scene.workloads if workload.pod.has_template_claims)
     ordered_keys = frozenset(workload.key for workload in scene.workloads if workload.is_ordered)
-    orders = _list_workload_orders(keys, samples // 3) if ordered_keys else []
+    orders = [
+        (condition, ArrivalOrder(ranks=ranks, ordered_keys=ordered_keys))
+        for condition, ranks in _rank_workloads(keys, claiming_keys)
+    ]
+    if ordered_keys:
+        # Pods that start at once: the next one of an ordered set arrives before those of slower controllers.
+        orders += [(_ANY_ORDER, ArrivalOrder(ranks=ranks)) for ranks in _list_workload_orders(keys, samples // 3)]
+    drawn_order = ArrivalOrder(ranks=tuple(keys), ordered_keys=ordered_keys, claiming_keys=claiming_keys)
     for number in range(samples):
-        condition = "if the pods arrive in another order"
-        if number < len(rankings):
-            condition, ranks = rankings[number]
-            arrival = ArrivalOrder(ranks=ranks, ordered_keys=ordered_keys, has_fast_replacements=number % 2 == 0)
-        elif number < len(rankings) + len(orders):
-            # Pods that start at once: the next one of an ordered set arrives before those of slower controllers.
-            arrival = ArrivalOrder(ranks=orders[number - len(rankings)], has_fast_replacements=number % 2 == 0)
+        if number < len(orders):
+            condition, order = orders[number]
+            arrival = replace(order, has_fast_replacements=number % 2 == 0)
         else:  # drawn times of arrival; every fourth sample has fast replacements, two of four slow victims
-            arrival = ArrivalOrder(number, ranks=tuple(keys), ordered_keys=ordered_keys, claiming_keys=claiming_keys)
-            arrival = replace(arrival, has_slow_victims=number % 4 in (2, 3), has_fast_replacements=number % 4 == 0)
+            condition, has_slow_victims = _ANY_ORDER, number % 4 in (2, 3)
+            arrival = replace(
+                drawn_order, sample=number, has_slow_victims=has_slow_victims, has_fast_replacements=number % 4 == 0
+            )
         pods = _shuffle_eviction_ages(scene, number)
         slow = number if arrival.has_slow_victims else 0  # from 2: some pods free their capacity later; 0: none
         seed = scene.seed + 1 + number

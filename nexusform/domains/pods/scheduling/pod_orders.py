@@ -92,6 +92,10 @@ class ArrivalOrder(Struct, frozen=True):
         return blake2b(f"{self.sample}|{text}".encode(), digest_size=8).digest()
 
 
+# Workload by workload in the order of the queue.
+QUEUE_ORDER: Final = ArrivalOrder()
+
+
 def sort_for_removal(
     pods: Sequence[ExistingPod], related_pods: Sequence[ExistingPod] = (), now: int = 0
 ) -> list[ExistingPod]:

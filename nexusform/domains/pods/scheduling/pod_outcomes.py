@@ -255,16 +255,13 @@ def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int
     """Return how many further pods of a spec a node can take, from 1 (it is feasible) to `further`."""
     if spec.host_ports or not node_usage.can_share_disks(spec):
         return 1  # a second pod would conflict with the first
-    maximum = min(further, node.pods - usage.pods)
     requests = spec.requests
-    if requests.cpu:
-        maximum = min(maximum, (node.cpu - usage.cpu) // requests.cpu)
-    if requests.memory:
-        maximum = min(maximum, (node.memory - usage.memory) // requests.memory)
+    amounts = [(1, node.pods - usage.pods), (requests.cpu, node.cpu - usage.cpu)]  # of one pod, and free ones
+    amounts.append((requests.memory, node.memory - usage.memory))
     for name, amount in requests.other_resources:
-        if amount and name in node.other_resources:  # else unknown (ephemeral storage)
-            maximum = min(maximum, (node.other_resources[name] - usage.other_resources.get(name, 0)) // amount)
-    return maximum
+        if name in node.other_resources:  # else unknown (ephemeral storage)
+            amounts.append((amount, node.other_resources[name] - usage.other_resources.get(name, 0)))
+    return min(further, *[free // amount for amount, free in amounts if amount])
 
 
 def _list_own_counters(

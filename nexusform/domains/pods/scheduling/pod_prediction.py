@@ -25,7 +25,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     format_pod_name,
     is_recreated,
 )
-from nexusform.domains.pods.scheduling.pod_orders import ArrivalOrder
+from nexusform.domains.pods.scheduling.pod_orders import QUEUE_ORDER, ArrivalOrder
 from nexusform.domains.pods.scheduling.pod_outcomes import PlaceablePodRange, PodOutcome, PodsPrediction
 from nexusform.domains.pods.scheduling.preemption import PreemptionVictim, count_expected_pods
 from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
@@ -62,7 +62,7 @@ def predict(
     seed: int = DEFAULT_SEED,
     lost_pods: Collection[PodKey] = (),
     removed_workloads: Collection[str] = (),
-    arrival: ArrivalOrder | None = None,
+    arrival: ArrivalOrder = QUEUE_ORDER,
     slow_terminations: int = 0,
 ) -> PodsPrediction:
     """Return the outcome of every pod of `workloads` (in order of creation, then of the document). `existing_pods` are
@@ -126,7 +126,7 @@ class PodPredictor:
         # Unmanaged workloads with evicted pods, which their controllers re-create.
         self.displaced_workloads: dict[str, WorkloadProgress] = {}
         self.displaced_pods: set[PodKey] = set()  # evicted unmanaged pods
-        self._arrival: ArrivalOrder | None = None
+        self._arrival = QUEUE_ORDER
         self._has_replacements = False  # of evicted pods, since the last retry
 
     def _is_running(self, pod: ExistingPod) -> bool:
@@ -147,8 +147,8 @@ class PodPredictor:
             return None
         return taints.compute_toleration_seconds(pod.spec, node)
 
-    def run(self, arrival: ArrivalOrder | None = None) -> PodsPrediction:
-        """Return the prediction for all workloads. Pods arrive in the order of `arrival`; None: in queue order."""
+    def run(self, arrival: ArrivalOrder = QUEUE_ORDER) -> PodsPrediction:
+        """Return the prediction for all workloads. Pods arrive in the order of `arrival`."""
         self._arrival = arrival
         progress_list = list(map(self._prepare_workload, self.workload_queue))
         self.progress_by_key = {progress.workload.key: progress for progress in progress_list}
@@ -156,9 +156,9 @@ class PodPredictor:
         for pod in self.unmanaged_pods:
             if pod.node in self.nodes and not self._is_running(pod):  # else it runs, or its node is unknown
                 self._evict_unmanaged(pod, self._find_node_loss_trigger(pod))
-        self.session.has_random_ages = arrival is not None  # else pods start in queue order
-        self.session.has_slow_victims = arrival is not None and arrival.has_slow_victims
-        self._place_workloads(progress_list, arrival)
+        self.session.has_random_ages = arrival != QUEUE_ORDER  # else pods start in queue order
+        self.session.has_slow_victims = arrival.has_slow_victims
+        self._place_workloads(progress_list)
         self.session.remove_victims()  # slow victims terminate after the arrival of all pods
         self._recreate_evicted()
         self._retry_waiting_pods(progress_list)
@@ -266,19 +266,17 @@ class PodPredictor:
         Nodes without a running pod get the Pending ones first, then new ones.
         """
         spec, surplus = progress.workload.pod, progress.list_surplus_daemons(pods)
-        permitted_nodes = {name for name, node in self.nodes.items() if profile.should_run_daemon(spec, node)}
         waiting_pods = [pod for pod in pods if not pod.node]
-        served_nodes: set[str] = set()  # nodes that have a pod of it
+        progress.permitted_nodes = {name for name, node in self.nodes.items() if profile.should_run_daemon(spec, node)}
         for pod in pods:
             if pod not in surplus and self._is_running(pod) and profile.should_keep_daemon(spec, self.nodes[pod.node]):
-                served_nodes.add(pod.node)
                 progress.kept_pods.append(pod)
             elif self._is_running(pod):  # a second pod of its node, or the node is not permitted any more
                 self.session.remove_pod(pod)
                 progress.removals.append((pod, pod_outcomes.SCALE_IN))
             elif pod.node:  # lost with its node
                 progress.removals.append((pod, pod_outcomes.NODE_REMOVED))
-        unserved_nodes = [name for name in sorted(permitted_nodes) if name not in served_nodes]
+        unserved_nodes = sorted(progress.permitted_nodes.difference(pod.node for pod in progress.kept_pods))
         for pod, node in zip(waiting_pods, unserved_nodes, strict=False):
             progress.pods_to_place.append(PodToPlace(pod.number, node, was_pending=True, age=pod.age))
         progress.surge_pods = waiting_pods[len(unserved_nodes) :]  # beyond the nodes without a pod
@@ -292,8 +290,6 @@ class PodPredictor:
     def _drop_pods_over_quota(self, progress_list: list[WorkloadProgress]) -> None:
         """Drop new pods rejected by quotas or admission: existing pods count first, new ones in order of creation."""
         quota_usage = self.quota_usage
-        if not self.session.cluster.quotas and not any(progress.workload.admission_error for progress in progress_list):
-            return  # nothing rejects a pod
         for pod in self.unmanaged_pods:
             quota_usage.add(pod.spec)
         for progress in progress_list:
@@ -305,22 +301,22 @@ class PodPredictor:
         for progress in sorted(progress_list, key=lambda progress: self.creation_order[progress.workload.key]):
             drop_rejected_pods(progress, quota_usage)
 
-    def _place_workloads(self, progress_list: Sequence[WorkloadProgress], arrival: ArrivalOrder | None) -> None:
+    def _place_workloads(self, progress_list: Sequence[WorkloadProgress]) -> None:
         """Place the pods of all workloads one by one: workload by workload, or as they arrive."""
         steps = {progress.workload.key: self._place_workload(progress) for progress in progress_list}
-        if arrival is None:
+        if self._arrival == QUEUE_ORDER:
             for workload_steps in steps.values():
                 for _ in workload_steps:  # each step places a pod
                     pass
             return
         arrived_counts = dict.fromkeys(steps, -1)  # -1: not started
         while steps:
-            key = arrival.select_next_workload(arrived_counts)
+            key = self._arrival.select_next_workload(arrived_counts)
             arrived_counts[key] += 1
             if next(steps[key], None) is None:  # all pods of the workload have arrived
                 del steps[key], arrived_counts[key]
             self._recreate_evicted()  # pods evicted for the one just placed
-            if arrival.has_fast_replacements and self._has_replacements:
+            if self._arrival.has_fast_replacements and self._has_replacements:
                 self._retry_waiting_pods(progress_list)
 
     def _place_workload(self, progress: WorkloadProgress) -> Iterator[str]:
@@ -336,7 +332,7 @@ class PodPredictor:
         if all(verdict.node for verdict in verdicts.values()):  # an ordered set scales in once all others have a node
             self._remove_deferred_pods(progress)
         if progress.is_daemon:
-            verdicts |= DaemonRollout(self.session, progress, self.nodes, verdicts).replace_pods()
+            verdicts |= DaemonRollout(self.session, progress, verdicts).replace_pods()
             self._recreate_evicted()
         elif rollout.is_needed:
             verdicts = rollout.resume(verdicts)
@@ -378,26 +374,20 @@ class PodPredictor:
         An ordered workload creates no pod after the first one without a node, or after a stuck (not starting) one.
         """
         workload = progress.workload
-        blocking_pod = ""  # the pod that all later ones of an ordered workload wait for; "" if they need not wait
-        stuck_number = find_stuck_number(progress)  # of a pod not starting, else above all
+        blocking_number = find_stuck_number(progress)  # of the pod that all later ones of an ordered workload wait for
         verdicts: dict[int, PodVerdict] = {}
-        pods = list(progress.pods_to_place)
-        if self._arrival is not None:
-            positions = self._arrival.compute_positions(workload, [pod.number for pod in pods])
-            pods.sort(key=lambda pod: positions[pod.number])
-        for pod in pods:
+        positions = self._arrival.compute_positions(workload, [pod.number for pod in progress.pods_to_place])
+        for pod in sorted(progress.pods_to_place, key=lambda pod: positions[pod.number]):
             yield workload.key
-            if pod.number > stuck_number and not blocking_pod:
-                blocking_pod = workload.format_pod_name(stuck_number)
-            if blocking_pod and not pod.was_pending:  # a Pending pod exists already, so it is retried
-                verdict = build_waiting_verdict(blocking_pod)
+            if pod.number > blocking_number and not pod.was_pending:  # a Pending pod exists already, so it is retried
+                verdict = build_waiting_verdict(workload.format_pod_name(blocking_number))
             else:
                 verdict = self._place_pod(progress, pod)
             verdicts[pod.number] = verdict
-            if self._arrival is not None:  # another workload may evict the pod before the last one of this arrives
+            if self._arrival != QUEUE_ORDER:  # another workload may evict the pod before the last one of this arrives
                 progress.outcomes[pod.number] = self._build_outcome(workload, verdict, pod)
-            if workload.is_ordered and not verdict.node and not blocking_pod:
-                blocking_pod = workload.format_pod_name(pod.number)
+            if workload.is_ordered and not verdict.node:
+                blocking_number = min(blocking_number, pod.number)
         return verdicts
 
     def _place_pod(self, progress: WorkloadProgress, pod: PodToPlace) -> PodVerdict:
@@ -411,7 +401,7 @@ class PodPredictor:
             return self.session.place_pod(workload.pod, workload.key, pod.number)
         verdict = self.session.place_pod(pod.former_spec, workload.key, pod.number)
         if not verdict.node or not workload.is_ordered:  # it is Pending, or the rollout of a Deployment replaces it
-            progress.is_blocked = progress.is_blocked or not verdict.node  # the rollout waits for it
+            progress.is_blocked |= not verdict.node  # the rollout waits for it
             return verdict
         age = self.session.age
         self.session.remove_pod(ExistingPod(workload.key, pod.number, verdict.node, pod.former_spec, age))
@@ -421,7 +411,7 @@ class PodPredictor:
     def _recreate_evicted(self) -> None:
         """Take the evictions of the session, and request the pods again if controllers re-create them."""
         evictions, self.session.evictions = self.session.evictions, []
-        self._has_replacements = self._has_replacements or bool(evictions)
+        self._has_replacements |= bool(evictions)
         for eviction in evictions:
             progress = self.progress_by_key.get(eviction.pod.workload)
             if progress is not None:
@@ -444,11 +434,10 @@ class PodPredictor:
                 reason=f"{pod_outcomes.EVICTED} by {preemptor}.",
             )
             return
-        pod_list = next((pods for pods in (progress.kept_pods, progress.outdated_pods) if pod in pods), None)
-        if pod_list is None:
-            return  # a rollout has replaced it
-        pod_list.remove(pod)
-        self._request_pod_again(progress, pod, pod_outcomes.PREEMPTED, preemptor)
+        for pods in (progress.kept_pods, progress.outdated_pods):
+            if pod in pods:  # else a rollout has replaced it
+                pods.remove(pod)
+                self._request_pod_again(progress, pod, pod_outcomes.PREEMPTED, preemptor)
 
     def _evict_unmanaged(self, pod: ExistingPod, trigger: str, preemptor: str = "") -> None:
         """Record the eviction of an unmanaged pod (of no workload here); request it again if it has a controller."""
@@ -578,22 +567,21 @@ class PodPredictor:
             if any(outcome.is_failed for progress in progress_list for outcome in progress.outcomes.values()):
                 self.session.assign_numa_cells()
             for progress in (*progress_list, *self.displaced_workloads.values()):
-                has_changed = self._retry_workload(progress) or has_changed
+                has_changed |= self._retry_workload(progress)
                 self._recreate_evicted()
 
     def _retry_workload(self, progress: WorkloadProgress) -> bool:
         """Retry waiting and failed pods of a workload, and return whether one got a node."""
         workload = progress.workload
         has_changed = False
-        is_blocked = False  # an earlier pod of an ordered workload has no node: those not made yet wait for it
-        stuck_number = find_stuck_number(progress)  # of a pod not starting, else above all numbers
+        blocking_number = find_stuck_number(progress)  # of the pod that all later ones of an ordered workload wait for
         pod_by_number = {pod.number: pod for pod in progress.pods_to_place}
         for number in sorted(outcome.number for outcome in progress.outcomes.values() if outcome.can_retry):
-            is_waiting = is_blocked or number > stuck_number
-            if is_waiting and not pod_by_number[number].was_pending:
+            if number > blocking_number and not pod_by_number[number].was_pending:
                 continue  # it is not created before the earlier pod runs
             verdict = self._place_pod(progress, pod_by_number[number])
-            has_changed = has_changed or bool(verdict.node)
-            is_blocked = is_blocked or (workload.is_ordered and not verdict.node)
+            has_changed |= bool(verdict.node)
+            if workload.is_ordered and not verdict.node:
+                blocking_number = min(blocking_number, number)
             progress.outcomes[number] = self._build_outcome(workload, verdict, pod_by_number[number])
         return has_changed

@@ -14,12 +14,11 @@ from typing import Final, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling import pod_outcomes, profile
+from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.cluster_records import (
     DEFAULT_SEED,
     Cluster,
     ExistingPod,
-    Node,
     Pairs,
     PodSpec,
     PodTerm,
@@ -347,8 +346,9 @@ class TemplateRollout:
             is_template_stuck=progress.is_template_stuck,
         )
         # Nodes before the plan by number: pods placed in this prediction have none.
-        existing_pods = [pod for pod in progress.outdated_pods if pod.number not in progress.placed_outdated]
-        old_nodes = {pod.number: pod.node for pod in existing_pods}
+        old_nodes = {pod.number: pod.node for pod in progress.outdated_pods}
+        for number in progress.placed_outdated:
+            old_nodes.pop(number, None)
         replace_pods(self._session, workload, state, self._quota_usage)
         progress.outdated_pods, progress.is_blocked = state.remaining_pods, state.is_blocked
         progress.pending_outdated_pods = [pod for pod in pending_pods.values() if pod.number in state.pending_specs]
@@ -413,17 +413,12 @@ class DaemonRollout:
     """
 
     def __init__(
-        self,
-        session: SchedulingSession,
-        progress: WorkloadProgress,
-        nodes: Mapping[str, Node],
-        verdicts: Mapping[int, PodVerdict],
+        self, session: SchedulingSession, progress: WorkloadProgress, verdicts: Mapping[int, PodVerdict]
     ) -> None:
         self._session = session
         self._progress = progress
         self._workload = progress.workload
-        spec = progress.workload.pod
-        self._permitted_nodes = {name for name, node in nodes.items() if profile.should_run_daemon(spec, node)}
+        self._permitted_nodes = progress.permitted_nodes
         # Pods of the current template not running: uncreated, without a node, or stuck.
         self._waiting_count = progress.uncreated + sum(not verdict.node for verdict in verdicts.values())
         self._waiting_count += sum(pod.is_stuck for pod in progress.workload.select_current_pods(progress.kept_pods))
@@ -552,8 +547,8 @@ def drop_deferred_pods(progress: WorkloadProgress) -> None:
     waiting_numbers = [number for number, outcome in progress.outcomes.items() if not outcome.node]
     failed_numbers = [pod.number for pod in progress.failed_pods]
     first_blocked = min([*waiting_numbers, *failed_numbers, find_stuck_number(progress)])
-    later_pods = [pod for pod in progress.pods_to_place if pod.number > first_blocked]
-    deferred_pods = [pod for pod in later_pods if pod.number in waiting_numbers and not pod.was_pending]
+    later_numbers = {number for number in waiting_numbers if number > first_blocked}
+    deferred_pods = [pod for pod in progress.pods_to_place if pod.number in later_numbers and not pod.was_pending]
     for pod in deferred_pods:
         outcome = progress.outcomes.pop(pod.number)
         if pod.previous:  # it loses its node now, and is created again later

@@ -50,6 +50,7 @@ class WorkloadProgress(Struct):
     that got a node before the rollout began (number, certainty, trigger). `surge_pods` are daemons waiting
     for capacity besides those they replace. `deferred_removals` are surplus pods of an ordered set, removed
     once all others run. `has_started`: its placement has begun. `evicted_numbers`: placed pods evicted since.
+    `permitted_nodes` are those of a DaemonSet.
     """
 
     workload: Workload
@@ -66,6 +67,7 @@ class WorkloadProgress(Struct):
     removals: list[tuple[ExistingPod, str]] = field(default_factory=list)
     outcomes: dict[int, PodOutcome] = field(default_factory=dict)
     evicted_numbers: set[int] = field(default_factory=set)
+    permitted_nodes: set[str] = field(default_factory=set)
     placeable_range: PlaceablePodRange = field(default_factory=lambda: PlaceablePodRange(0, 0, is_exact=True))
     is_blocked: bool = False
     is_template_stuck: bool = False
