@@ -140,6 +140,10 @@ class PodSpecScheduler:
         self._bucket_keys: dict[int, tuple[Trait, ...]] = {}  # by node
         self._node_scores: dict[int, int] = {}  # usage score of each node in a bucket
 
+    def is_current(self, group: PodSpecGroup, volume_needs: tuple[VolumeNeed, ...]) -> bool:
+        """Return whether it is the scheduler for a pod of this group and these needs, and no pod has moved since."""
+        return (group, volume_needs, self.cache.version) == (self.group, self.volume_needs, self.version)
+
     def find_rejection(self, node: int) -> Rejection | None:
         """Return the first rejection of a node in kube-scheduler's order; None if it is feasible."""
         return next(self.list_rejections(node), None)

@@ -6,6 +6,7 @@ replaces the random choice among equals. Predictions and explanations use these 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
@@ -80,10 +81,18 @@ NODE_FILTERS: Final[tuple[NodeFilter, ...]] = (
     NodeFilter("node_name", lambda pod: pod.node_name, node_affinity.find_node_name_rejection),
     NodeFilter("taints", lambda pod: pod.tolerations, taints.find_rejection),
     NodeFilter("node_affinity", lambda pod: (pod.node_selector, pod.node_terms), node_affinity.find_rejection),
-    NodeFilter("volume_limits", lambda pod: pod.volumes, volume_binding.find_volume_count_rejection),
+    NodeFilter(
+        "volume_limits",
+        lambda pod: pod.volumes,
+        partial(volume_binding.find_unsatisfied_need, reasons=(volume_binding.TOO_MANY,)),
+    ),
     NodeFilter("volumes", lambda pod: pod.volumes, volume_binding.find_rejection),
     NodeFilter("volume_zones", lambda pod: pod.volumes, volume_binding.find_zone_rejection),
-    NodeFilter("devices", lambda pod: pod.volumes, volume_binding.find_device_rejection),
+    NodeFilter(
+        "devices",
+        lambda pod: pod.volumes,
+        partial(volume_binding.find_unsatisfied_need, reasons=volume_binding.DEVICE_REASONS),
+    ),
 )
 
 # Filters of the DaemonSet controller before it creates a pod for a node; the scheduler applies the others.

@@ -5,6 +5,7 @@ plugin/pkg/admission/resourcequota (texts of the reasons).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -25,7 +26,7 @@ class QuotaUsage:
 
     def __init__(self, quotas: Iterable[ResourceQuota]) -> None:
         # The quotas with the used amounts by name.
-        self._usages = [(quota, dict(quota.used)) for quota in quotas]
+        self._usages = [(quota, Counter(dict(quota.used))) for quota in quotas]
 
     def list_quotas(self) -> tuple[ResourceQuota, ...]:
         """Return the quotas with the amounts used now."""
@@ -37,10 +38,14 @@ class QuotaUsage:
 
     def add(self, pod: PodSpec, sign: int = 1) -> None:
         """Add an existing pod (sign 1) to the used amounts of its quotas, or subtract it (sign -1)."""
-        for quota, used_amounts in self._usages:
-            if _is_pod_in_quota(quota, pod):
-                for name, amount in _compute_pod_amounts(quota, pod).items():
-                    used_amounts[name] = used_amounts.get(name, 0) + sign * amount
+        for quota, used_amounts in self._list_usages(pod):
+            for name, amount in _compute_pod_amounts(quota, pod).items():
+                used_amounts[name] += sign * amount
+
+    def _list_usages(self, pod: PodSpec) -> list[tuple[ResourceQuota, Counter[str]]]:
+        """Return the quotas that count a pod, each with its used amounts: it matches the namespace and all scopes."""
+        usages = [(quota, used_amounts) for quota, used_amounts in self._usages if quota.namespace == pod.namespace]
+        return [usage for usage in usages if all(_is_in_quota_scope(scope, pod) for scope in usage[0].scopes)]
 
     def try_add(self, pod: PodSpec) -> str:
         """Add one more pod, or return why it is not created; "" if it is."""
@@ -51,11 +56,11 @@ class QuotaUsage:
 
     def find_rejection(self, pod: PodSpec) -> str:
         """Return why one more pod would not be created, "" if it would."""
-        quotas = ((quota, used_amounts) for quota, used_amounts in self._usages if _is_pod_in_quota(quota, pod))
-        return next(filter(None, (_find_quota_rejection(quota, amounts, pod) for quota, amounts in quotas)), "")
+        rejections = (_find_quota_rejection(quota, amounts, pod) for quota, amounts in self._list_usages(pod))
+        return next(filter(None, rejections), "")
 
 
-def _find_quota_rejection(quota: ResourceQuota, used_amounts: Mapping[str, int], pod: PodSpec) -> str:
+def _find_quota_rejection(quota: ResourceQuota, used_amounts: Counter[str], pod: PodSpec) -> str:
     """Return why a quota rejects a pod, in the words of Kubernetes; "" if it does not."""
     limits = dict(quota.hard)  # by resource
     unspecified = pod.quota_figures.unspecified  # names of requests and limits missing in some container
@@ -64,8 +69,9 @@ def _find_quota_rejection(quota: ResourceQuota, used_amounts: Mapping[str, int],
     if unspecified_names:
         return f"failed quota: {quota.name}: must specify {', '.join(unspecified_names)} for every container"
     pod_amounts = _compute_pod_amounts(quota, pod)
-    totals = {name: used_amounts.get(name, 0) + amount for name, amount in pod_amounts.items() if amount}
-    exceeded_names = [name for name, total in totals.items() if total > limits[name]]
+    exceeded_names = [
+        name for name, amount in pod_amounts.items() if amount and amount + used_amounts[name] > limits[name]
+    ]
     if not exceeded_names:
         return ""
     texts = [_format_amounts(exceeded_names, amounts) for amounts in (pod_amounts, used_amounts, limits)]
@@ -93,11 +99,6 @@ def _compute_pod_amounts(quota: ResourceQuota, pod: PodSpec) -> dict[str, int]:
         amounts[name] = amount
     amounts |= {_LIMITS + name: amount for name, amount in pod.quota_figures.limits}
     return {name: amounts.get(name, 0) for name, _ in quota.hard}
-
-
-def _is_pod_in_quota(quota: ResourceQuota, pod: PodSpec) -> bool:
-    """Return whether a quota counts a pod: it matches the namespace and all scopes."""
-    return quota.namespace == pod.namespace and all(_is_in_quota_scope(scope, pod) for scope in quota.scopes)
 
 
 def _is_in_quota_scope(scope: ResourceQuotaScope, pod: PodSpec) -> bool:

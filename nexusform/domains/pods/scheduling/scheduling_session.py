@@ -135,20 +135,14 @@ class SchedulingSession:
         """Return the scheduler of a spec, the last one if it still applies; `volume_needs`: those of its own claims."""
         group = self.cache.get_group(spec)
         scheduler = self._scheduler
-        if (
-            scheduler is not None
-            and scheduler.group is group
-            and scheduler.version == self.cache.version
-            and scheduler.volume_needs == volume_needs
-        ):
-            return scheduler  # no pod has moved since
+        if scheduler is not None and scheduler.is_current(group, volume_needs):
+            return scheduler
         # Capacity is reserved by nominated pods with at least the priority of this spec.
-        reserving_groups_by_node: dict[int, list[PodSpecGroup]] = {}
-        for node_index, nominated_groups in self._nominated_groups.items():
-            reserving_groups = [nominated for nominated in nominated_groups if nominated.spec.priority >= spec.priority]
-            if reserving_groups:
-                reserving_groups_by_node[node_index] = reserving_groups
-        self._scheduler = PodSpecScheduler(self.cache, group, self.facts_cache, volume_needs, reserving_groups_by_node)
+        reserving_groups = {
+            node_index: [nominated for nominated in groups if nominated.spec.priority >= spec.priority]
+            for node_index, groups in self._nominated_groups.items()
+        }
+        self._scheduler = PodSpecScheduler(self.cache, group, self.facts_cache, volume_needs, reserving_groups)
         return self._scheduler
 
     def create_scheduler(self, spec: PodSpec, number: int) -> PodSpecScheduler:
@@ -268,17 +262,18 @@ class SchedulingSession:
         another one. The verdict is Failed once every such node, or the first one of a bare pod, rejected it.
         """
         tied_nodes = list(choice.tied_nodes)
-        first_reason = ""
+        failures: list[PodVerdict] = []
         while tied_nodes:
             node = self._select_tied_node(pod, tied_nodes)
             rejection_text = self._start_pod(scheduler, node, pod)
+            verdict = _build_started_verdict(self._names[node], rejection_text, is_certain, choice.feasible_nodes)
             if not rejection_text:
-                return PodVerdict(self._names[node], is_certain, choice.feasible_nodes)
-            first_reason = first_reason or f"on {self._names[node]}: {rejection_text}."
-            tied_nodes.remove(node)
+                return verdict
+            failures.append(verdict)
             if not is_recreated(pod.workload):
                 break  # a bare pod stays Failed
-        return PodVerdict("", is_certain, choice.feasible_nodes, first_reason, unscheduled_state=PodState.FAILED)
+            tied_nodes.remove(node)
+        return failures[0]
 
     def _select_tied_node(self, pod: ExistingPod, tied_nodes: Sequence[int]) -> int:
         """Return the tied node with the lowest digest of `seed|cluster|workload|number|node` (workload:
@@ -305,18 +300,18 @@ class SchedulingSession:
         is_certain = not self._uncertain_nodes & (1 << node_index)  # the bit of this node is not set
         rejection_text = find_kubelet_rejection(spec, self.cache.nodes[node_index], self.cache.usage[node_index])
         rejection_text = rejection_text or self._start_pod(scheduler, node_index, pod)
-        feasible_count = int(not rejection_text)
-        return _build_started_verdict(spec.node_name, rejection_text, is_certain, feasible_nodes=feasible_count)
+        return _build_started_verdict(spec.node_name, rejection_text, is_certain, int(not rejection_text))
 
     def _start_pod(self, scheduler: PodSpecScheduler, node: int, pod: ExistingPod) -> str:
         """Add a pod to a node unless kubelet rejects it there; return the rejection, "" if the pod runs."""
-        numa_cells = self._cells.get(node)  # None without a topology manager
-        rejection_text = numa_cells.allocate(pod.spec) if numa_cells is not None else ""
-        if not rejection_text:
-            scheduler.add_pod(node)
-            self._register_pod(replace(pod, node=self._names[node]), node)
-            self.volume_binder.bind_on_node(pod.spec, pod.number, self._names[node])
-        return rejection_text
+        if node in self._cells:  # it has a topology manager
+            rejection_text = self._cells[node].allocate(pod.spec)
+            if rejection_text:
+                return rejection_text
+        scheduler.add_pod(node)
+        self._register_pod(replace(pod, node=self._names[node]), node)
+        self.volume_binder.bind_on_node(pod.spec, pod.number, self._names[node])
+        return ""
 
     def place_daemon(self, spec: PodSpec, workload: str, number: int, node: str) -> PodVerdict:
         """Place a DaemonSet's pod on its only possible node, or return why not there."""

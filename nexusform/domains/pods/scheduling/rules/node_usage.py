@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import product, starmap
 from typing import Final
 
-from nexusform.domains.pods.scheduling.cluster_records import HostPort, Node, PodSpec
+from nexusform.domains.pods.scheduling.cluster_records import HostPort, InlineVolume, Node, PodSpec
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
 
 NO_PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
@@ -14,10 +15,8 @@ _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - Kubernetes' word for every addre
 
 def find_port_rejection(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | None:
     """Return a reason if a host port of the pod is in use (NodePorts)."""
-    for port in pod.host_ports:
-        if any(_has_port_conflict(port, used_port) for used_port in usage.ports):
-            return NO_PORTS
-    return None
+    has_conflict = any(starmap(_has_port_conflict, product(pod.host_ports, usage.ports)))
+    return NO_PORTS if has_conflict else None
 
 
 def _has_port_conflict(first: HostPort, second: HostPort) -> bool:
@@ -47,10 +46,12 @@ def find_resource_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str |
 
 def find_disk_rejection(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | None:
     """Return a reason if a pod on the node has a disk of the pod, and one of them writes to it (VolumeRestrictions)."""
-    for disk in pod.disks:
-        if any(disk.name == used.name and not (disk.is_read_only and used.is_read_only) for used in usage.disks):
-            return NO_DISK
-    return None
+    has_conflict = any(starmap(_has_disk_conflict, product(pod.disks, usage.disks)))
+    return NO_DISK if has_conflict else None
+
+
+def _has_disk_conflict(first: InlineVolume, second: InlineVolume) -> bool:
+    return first.name == second.name and not (first.is_read_only and second.is_read_only)
 
 
 def can_share_disks(pod: PodSpec) -> bool:

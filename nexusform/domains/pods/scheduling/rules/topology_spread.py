@@ -43,7 +43,6 @@ def score(counts: TopologyCounts, node: int, sizes: Sequence[int]) -> int | None
 def normalize_scores(raws: Sequence[int | None]) -> list[int]:
     """Scale the scores so that the emptiest node is best; a node without a key gets 0."""
     known_scores = [raw for raw in raws if raw is not None]
-    minimum, maximum = min(known_scores, default=0), max(known_scores, default=0)
-    if maximum == 0:  # no pods anywhere: all nodes are equal
-        return [0 if raw is None else 100 for raw in raws]
+    # Without pods anywhere all nodes are equal.
+    minimum, maximum = min(known_scores, default=0), max(known_scores, default=0) or 1
     return [0 if raw is None else 100 * (maximum + minimum - raw) // maximum for raw in raws]

@@ -16,8 +16,8 @@ NO_STORAGE: Final = "node(s) did not have enough free storage"
 TOO_MANY: Final = "node(s) exceed max volume count"
 NO_DEVICES: Final = "cannot allocate all claims"
 UNAVAILABLE_CLAIM: Final = "resourceclaim not available on the node"
-_DEVICE_REASONS: Final = (NO_DEVICES, UNAVAILABLE_CLAIM)
-_OTHER_RULES: Final = (TOO_MANY, *_DEVICE_REASONS)
+DEVICE_REASONS: Final = (NO_DEVICES, UNAVAILABLE_CLAIM)
+_OTHER_RULES: Final = (TOO_MANY, *DEVICE_REASONS)
 OTHER_ZONE: Final = "node(s) had no available volume zone"
 UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
 IN_USE: Final = (
@@ -57,17 +57,7 @@ def find_rejection(pod: PodSpec, node: Node) -> str | None:
     return ", ".join(sorted(reasons)) or None
 
 
-def find_volume_count_rejection(pod: PodSpec, node: Node) -> str | None:
-    """Return a reason if the node has no capacity for the volumes of a CSI driver."""
-    return _find_unsatisfied_need(pod, node, (TOO_MANY,))
-
-
-def find_device_rejection(pod: PodSpec, node: Node) -> str | None:
-    """Return a reason if the node has no devices for the claims of the pod."""
-    return _find_unsatisfied_need(pod, node, _DEVICE_REASONS)
-
-
-def _find_unsatisfied_need(pod: PodSpec, node: Node, reasons: tuple[str, ...]) -> str | None:
+def find_unsatisfied_need(pod: PodSpec, node: Node, *, reasons: tuple[str, ...]) -> str | None:
     """Return the reason of the first need not satisfied by the node, among needs with these reasons."""
     needs = (need for need in pod.volumes if need.reason in reasons)
     return next((need.reason for need in needs if not is_any_term_satisfied(need.terms, node)), None)
