@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.interfaces.plugins import ResourceType
 from nexusform.placement_kinds.placement_kind import MAXIMUM_NAMES, PlacementKind
 from nexusform.placement_kinds.vm_kind import join_location_parts
 from nexusform.scheduling.placement_decision import ObjectLocation
@@ -32,12 +31,7 @@ class PodLocation(ObjectLocation, frozen=True):
         return self.node or self.state or "Pending"
 
 
-def _list_names(_type: ResourceType, attributes: Mapping[str, Any]) -> Iterator[str]:
-    """Yield `workload/pod` for each pod, on any cluster."""
-    return _list_pods(attributes.get("workloads"), path=())
-
-
-def _list_pods(values: Any, path: tuple[str, ...]) -> Iterator[str]:
+def _list_pods(values: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
     """Yield the pods in the values of an object as `workload/pod`; the values of some kinds are by cluster first."""
     if not isinstance(values, Mapping):
         return  # no pods are known
@@ -90,7 +84,7 @@ KIND: Final = PlacementKind(
     noun="pod",
     title="Pods",
     location_class=PodLocation,
-    list_names=_list_names,
+    list_names=lambda _type, attributes: _list_pods(attributes.get("workloads")),
     format_name=lambda pool, name: f"{pool.partition('/')[2]}/{name}",
     get_identity=lambda place: (place.cluster, place.node, place.machine),
     format_text=_format_location,

@@ -143,9 +143,9 @@ def _convert_to_integer(amount: int) -> int:
 
 
 def _parse_version(text: str) -> dict[str, str]:
-    if not _SEMVER.match(text):
-        raise ValueError(f"{text} is no version of three numbers")
-    return {_VERSION_KEY: text}
+    version = {_VERSION_KEY: text}
+    _split_version(version)  # raises the error of another text
+    return version
 
 
 def _split_version(version: Mapping[str, str]) -> tuple[int, ...]:

@@ -130,13 +130,11 @@ class ClaimedDevices:
         A claim from a template (`is_own`) is new for each pod.
         """
         uses = [use for claim in claims if not claim.is_own for use in self._uses.get(claim.name, ())]
-        return all(self._allocator.is_reachable(use.device, node) is not False for use in uses)
+        return all(self._allocator.is_reachable(use.device, node) for use in uses)
 
     def _allocate_claims_on_node(self, claims: Iterable[DeviceClaim], node: Node) -> DeviceAllocation | None:
         """Return free devices of a node for every unallocated claim; None if some claim finds none."""
         open_claims = self._select_unallocated(claims)
-        if not open_claims:
-            return DeviceAllocation(())
         used_devices = {use.device for uses in self._uses.values() for use in uses if not use.has_admin_access}
         return self._allocator.allocate(node, self._pools[node.name], open_claims, used_devices)
 
@@ -263,10 +261,10 @@ class DeviceAllocator:
     def _draw(self, item: ResourceSlice, node: Node) -> bytes:
         return blake2b(f"{self._seed}|{node.name}|{item.name}".encode(), digest_size=8).digest()
 
-    def is_reachable(self, device: DeviceId, node: Node) -> bool | None:
-        """Return whether a node can use a device; None for an unknown device."""
+    def is_reachable(self, device: DeviceId, node: Node) -> bool:
+        """Return whether a node can use a device; an unknown device is allowed."""
         if device not in self._slice_by_device:
-            return None
+            return True
         item, record = self._slice_by_device[device]
         return _is_device_for_node(item, record, node)
 

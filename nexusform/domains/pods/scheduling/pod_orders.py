@@ -26,7 +26,7 @@ _SLOWNESS: Final = (0.7, 2)
 # Every third sample mixes the pods of all workloads at random, as busy controllers do.
 _MIXED_SAMPLES: Final = 3
 
-_PHASES: Final = ("Pending", "Unknown", "Running")
+_PHASE_RANKS: Final = {"Pending": 0, "Unknown": 1, "Running": 2}  # any other phase is last
 _NANOSECONDS: Final = 10**9
 
 
@@ -133,7 +133,7 @@ def _compare_conditions(one: PodCondition, two: PodCondition, now: int) -> int:
 def _build_removal_sort_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tuple[int, ...]:
     """Return the deciding facts other than times. The pod with the smallest is removed first (False before True)."""
     condition = pod.condition
-    phase = _PHASES.index(condition.phase) if condition.phase in _PHASES else len(_PHASES)
+    phase = _PHASE_RANKS.get(condition.phase, len(_PHASE_RANKS))
     return (bool(pod.node), phase, condition.is_ready, condition.deletion_cost, -pods_by_node[pod.node])
 
 

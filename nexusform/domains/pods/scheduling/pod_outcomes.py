@@ -25,7 +25,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     is_recreated,
 )
 from nexusform.domains.pods.scheduling.pod_spec_scheduler import PodSpecScheduler
-from nexusform.domains.pods.scheduling.rules import inter_pod_affinity, node_usage
+from nexusform.domains.pods.scheduling.rules import inter_pod_affinity
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
 from nexusform.domains.pods.scheduling.topology_counts import DomainCounter, SpreadCounter
 from nexusform.scheduling.placement_decision import Rejection
@@ -95,11 +95,6 @@ class PodOutcome(Struct, frozen=True):
     def is_pending(self) -> bool:
         """Whether the pod exists and waits for a node."""
         return self.state is PodState.PENDING
-
-    @property
-    def is_gated(self) -> bool:
-        """Whether the pod exists and has scheduling gates."""
-        return self.state is PodState.GATED
 
     @property
     def is_failed(self) -> bool:
@@ -253,7 +248,7 @@ def _is_permanently_skewed(counter: SpreadCounter, node: int) -> bool:
 
 def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int) -> int:
     """Return how many further pods of a spec a node can take, from 1 (it is feasible) to `further`."""
-    if spec.host_ports or not node_usage.can_share_disks(spec):
+    if spec.host_ports or not all(disk.is_read_only for disk in spec.disks):
         return 1  # a second pod would conflict with the first
     requests = spec.requests
     amounts = [(1, node.pods - usage.pods), (requests.cpu, node.cpu - usage.cpu)]  # of one pod, and free ones

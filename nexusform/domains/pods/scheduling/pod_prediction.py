@@ -205,10 +205,9 @@ class PodPredictor:
             condition=pod.condition,
             devices=self.session.claimed_devices.list_claims_of_pod(key, pod.number, pod.spec.template),
         )
-        placement = progress.placed_outdated.get(pod.number)
-        if placement is None or progress.workload.is_current(pod.spec):
+        if pod.number not in progress.placed_outdated or progress.workload.is_current(pod.spec):
             return outcome
-        is_certain, trigger = placement
+        is_certain, trigger = progress.placed_outdated[pod.number]
         return replace(outcome, action=pod_outcomes.PLACE, previous="", trigger=trigger, is_certain=is_certain)
 
     def _prepare_workload(self, workload: Workload) -> WorkloadProgress:
@@ -442,11 +441,9 @@ class PodPredictor:
     def _evict_unmanaged(self, pod: ExistingPod, trigger: str, preemptor: str = "") -> None:
         """Record the eviction of an unmanaged pod (of no workload here); request it again if it has a controller."""
         namespace, kind, name = pod.workload.split("/", 2)
-        progress = self.displaced_workloads.get(pod.workload)
-        if progress is None:
-            workload = Workload(kind, namespace, name, replicas=0, pod=pod.spec)
-            progress = WorkloadProgress(workload, had_pods=True, has_started=True)
-            self.displaced_workloads[pod.workload] = progress
+        workload = Workload(kind, namespace, name, replicas=0, pod=pod.spec)
+        new_progress = WorkloadProgress(workload, had_pods=True, has_started=True)
+        progress = self.displaced_workloads.setdefault(pod.workload, new_progress)
         outcome = progress.outcomes.get(pod.number)
         if outcome is not None and outcome.node == pod.node:  # its replacement is evicted in turn
             progress.outcomes[pod.number] = replace(outcome, node="", feasible_nodes=0, victims=())

@@ -239,13 +239,11 @@ def _find_main_reason(context: WorkloadContext, pod: PodOutcome) -> str:
     unmet = describe_unmet(context.workload.pod, context.cluster.nodes).strip()
     if unmet:
         return unmet
-    if not pod.rejections:
-        return pod.reason
-    pod_reasons = [rejection.reason for rejection in pod.rejections if profile.is_pod_rejection(rejection)]
-    if pod_reasons:
-        return pod_reasons[0]
+    for rejection in pod.rejections:
+        if profile.is_pod_rejection(rejection):
+            return rejection.reason
     node_counts = Counter(rejection.reason for rejection in pod.rejections)
-    return "; ".join(f"{count:,} {reason}" for reason, count in node_counts.most_common())
+    return "; ".join(f"{count:,} {reason}" for reason, count in node_counts.most_common()) or pod.reason
 
 
 def _warn_failed_and_gated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import compress
 from typing import Final, TypeGuard
 
 from msgspec.structs import replace
@@ -228,13 +229,9 @@ class TopologyCounts:
             topology = cache.get_topology(constraint.topology_key)
             domain_by_node = topology.node_domains if is_per_node else topology.domain_by_node
             eligible_nodes = [
-                is_per_node
-                or (all(name in node.labels for name in required_keys) and _is_node_eligible(constraint, spec, node))
-                for node in cache.nodes
+                is_per_node or _is_node_eligible(constraint, spec, node, required_keys) for node in cache.nodes
             ]
-            domains = {
-                domain for domain, is_eligible in zip(domain_by_node, eligible_nodes, strict=True) if is_eligible
-            }
+            domains = set(compress(domain_by_node, eligible_nodes))
             found = cache.eligible_nodes[key] = (eligible_nodes, frozenset(domains - {-1}))  # -1: no domain
         return found
 
@@ -294,8 +291,10 @@ class TopologyCounts:
         return own_counters + self._growing_spread
 
 
-def _is_node_eligible(constraint: SpreadConstraint, spec: PodSpec, node: Node) -> bool:
-    """Return whether a node counts for a constraint by its policies for node affinity and taints."""
+def _is_node_eligible(constraint: SpreadConstraint, spec: PodSpec, node: Node, keys: tuple[str, ...]) -> bool:
+    """Return whether a node with all these keys counts for a constraint by its policies for affinity and taints."""
+    if not node.labels.keys() >= set(keys):
+        return False
     if constraint.honor_affinity and not node_affinity.is_node_affinity_satisfied(spec, node):
         return False  # nodeAffinityPolicy: Honor
     return not constraint.honor_taints or taints.find_untolerated_taint(spec, node) is None

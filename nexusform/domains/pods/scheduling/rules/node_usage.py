@@ -54,11 +54,6 @@ def _has_disk_conflict(first: InlineVolume, second: InlineVolume) -> bool:
     return first.name == second.name and not (first.is_read_only and second.is_read_only)
 
 
-def can_share_disks(pod: PodSpec) -> bool:
-    """Return whether several pods of a spec can have its disks on one node."""
-    return all(disk.is_read_only for disk in pod.disks)
-
-
 def score_free_resources(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
     """Return the mean percentage of CPU and memory free after the placement, 0..100 (LeastAllocated)."""
     total = resource_count = 0
