@@ -76,6 +76,11 @@ class PredictionScenario(Struct, frozen=True):
     arrival: ArrivalOrder = QUEUE_ORDER
     slow_terminations: int = 0
 
+    @property
+    def workload_keys(self) -> tuple[str, ...]:
+        """Keys of its workloads, in their order."""
+        return tuple(workload.key for workload in self.workloads)
+
     def predict(self) -> PodsPrediction:
         """Return the prediction of this scene."""
         return predict(
@@ -272,7 +277,7 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
     """
     if len(scene.workloads) < 2 and not any(map(has_differing_concurrent_pods, scene.workloads)):
         return  # there is only one order
-    keys = [workload.key for workload in scene.workloads]
+    keys = scene.workload_keys
     # Pods with claims from a template wait for another controller to create them.
     claiming_keys = frozenset(workload.key for workload in scene.workloads if workload.pod.has_template_claims)
     ordered_keys = frozenset(workload.key for workload in scene.workloads if workload.is_ordered)
@@ -283,7 +288,7 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
     if ordered_keys:
         # Pods that start at once: the next one of an ordered set arrives before those of slower controllers.
         orders += [(_ANY_ORDER, ArrivalOrder(ranks=ranks)) for ranks in _list_workload_orders(keys, samples // 3)]
-    drawn_order = ArrivalOrder(ranks=tuple(keys), ordered_keys=ordered_keys, claiming_keys=claiming_keys)
+    drawn_order = ArrivalOrder(ranks=keys, ordered_keys=ordered_keys, claiming_keys=claiming_keys)
     for number in range(samples):
         if number < len(orders):
             condition, order = orders[number]
@@ -334,9 +339,9 @@ def _list_scenarios_with_waiting_pods(scene: PredictionScenario, _: int) -> Iter
         Workload("Pod", pod.spec.namespace, f"{pod.name}-{index}", replicas=1, pod=pod.spec, strategy=Strategy.RECREATE)
         for index, pod in enumerate(scene.waiting_pods)
     ]
-    workloads = (*pods, *scene.workloads)
-    arrival = ArrivalOrder(ranks=tuple(workload.key for workload in workloads))
-    yield f"if {first} is scheduled first", replace(scene, workloads=workloads, arrival=arrival)
+    extended_scene = replace(scene, workloads=(*pods, *scene.workloads))
+    arrival = ArrivalOrder(ranks=extended_scene.workload_keys)
+    yield f"if {first} is scheduled first", replace(extended_scene, arrival=arrival)
 
 
 def _list_scenarios_after_terminations(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
@@ -429,10 +434,10 @@ def _list_pod_age_permutations(scene: PredictionScenario, samples: int) -> Itera
     """Yield the existing pods with other ages: of each workload's pods created in one second, each is the newest once,
     with the others in their order or in the reverse one. The number of orders is limited.
     """
-    keys = {workload.key for workload in scene.workloads}
     groups = group_by(  # by workload and time of creation, else of the predicted start
         scene.existing_pods, lambda pod: (pod.workload, pod.condition.creation_time if pod.is_observed else pod.age)
     )
+    keys = set(scene.workload_keys)
     largest = max((len(pods) for (key, _), pods in groups.items() if key in keys), default=0)
     for order in range(min(_MOST_ORDERS, largest, max(1, samples))):
         permuted_pods = []

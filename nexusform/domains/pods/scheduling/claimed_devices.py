@@ -64,7 +64,7 @@ class ClaimedDevices:
 
     def __init__(self, cluster: Cluster, existing_pods: Iterable[ExistingPod], seed: int) -> None:
         self._nodes, self._version = cluster.nodes, cluster.version
-        self._node_by_name = {node.name: node for node in cluster.nodes}
+        self._node_by_name = cluster.node_by_name
         self._allocator = DeviceAllocator(cluster.devices.slices, cluster.version, seed)
         self._pools = {node.name: self._allocator.gather_pools(node) for node in cluster.nodes}
         self._has_gated_slices = any(item.is_gated for item in cluster.devices.slices)

@@ -594,3 +594,8 @@ class Cluster(Struct, frozen=True):
     attach_limits: AttachLimits = AttachLimits()
     devices: DeviceInventory = DeviceInventory()
     extreme_image_values: tuple[Mapping[str, int], ...] = ()
+
+    @property
+    def node_by_name(self) -> dict[str, Node]:
+        """Its nodes by name, in their order."""
+        return {node.name: node for node in self.nodes}

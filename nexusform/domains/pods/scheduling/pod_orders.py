@@ -103,7 +103,7 @@ def sort_for_removal(
     the lowest deletion cost, with most `related_pods` on their node (of all templates of the workload, by default
     `pods`), or ready last. Times are compared by their order of magnitude before `now` (seconds since 1970).
     """
-    pods_by_node = Counter(pod.node for pod in related_pods or pods if pod.node)
+    pods_by_node = Counter(pod.node for pod in related_pods or pods)
     compare = partial(_compare_for_removal, pods_by_node=pods_by_node, now=now)
     return sorted(pods, key=cmp_to_key(compare))
 

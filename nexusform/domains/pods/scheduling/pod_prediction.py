@@ -18,7 +18,6 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     DEFAULT_SEED,
     Cluster,
     ExistingPod,
-    Node,
     PodKey,
     PodState,
     Workload,
@@ -49,6 +48,7 @@ from nexusform.domains.pods.scheduling.workload_progress import (
     find_unused_pod_numbers,
     has_stuck_template,
     is_pending_outdated,
+    list_numbers,
     select_surplus_pods,
     sort_workload_queue,
 )
@@ -98,7 +98,7 @@ class PodPredictor:
         removed_workloads: Collection[str],
         observer: Observer | None = None,
     ) -> None:
-        self.nodes: dict[str, Node] = {node.name: node for node in cluster.nodes}
+        self.nodes = cluster.node_by_name
         self.lost_pods = frozenset(lost_pods)
         self.workload_queue = sort_workload_queue(workloads)
         self.creation_order = {workload.key: at for at, workload in enumerate(workloads)}
@@ -242,7 +242,7 @@ class PodPredictor:
                     keeps_template = workload.is_ordered and not is_current
                     progress.pods_to_place.append(former_pod if keeps_template else retried_pod)
         missing_count = max(0, workload.replicas - len(pods))
-        numbers = find_unused_pod_numbers([pod.number for pod in pods], workload.first_ordinal, missing_count)
+        numbers = find_unused_pod_numbers(list_numbers(pods), workload.first_ordinal, missing_count)
         progress.pods_to_place += [PodToPlace(number, trigger=progress.creation_trigger) for number in numbers]
         return progress
 
@@ -280,7 +280,7 @@ class PodPredictor:
             progress.pods_to_place.append(PodToPlace(pod.number, node, was_pending=True, age=pod.age))
         progress.surge_pods = waiting_pods[len(unserved_nodes) :]  # beyond the nodes without a pod
         open_nodes = unserved_nodes[len(waiting_pods) :]  # without a running or waiting pod
-        numbers = find_unused_pod_numbers([pod.number for pod in pods], 0, len(open_nodes))
+        numbers = find_unused_pod_numbers(list_numbers(pods), 0, len(open_nodes))
         progress.pods_to_place += [
             PodToPlace(number, node, trigger=progress.creation_trigger)
             for number, node in zip(numbers, open_nodes, strict=True)
@@ -338,7 +338,7 @@ class PodPredictor:
             self._recreate_evicted()
         verdicts |= rollout.list_pending_verdicts()  # pods of former templates without a node
 
-        by_number = {pod.number: pod for pod in progress.pods_to_place}
+        by_number = progress.requested_pods
         for number, verdict in verdicts.items():
             if number not in progress.evicted_numbers:  # an evicted pod already has a later outcome
                 progress.outcomes[number] = self._build_outcome(workload, verdict, by_number[number])
@@ -365,7 +365,7 @@ class PodPredictor:
             return  # a pod with a node is not ready
         for pod in progress.deferred_removals:
             self.session.remove_pod(pod)
-        progress.removals += [(pod, pod_outcomes.SCALE_IN) for pod in progress.deferred_removals]
+        progress.record_removals(progress.deferred_removals, pod_outcomes.SCALE_IN)
         progress.deferred_removals = []
 
     def _place_pods(self, progress: WorkloadProgress) -> Generator[str, None, dict[int, PodVerdict]]:
@@ -375,7 +375,7 @@ class PodPredictor:
         workload = progress.workload
         blocking_number = find_stuck_number(progress)  # of the pod that all later ones of an ordered workload wait for
         verdicts: dict[int, PodVerdict] = {}
-        positions = self._arrival.compute_positions(workload, [pod.number for pod in progress.pods_to_place])
+        positions = self._arrival.compute_positions(workload, list_numbers(progress.pods_to_place))
         for pod in sorted(progress.pods_to_place, key=lambda pod: positions[pod.number]):
             yield workload.key
             if pod.number > blocking_number and not pod.was_pending:  # a Pending pod exists already, so it is retried
@@ -482,7 +482,7 @@ class PodPredictor:
     def _evict_expired_pods(self, progress: WorkloadProgress) -> bool:
         """Evict the pods of a workload after their tolerationSeconds, and return whether one leaves its node."""
         key, spec = progress.workload.key, progress.workload.pod
-        pod_by_number = {pod.number: pod for pod in progress.pods_to_place}
+        pod_by_number = progress.requested_pods
         placed_outcomes = [outcome for outcome in progress.outcomes.values() if outcome.node]
         placed_pods = [ExistingPod(key, outcome.number, outcome.node, spec) for outcome in placed_outcomes]
         has_moved = False
@@ -572,7 +572,7 @@ class PodPredictor:
         workload = progress.workload
         has_changed = False
         blocking_number = find_stuck_number(progress)  # of the pod that all later ones of an ordered workload wait for
-        pod_by_number = {pod.number: pod for pod in progress.pods_to_place}
+        pod_by_number = progress.requested_pods
         for number in sorted(outcome.number for outcome in progress.outcomes.values() if outcome.can_retry):
             if number > blocking_number and not pod_by_number[number].was_pending:
                 continue  # it is not created before the earlier pod runs

@@ -50,7 +50,7 @@ _DEFAULT_VOLUME_LIMIT: Final = 16
 def collect_pod_warnings(cluster: Cluster, prediction: PodsPrediction) -> tuple[WorkloadWarning, ...]:
     """Return every warning about a prediction, workload by workload."""
     cache, feasibility_cache = SchedulerCache(cluster), FeasibleNodesCache(cluster.nodes)
-    node_by_name = {node.name: node for node in cluster.nodes}
+    node_by_name = cluster.node_by_name
     outcomes_by_workload = group_by(prediction.outcomes, lambda outcome: outcome.workload)
     existing_pods = prediction.list_existing_pods()
     next_rollout = SurgeCapacityCheck(cluster, existing_pods)
@@ -329,7 +329,7 @@ def _warn_no_execute_evictions(context: WorkloadContext) -> Iterator[WorkloadWar
 
 def list_displaced_warnings(cluster: Cluster, displaced_outcomes: Iterable[PodOutcome]) -> Iterator[WorkloadWarning]:
     """Yield warnings for unmanaged pods evicted by a NoExecute taint, workload by workload."""
-    node_by_name = {node.name: node for node in cluster.nodes}
+    node_by_name = cluster.node_by_name
     evicted_outcomes = [outcome for outcome in displaced_outcomes if outcome.trigger == NO_EXECUTE]
     for workload, evicted_pods in group_by(evicted_outcomes, lambda outcome: outcome.workload).items():
         namespace, kind, name = workload.split("/", 2)

@@ -83,7 +83,7 @@ class SchedulingSession:
         self.evictions: list[PreemptionVictim] = []  # not handled yet; the caller takes them from here
         self.age = 1  # of every pod that is made here: newer than every existing pod
         self._expected_counts = expected_counts  # number of pods under each budget of the cluster
-        self._names = [node.name for node in cluster.nodes]
+        self._names = list(cluster.node_by_name)
         self._encoded_names = [name.encode() for name in self._names]
         # Nominated pods by node: their requests are reserved against pods of lower priority.
         self._nominated_groups: dict[int, list[PodSpecGroup]] = {}

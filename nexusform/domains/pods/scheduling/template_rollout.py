@@ -34,6 +34,8 @@ from nexusform.domains.pods.scheduling.workload_progress import (
     WorkloadProgress,
     extract_scaled_outdated_pods,
     find_unused_pod_numbers,
+    list_numbers,
+    select_stuck_pods,
 )
 from nexusform.kubernetes.matching import LabelSelector
 from nexusform.kubernetes.quantity import compute_amount_of_total
@@ -104,7 +106,7 @@ class _PodReplacement(Struct, frozen=True):
     def recreate_all_pods(self) -> None:
         """Delete every old pod before the first new one is created."""
         state = self.state
-        numbers = [pod.number for pod in state.remaining_pods]
+        numbers = list_numbers(state.remaining_pods)
         for pod in list(state.remaining_pods):
             self._remove_pod(pod)
         state.uncreated = sum([not self._create_pod(number) for number in numbers])  # rejected by quota or admission
@@ -114,7 +116,7 @@ class _PodReplacement(Struct, frozen=True):
         An ordered set (OrderedReady) also waits for each existing pod to be ready.
         """
         state = self.state
-        if self.workload.is_ordered and (state.stuck_numbers or any(pod.is_stuck for pod in state.remaining_pods)):
+        if self.workload.is_ordered and (state.stuck_numbers or select_stuck_pods(state.remaining_pods)):
             state.is_blocked = True
             return
         highest_stuck_number = max(state.stuck_numbers, default=-1)
@@ -135,7 +137,7 @@ class _PodReplacement(Struct, frozen=True):
         """Replace a Deployment's pods within `max_surge` and `max_unavailable`, in rounds until one changes nothing."""
         state = self.state
         missing_count = max(0, self.workload.replicas - state.existing_count - len(state.new_verdicts))
-        old_numbers = [*state.pending_specs, *(pod.number for pod in state.remaining_pods)]
+        old_numbers = [*state.pending_specs, *list_numbers(state.remaining_pods)]
         # The new pods not yet created get the numbers of old ones, then further ones without a predecessor.
         next_numbers = [*old_numbers, *state.further_numbers][:missing_count]
         while next_numbers or state.remaining_pods or state.pending_specs:
@@ -153,7 +155,7 @@ class _PodReplacement(Struct, frozen=True):
                 next_numbers.pop(0)
                 added_count += 1
             # Delete old pods without readiness within max unavailable.
-            stuck_pods = [pod for pod in state.remaining_pods if pod.is_stuck]
+            stuck_pods = select_stuck_pods(state.remaining_pods)
             removed_pods = sort_for_removal(stuck_pods)[: self._count_removable_pods()]
             for pod in removed_pods:
                 self._remove_pod(pod)
@@ -284,7 +286,7 @@ class TemplateRollout:
         """Scale the ReplicaSets of former templates, delete their pods within max unavailable, place Pending ones."""
         progress = self._progress
         # Numbers of pods counted by quotas already.
-        counted_numbers = {pod.number for pod in (*progress.pods_to_place, *progress.pending_outdated_pods)}
+        counted_numbers = set(list_numbers([*progress.pods_to_place, *progress.pending_outdated_pods]))
         new_specs = extract_scaled_outdated_pods(progress)
         self._delete_unhealthy_former_pods(new_specs)
         for _ in counted_numbers.intersection(self._further_numbers):  # not created by now
@@ -322,7 +324,7 @@ class TemplateRollout:
             progress.pending_outdated_pods,
             key=lambda pod: (pod.get_spec(workload).template not in running_templates, pod.number),
         )
-        removed_numbers = [*old_set_numbers, *(pod.number for pod in pending_pods), *new_set_numbers][:deletable_count]
+        removed_numbers = [*old_set_numbers, *list_numbers(pending_pods), *new_set_numbers][:deletable_count]
         self._further_numbers = [number for number in removed_numbers if new_specs.pop(number, None) is not None]
         for pod in [pod for pod in progress.pending_outdated_pods if pod.number in removed_numbers]:
             progress.pending_outdated_pods.remove(pod)
@@ -342,7 +344,7 @@ class TemplateRollout:
             uncreated=progress.uncreated,
             further_numbers=self._further_numbers,
             pending_specs={number: pod.get_spec(workload) for number, pod in pending_pods.items()},
-            stuck_numbers=frozenset(pod.number for pod in progress.kept_pods if pod.is_stuck),
+            stuck_numbers=frozenset(list_numbers(select_stuck_pods(progress.kept_pods))),
             is_template_stuck=progress.is_template_stuck,
         )
         # Nodes before the plan by number: pods placed in this prediction have none.
@@ -364,7 +366,7 @@ class TemplateRollout:
             for pod in pending_pods.values()
             if pod.was_pending and pod.number in deleted_numbers
         ]
-        progress.removals += [(pod, pod_outcomes.TEMPLATE_CHANGED) for pod in removed_pods]
+        progress.record_removals(removed_pods, pod_outcomes.TEMPLATE_CHANGED)
         return final_verdicts
 
     def _assign_verdict_numbers(
@@ -379,8 +381,8 @@ class TemplateRollout:
         with and without a node before the rollout, by number.
         """
         progress, first_number = self._progress, self._progress.workload.first_ordinal
-        kept_numbers = {pod.number for pod in state.remaining_pods} | set(state.pending_specs)
-        taken_numbers = kept_numbers | {pod.number for pod in progress.kept_pods} | set(state.new_verdicts)
+        kept_numbers = {*list_numbers(state.remaining_pods), *state.pending_specs}
+        taken_numbers = {*kept_numbers, *list_numbers(progress.kept_pods), *state.new_verdicts}
         replaced_numbers = old_nodes.keys() | pending_pods.keys()
         final_verdicts: dict[int, PodVerdict] = {}
         for number, verdict in state.new_verdicts.items():
@@ -421,7 +423,7 @@ class DaemonRollout:
         self._permitted_nodes = progress.permitted_nodes
         # Pods of the current template not running: uncreated, without a node, or stuck.
         self._waiting_count = progress.uncreated + sum(not verdict.node for verdict in verdicts.values())
-        self._waiting_count += sum(pod.is_stuck for pod in progress.workload.select_current_pods(progress.kept_pods))
+        self._waiting_count += len(select_stuck_pods(progress.workload.select_current_pods(progress.kept_pods)))
         self._verdicts: dict[int, PodVerdict] = {}  # on the new pods of the rollout, by number
 
     def replace_pods(self) -> dict[int, PodVerdict]:
@@ -436,7 +438,7 @@ class DaemonRollout:
                 maximum = max(1, compute_amount_of_total(workload.max_unavailable_text, len(self._permitted_nodes)))
                 self._replace_in_place(outdated_pods, maximum)
         # Pending pods of a surge no longer required.
-        progress.removals += [(pod, pod_outcomes.SCALE_IN) for pod in progress.surge_pods]
+        progress.record_removals(progress.surge_pods, pod_outcomes.SCALE_IN)
         progress.surge_pods = []
         return self._verdicts
 
@@ -490,7 +492,7 @@ class DaemonRollout:
         if progress.surge_pods:
             waiting_pod = progress.surge_pods.pop(0)
             return PodToPlace(waiting_pod.number, pod.node, was_pending=True, age=waiting_pod.age)
-        used_numbers = {kept.number for kept in progress.kept_pods} | {new.number for new in progress.pods_to_place}
+        used_numbers = list_numbers([*progress.kept_pods, *progress.pods_to_place])
         (number,) = find_unused_pod_numbers(used_numbers, first=0, missing_count=1)
         return PodToPlace(number, pod.node, trigger=pod_outcomes.TEMPLATE_CHANGED)
 
@@ -530,7 +532,7 @@ def find_stuck_number(progress: WorkloadProgress) -> int:
     if not progress.workload.is_ordered:
         return NONE_STUCK
     pods = (*progress.kept_pods, *progress.outdated_pods)
-    return min((pod.number for pod in pods if pod.is_stuck), default=NONE_STUCK)
+    return min(list_numbers(select_stuck_pods(pods)), default=NONE_STUCK)
 
 
 def build_waiting_verdict(earlier_pod: str) -> PodVerdict:
@@ -545,8 +547,7 @@ def drop_deferred_pods(progress: WorkloadProgress) -> None:
     if not progress.workload.is_ordered:
         return
     waiting_numbers = [number for number, outcome in progress.outcomes.items() if not outcome.node]
-    failed_numbers = [pod.number for pod in progress.failed_pods]
-    first_blocked = min([*waiting_numbers, *failed_numbers, find_stuck_number(progress)])
+    first_blocked = min([*waiting_numbers, *list_numbers(progress.failed_pods), find_stuck_number(progress)])
     later_numbers = {number for number in waiting_numbers if number > first_blocked}
     deferred_pods = [pod for pod in progress.pods_to_place if pod.number in later_numbers and not pod.was_pending]
     for pod in deferred_pods:

@@ -6,7 +6,7 @@ component-helpers/storage/volume, and (by access modes, immediate binding) pkg/c
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import inf
@@ -41,7 +41,7 @@ class VolumeBinder:
 
     def __init__(self, cluster: Cluster, existing_pods: Iterable[ExistingPod] = ()) -> None:
         self._nodes = cluster.nodes
-        self._by_name = {node.name: node for node in cluster.nodes}
+        self._by_name = cluster.node_by_name
         self._volumes = {volume.name: volume for volume in cluster.volumes}
         self._prebound_volumes = {volume.claim: volume for volume in cluster.volumes if volume.claim}  # by claim
         free_volumes = [volume for volume in cluster.volumes if not volume.claim]
@@ -240,10 +240,10 @@ class AttachedVolumes:
         self._nodes, self._binder = cluster.nodes, binder
         self._maximums = cluster.attach_limits.maximums
         # By node: the number of pods here with each volume, and the volumes attached by VolumeAttachments.
-        self._pod_volumes: dict[str, Counter[_Volume]] = {node.name: Counter() for node in cluster.nodes}
-        self._attachments: dict[str, set[_Volume]] = {node.name: set() for node in cluster.nodes}
+        self._pod_volumes: defaultdict[str, Counter[_Volume]] = defaultdict(Counter)
+        self._attachments: defaultdict[str, set[_Volume]] = defaultdict(set)
         for node, driver, claim in cluster.attach_limits.attachments:
-            self._attachments.setdefault(node, set()).add((driver, claim))
+            self._attachments[node].add((driver, claim))
 
     def update_attached_volumes(self, spec: PodSpec, number: int, node: str, sign: int) -> None:
         """Add the volumes of a pod to a node (sign 1), or remove them (sign -1)."""

@@ -80,6 +80,15 @@ class WorkloadProgress(Struct):
         """Whether each pod is bound to one node (DaemonSet)."""
         return self.workload.kind == "DaemonSet"
 
+    @property
+    def requested_pods(self) -> dict[int, PodToPlace]:
+        """Pods to place by number."""
+        return {pod.number: pod for pod in self.pods_to_place}
+
+    def record_removals(self, pods: Iterable[ExistingPod], trigger: str) -> None:
+        """Record the removal of pods for one reason."""
+        self.removals += [(pod, trigger) for pod in pods]
+
     def list_surplus_daemons(self, pods: Sequence[ExistingPod]) -> list[ExistingPod]:
         """Return the pods of a DaemonSet on nodes with an older one. With maxSurge, a node may have two."""
         if self.workload.allows_daemon_surge:
@@ -141,7 +150,7 @@ def select_surplus_pods(
     # Lost pods count as Pending: they are removed first.
     existing_pods = [pod if is_running(pod) else replace(pod, node="") for pod in pods]
     pending_outdated_numbers = {pod.number for pod in pods if is_pending_outdated(workload, pod)}
-    numbers = {pod.number for pod in _select_excess_pods(workload, existing_pods, pending_outdated_numbers, now)}
+    numbers = list_numbers(_select_excess_pods(workload, existing_pods, pending_outdated_numbers, now))
     return [pod for pod in pods if pod.number in numbers]  # not their copies without a node
 
 
@@ -195,15 +204,14 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
     # With one former template alone, every new pod has it.
     if not (progress.kept_pods or has_pending_current_pod) and len({pod.spec.template for pod in former_pods}) == 1:
         progress.pods_to_place = retried_pods
-        return dict.fromkeys([pod.number for pod in new_pods], former_pods[0].spec)
+        return dict.fromkeys(list_numbers(new_pods), former_pods[0].spec)
     former_specs, current_growth = _compute_new_pods(workload, [*progress.kept_pods, *former_pods, *current_pods])
-    used_numbers = [pod.number for pod in (*progress.kept_pods, *former_pods)]
-    used_numbers += [pod.number for pod in progress.pods_to_place]
+    used_numbers = list_numbers([*progress.kept_pods, *former_pods, *progress.pods_to_place])
     # Without a pause the rollout creates the pods of the current template; surplus ones are not removed here.
     current_growth = max(0, current_growth) if workload.is_paused else 0
     spare_numbers = find_unused_pod_numbers(used_numbers, workload.first_ordinal, len(former_specs) + current_growth)
     # Pods of former templates get the numbers of new pods first, then spare ones.
-    numbers = [*(pod.number for pod in new_pods), *spare_numbers][: len(former_specs)]
+    numbers = [*list_numbers(new_pods), *spare_numbers][: len(former_specs)]
     current_new_pods = new_pods[len(former_specs) :]
     progress.pods_to_place = [*retried_pods, *current_new_pods]
     missing_count = max(0, current_growth - len(current_new_pods))
@@ -244,6 +252,16 @@ def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> Wor
 def sort_workload_queue(workloads: Iterable[Workload]) -> list[Workload]:
     """Return DaemonSets first, then by priority, highest first; otherwise in the given order."""
     return sorted(workloads, key=lambda w: (w.kind != "DaemonSet", -w.pod.priority))
+
+
+def list_numbers(pods: Iterable[ExistingPod | PodToPlace]) -> list[int]:
+    """Return the numbers of pods in their order."""
+    return [pod.number for pod in pods]
+
+
+def select_stuck_pods(pods: Iterable[ExistingPod]) -> list[ExistingPod]:
+    """Return the pods that are not ready and do not start."""
+    return [pod for pod in pods if pod.is_stuck]
 
 
 def find_unused_pod_numbers(used_numbers: Iterable[int], first: int, missing_count: int) -> list[int]:
