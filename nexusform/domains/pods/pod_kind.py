@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from nexusform.diagnostics.phrases import enclose
 from nexusform.placement_kinds.placement_kind import MAXIMUM_NAMES, PlacementKind
 from nexusform.placement_kinds.vm_kind import join_location_parts
 from nexusform.scheduling.placement_decision import ObjectLocation
@@ -43,7 +44,7 @@ def _list_pods(values: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
 
 
 def _format_location(location: PodLocation) -> str:
-    zone = f"zone {location.availability_zone}" if location.availability_zone else ""
+    zone = enclose("zone ", location.availability_zone)
     return join_location_parts(location.node_or_state, location.machine, zone)
 
 

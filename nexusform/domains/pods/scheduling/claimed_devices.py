@@ -252,13 +252,15 @@ class DeviceAllocator:
         pools: list[DeviceSlicePool] = []
         for pool in self._pools:
             slices = [item for item in pool if _has_devices_for(item, node)]
-            if not self._is_ordered:
-                slices.sort(key=lambda item: self._draw(item, node))
             if slices:
+                slices.sort(key=lambda item: self._draw_rank(item, node))
                 pools.append(DeviceSlicePool(tuple(slices), tuple(pool)))
-        return pools if self._is_ordered else sorted(pools, key=lambda pool: self._draw(pool.slices[0], node))
+        return sorted(pools, key=lambda pool: self._draw_rank(pool.slices[0], node))
 
-    def _draw(self, item: ResourceSlice, node: Node) -> bytes:
+    def _draw_rank(self, item: ResourceSlice, node: Node) -> bytes:
+        """Return the random rank of a slice in the search for a node; the same for all if they keep their order."""
+        if self._is_ordered:
+            return b""
         return blake2b(f"{self._seed}|{node.name}|{item.name}".encode(), digest_size=8).digest()
 
     def is_reachable(self, device: DeviceId, node: Node) -> bool:

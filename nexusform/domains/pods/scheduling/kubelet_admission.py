@@ -97,11 +97,10 @@ class NodeNumaCells:
     def release(self, pod: PodSpec) -> None:
         """Release the resources of a pod of this spec."""
         specs = (pod, replace(pod, is_terminating=False))  # a terminating pod was admitted before
-        for _ in pod.aligned_requests:
-            position = next((position for position, (spec, _) in enumerate(self._allocations) if spec in specs), None)
-            if position is not None:  # else nothing is recorded for this spec
-                _, share = self._allocations.pop(position)
-                self._change_free_capacity(share, sign=1)
+        own_allocations = [allocation for allocation in self._allocations if allocation[0] in specs]
+        for allocation in own_allocations[: len(pod.aligned_requests)]:
+            self._allocations.remove(allocation)
+            self._change_free_capacity(allocation[1], sign=1)
 
     def _select_numa_cells(self, container: AlignedRequests) -> tuple[int, ...]:
         """Return the smallest set of NUMA cells with enough free resources for a container and permitted by the policy

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from nexusform.diagnostics.phrases import select_word_form
+from nexusform.diagnostics.phrases import enclose, select_word_form
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
 from nexusform.domains.pods.scheduling.rules import taints
@@ -55,10 +55,8 @@ def _describe_untolerated_taints(spec: PodSpec, nodes: Iterable[Node]) -> str:
     """Return a sentence with the untolerated taints, the first one of each node; "" without any."""
     first_taints = [taints.find_untolerated_taint(spec, node) for node in nodes]
     counts = Counter(taints.format_taint(taint) for taint in first_taints if taint is not None)
-    if not counts:
-        return ""
     texts = [f"{taint} ({count} {select_word_form(count, 'node')})" for taint, count in sorted(counts.items())]
-    return f" Not tolerated: {join_first_texts(texts)}."
+    return enclose(" Not tolerated: ", join_first_texts(texts), ".")
 
 
 def join_first_texts(texts: Sequence[str]) -> str:
@@ -75,8 +73,7 @@ def _list_missing_labels(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]:
             yield f" No node has the label {_format_label(key, f'={value}', values)}."
     for requirement in _list_unmet_requirements(spec, nodes):
         if requirement.operator not in _ABSENCE_OPERATORS:
-            values_text = f" ({', '.join(requirement.values)})" if requirement.values else ""
-            condition = f" {requirement.operator}{values_text}"
+            condition = f" {requirement.operator}{enclose(' (', ', '.join(requirement.values), ')')}"
             label = _format_label(requirement.key, condition, _collect_values(requirement.key, nodes))
             yield f" No node has the label {label}."
 
@@ -102,6 +99,4 @@ def _collect_values(key: str, nodes: Iterable[Node]) -> set[str]:
 
 def _format_label(key: str, condition: str, values: set[str]) -> str:
     """Format a condition on a label with the existing values: `zone=4 (there is 1, 2)`."""
-    if not values:
-        return f"{key}{condition}"
-    return f"{key}{condition} (there is {join_first_texts(sorted(values))})"
+    return f"{key}{condition}{enclose(' (there is ', join_first_texts(sorted(values)), ')')}"

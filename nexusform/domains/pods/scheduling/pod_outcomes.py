@@ -12,6 +12,7 @@ from operator import attrgetter
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import enclose
 from nexusform.domains.pods.scheduling.cluster_records import (
     ClaimedUses,
     ExistingPod,
@@ -195,7 +196,7 @@ def describe_condition(condition: PodCondition) -> str:
     """Return why an observed pod does not become ready, "" if it is ready or starts."""
     if not condition.stuck_reason:
         return ""
-    since = f" since {condition.stuck_since}" if condition.stuck_since else ""
+    since = enclose(" since ", condition.stuck_since)
     return f"stuck{since}: {condition.stuck_reason} {condition.name}"
 
 

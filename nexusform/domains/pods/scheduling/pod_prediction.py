@@ -37,7 +37,6 @@ from nexusform.domains.pods.scheduling.template_rollout import (
     build_waiting_verdict,
     drop_deferred_pods,
     find_stuck_number,
-    must_wait_to_scale_in,
 )
 from nexusform.domains.pods.scheduling.workload_progress import (
     PodToPlace,
@@ -250,7 +249,9 @@ class PodPredictor:
         """Remove surplus pods (running ones of an ordered set later, if it must wait) and return the others."""
         now = self.session.cluster.observation_time
         surplus = select_surplus_pods(progress.workload, pods, self._is_running, now)
-        if must_wait_to_scale_in(progress.workload, pods, surplus, self._is_running):
+        remaining_pods = [pod for pod in pods if pod not in surplus]
+        ready_count = sum(self._is_running(pod) and not pod.is_stuck for pod in remaining_pods)
+        if progress.workload.is_ordered and ready_count < progress.workload.replicas:
             progress.deferred_removals = [pod for pod in surplus if self._is_running(pod)]
         for pod in surplus:
             if pod in progress.deferred_removals:
@@ -258,7 +259,7 @@ class PodPredictor:
             if self._is_running(pod):
                 self.session.remove_pod(pod, may_linger=True)
             progress.removals.append((pod, pod_outcomes.SCALE_IN))
-        return [pod for pod in pods if pod not in surplus]
+        return remaining_pods
 
     def _prepare_daemons(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> None:
         """Plan one pod of a DaemonSet per permitted node: record kept, removed and surge pods, and the pods to place.
@@ -268,13 +269,14 @@ class PodPredictor:
         waiting_pods = [pod for pod in pods if not pod.node]
         progress.permitted_nodes = {name for name, node in self.nodes.items() if profile.should_run_daemon(spec, node)}
         for pod in pods:
-            if pod not in surplus and self._is_running(pod) and profile.should_keep_daemon(spec, self.nodes[pod.node]):
+            if not self._is_running(pod):
+                if pod.node:  # lost with its node
+                    progress.removals.append((pod, pod_outcomes.NODE_REMOVED))
+            elif pod not in surplus and profile.should_keep_daemon(spec, self.nodes[pod.node]):
                 progress.kept_pods.append(pod)
-            elif self._is_running(pod):  # a second pod of its node, or the node is not permitted any more
+            else:  # a second pod of its node, or the node is not permitted any more
                 self.session.remove_pod(pod)
                 progress.removals.append((pod, pod_outcomes.SCALE_IN))
-            elif pod.node:  # lost with its node
-                progress.removals.append((pod, pod_outcomes.NODE_REMOVED))
         unserved_nodes = sorted(progress.permitted_nodes.difference(pod.node for pod in progress.kept_pods))
         for pod, node in zip(waiting_pods, unserved_nodes, strict=False):
             progress.pods_to_place.append(PodToPlace(pod.number, node, was_pending=True, age=pod.age))

@@ -176,14 +176,13 @@ class _PreemptionTrial:
 
     def _split_by_violation(self, pods: Iterable[ExistingPod]) -> tuple[list[ExistingPod], list[ExistingPod]]:
         """Return the pods evicted beyond a budget, after the evictions of earlier pods, and the pods within budgets."""
-        remaining_evictions = [allowance.evictions for allowance in self._allowances]
+        evictions: Counter[int] = Counter()  # by position of the budget
         violating_pods: list[ExistingPod] = []
         other_pods: list[ExistingPod] = []
         for pod in pods:
             positions = [at for at, allowance in enumerate(self._allowances) if has_budget(allowance.budget, pod)]
-            for at in positions:  # of its budgets
-                remaining_evictions[at] -= 1
-            is_violating = any(remaining_evictions[at] < 0 for at in positions)
+            evictions.update(positions)
+            is_violating = any(evictions[at] > self._allowances[at].evictions for at in positions)
             (violating_pods if is_violating else other_pods).append(pod)
         return violating_pods, other_pods
 

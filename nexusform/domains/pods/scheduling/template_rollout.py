@@ -7,7 +7,7 @@ template. Source: kubernetes pkg/controller/deployment/rolling.go, reconcileNewR
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from sys import maxsize
 from typing import Final, TypeVar
 
@@ -510,19 +510,6 @@ class DaemonRollout:
 # first missing pod and waits until it runs: later pods are not created, surplus pods are not deleted, and none is
 # replaced, not even a Pending one of a broken template. Existing pods are kept meanwhile. Source: kubernetes
 # pkg/controller/statefulset/stateful_set_control.go, processReplica and processCondemned.
-
-
-def must_wait_to_scale_in(
-    workload: Workload,
-    pods: Sequence[ExistingPod],
-    surplus_pods: Collection[ExistingPod],
-    is_running: Callable[[ExistingPod], bool],
-) -> bool:
-    """Return whether an ordered set deletes none of its surplus pods yet: some required pod is missing or not ready."""
-    if not workload.is_ordered or not surplus_pods:
-        return False  # pods of other workloads need not wait
-    running_numbers = {pod.number for pod in pods if pod not in surplus_pods and is_running(pod) and not pod.is_stuck}
-    return len(running_numbers) < workload.replicas
 
 
 def find_stuck_number(progress: WorkloadProgress) -> int:

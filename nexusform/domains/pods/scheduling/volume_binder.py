@@ -123,7 +123,7 @@ class VolumeBinder:
     def is_storage_uncertain(self, spec: PodSpec, number: int) -> bool:
         """Return whether the free storage for a pod is unknown after other volumes of this prediction."""
         return any(
-            claim.storage_terms is not None and claim.waits_for_pod and claim.storage_class in self._provisioned_classes
+            claim.storage_terms is not None and claim.storage_class in self._provisioned_classes
             for claim in self._list_unbound_claims(spec, number)
         )
 

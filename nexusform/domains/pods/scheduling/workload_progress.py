@@ -130,10 +130,12 @@ def drop_rejected_pods(progress: WorkloadProgress, quota_usage: QuotaUsage) -> N
     """Drop the first new pod rejected by a quota or on admission, and all new ones after it; record the reason."""
     admitted_pods: list[PodToPlace] = []
     for pod in progress.pods_to_place:
-        if pod.is_new and not progress.rejection:
-            progress.rejection = progress.workload.admission_error or quota_usage.try_add(progress.workload.pod)
-        if not pod.is_new or not progress.rejection:
-            admitted_pods.append(pod)
+        if pod.is_new:
+            reason = progress.rejection or progress.workload.admission_error
+            progress.rejection = reason or quota_usage.try_add(progress.workload.pod)
+            if progress.rejection:
+                continue
+        admitted_pods.append(pod)
     progress.uncreated = len(progress.pods_to_place) - len(admitted_pods)
     progress.pods_to_place = admitted_pods
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from nexusform.diagnostics.phrases import enclose
 from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
 from nexusform.domains.pods.scheduling.rules import node_affinity
 from nexusform.kubernetes.matching import (
@@ -85,5 +86,4 @@ def normalize_scores(raws: Sequence[int]) -> list[int]:
 
 def format_taint(taint: Taint) -> str:
     """Format a taint as kubectl does: `dedicated=core:NoSchedule`."""
-    value = f"={taint.value}" if taint.value else ""
-    return f"{taint.key}{value}:{taint.effect}"
+    return f"{taint.key}{enclose('=', taint.value)}:{taint.effect}"
