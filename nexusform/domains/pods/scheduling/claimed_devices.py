@@ -74,8 +74,6 @@ class ClaimedDevices:
         self._random_nodes: set[str] = set()  # nodes with pods of unknown devices
         self._needs: dict[tuple[DeviceClaim, ...], DeviceNodeRequirements] = {}  # results for the devices in use now
         for pod in existing_pods:
-            if not pod.node:
-                continue  # it uses no devices yet
             for name, uses in pod.devices:
                 self._uses[name] = uses
                 self._add_claim_holder(pod, name)

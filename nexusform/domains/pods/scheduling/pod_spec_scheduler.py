@@ -78,7 +78,7 @@ class _TopologyAxis:
 
     def __init__(self, counters: Sequence[DomainCounter]) -> None:
         self.domain_by_node = counters[0].domain_by_node
-        self.has_few_domains = len(counters[0].counts) <= _FEW_DOMAINS
+        self.has_few_domains = counters[0].size <= _FEW_DOMAINS
         self.counts = [counter.counts for counter in counters]  # by domain
         self.members: dict[int, list[int]] = {}  # nodes by domain
 
@@ -396,7 +396,7 @@ def _count_bucket_domains(counter: SpreadCounter, scored_buckets: list[tuple[_No
     """Return the number of domains of a constraint with nodes of `scored_buckets`."""
     if counter.constraint.topology_key == HOSTNAME:  # each node is a domain
         return sum(bucket.size for bucket, _ in scored_buckets)
-    if len(counter.counts) <= _FEW_DOMAINS:
+    if counter.size <= _FEW_DOMAINS:
         # Such a key distinguishes buckets, so one node represents its bucket.
         return len({counter.domain_by_node[node] for _, node in scored_buckets})
     nodes = chain.from_iterable(bucket.list_nodes() for bucket, _ in scored_buckets)

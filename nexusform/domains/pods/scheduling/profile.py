@@ -100,6 +100,7 @@ NODE_FILTERS: Final[tuple[NodeFilter, ...]] = (
 DAEMON_FILTERS: Final = tuple(
     rule for rule in NODE_FILTERS if rule.name in ("node_names", "node_name", "taints", "node_affinity")
 )
+_KEPT_DAEMON_FILTERS: Final = tuple(rule for rule in DAEMON_FILTERS if rule.name != "taints")
 
 # Decided by the size of the node and by its pods.
 USAGE_FILTERS: Final[tuple[tuple[str, UsageFilter], ...]] = (
@@ -188,8 +189,8 @@ def should_run_daemon(pod: PodSpec, node: Node) -> bool:
 
 def should_keep_daemon(pod: PodSpec, node: Node) -> bool:
     """Return whether the DaemonSet controller keeps such a pod on a node: only evicting taints remove it."""
-    filters = (rule for rule in DAEMON_FILTERS if rule.name != "taints")
-    return not any(rule.find_rejection(pod, node) for rule in filters) and taints.find_evicting_taint(pod, node) is None
+    is_permitted = not any(rule.find_rejection(pod, node) for rule in _KEPT_DAEMON_FILTERS)
+    return is_permitted and taints.find_evicting_taint(pod, node) is None
 
 
 _POD_RULES: Final = frozenset(rule.name for rule in POD_FILTERS)

@@ -160,7 +160,7 @@ class SchedulerCache:
         candidates = self._list_candidates(selector)
         return [group for group in candidates if group.nodes and is_selected(selector, group.labels)]
 
-    def select_groups_of_namespace(self, selector: LabelSelector, namespace: str) -> list[PodSpecGroup]:
+    def select_groups_of_namespace(self, selector: LabelSelector | None, namespace: str) -> list[PodSpecGroup]:
         """Return the groups of a namespace with pods selected by a selector."""
         return [group for group in self.select_groups(selector) if group.spec.namespace == namespace]
 
@@ -174,11 +174,9 @@ class SchedulerCache:
 
     def find_term_groups(self, group: PodSpecGroup) -> list[PodSpecGroup]:
         """Return the groups with terms that may select pods of this group; callers check each term."""
-        groups_by_id = {id(candidate): candidate for candidate in self._unindexed_term_groups}
-        for pair in group.spec.labels:
-            for candidate in self._term_groups_by_pair.get(pair, ()):
-                groups_by_id[id(candidate)] = candidate
-        return [candidate for candidate in groups_by_id.values() if candidate.nodes]  # groups with pods on nodes
+        indexed_groups = (self._term_groups_by_pair.get(pair, ()) for pair in group.spec.labels)
+        candidates = dict.fromkeys(chain(self._unindexed_term_groups, *indexed_groups))  # each group once
+        return [candidate for candidate in candidates if candidate.nodes]  # groups with pods on nodes
 
     def select_term_groups(self, term: PodTerm) -> list[PodSpecGroup]:
         """Return the groups with pods selected by a pod affinity term."""

@@ -446,7 +446,7 @@ class SchedulingSession:
             return False
         namespace = scheduler.group.spec.namespace
         selectors = [counter.constraint.selector for counter in scheduler.counts.soft_spread if counter.counts_new_pods]
-        counted = (self.cache.select_groups_of_namespace(selector, namespace) for selector in selectors if selector)
+        counted = (self.cache.select_groups_of_namespace(selector, namespace) for selector in selectors)
         return any(self._uncertain_nodes >> node & 1 for group in chain.from_iterable(counted) for node in group.nodes)
 
     def _is_certain(self, scheduler: PodSpecScheduler, nodes: int) -> bool:

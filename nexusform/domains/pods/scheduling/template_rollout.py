@@ -450,14 +450,15 @@ class DaemonRollout:
                 self._progress.is_blocked = True
                 return
             self._remove_pod(pod)
-            if pod.node in self._permitted_nodes and not self._workload.admission_error:
+            if pod.node not in self._permitted_nodes:  # it has no successor
+                self._progress.record_removals([pod], pod_outcomes.TEMPLATE_CHANGED)
+            elif self._workload.admission_error:
+                self._progress.record_removals([pod], pod_outcomes.TEMPLATE_CHANGED)
+                self._record_uncreated_pod()
+            else:
                 new_pod = PodToPlace(pod.number, pod.node, previous=pod.node, trigger=pod_outcomes.TEMPLATE_CHANGED)
                 verdict = self._session.place_daemon(self._workload.pod, self._workload.key, pod.number, pod.node)
                 self._record_verdict(new_pod, verdict)
-                continue
-            self._progress.removals.append((pod, pod_outcomes.TEMPLATE_CHANGED))  # it has no successor
-            if pod.node in self._permitted_nodes:  # admission rejects the successor
-                self._record_uncreated_pod()
 
     def _record_uncreated_pod(self) -> None:
         self._waiting_count += 1

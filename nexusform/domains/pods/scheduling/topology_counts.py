@@ -20,14 +20,17 @@ _DEFAULT_SKEWS: Final = ((HOSTNAME, 3), (ZONE, 5))
 
 
 class DomainCounter:
-    """Pod counter per domain of a topology key. `domain_by_node` has the domain of each node (-1 = none)."""
+    """Pod counter per domain of a topology key. `domain_by_node` has the domain of each node (-1 = none). The last item
+    of `counts` (-1) is for nodes without a domain, and always 0.
+    """
 
-    __slots__ = ("counts", "domain_by_node", "key")
+    __slots__ = ("counts", "domain_by_node", "key", "size")
 
     def __init__(self, key: str, domain_by_node: list[int], size: int) -> None:
         self.key = key
         self.domain_by_node = domain_by_node
-        self.counts = [0] * size
+        self.counts = [0] * (size + 1)
+        self.size = size
 
     def add(self, node: int, amount: int) -> bool:
         """Add an amount to the domain of a node; return False if it has none."""

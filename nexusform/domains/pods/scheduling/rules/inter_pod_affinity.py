@@ -25,11 +25,7 @@ def find_rejection(counts: TopologyCounts, node: int) -> str | None:
 
 def has_pod_in_domain(counters: Sequence[DomainCounter], node: int) -> bool:
     """Return whether one of these counters has counted a pod in the domain of a node."""
-    for counter in counters:
-        domain = counter.domain_by_node[node]
-        if domain >= 0 and counter.counts[domain]:
-            return True
-    return False
+    return any(counter.counts[counter.domain_by_node[node]] for counter in counters)
 
 
 def _is_affinity_satisfied(counts: TopologyCounts, node: int) -> bool:
@@ -46,12 +42,7 @@ def _is_affinity_satisfied(counts: TopologyCounts, node: int) -> bool:
 
 def score(counts: TopologyCounts, node: int, _sizes: Sequence[int]) -> int:
     """Return the sum of the weights of all preferred terms, in both directions, in the node's domains."""
-    total = 0
-    for counter in counts.preferred_affinity:
-        domain = counter.domain_by_node[node]
-        if domain >= 0:  # -1: the node lacks the topology key
-            total += counter.counts[domain]
-    return total
+    return sum([counter.counts[counter.domain_by_node[node]] for counter in counts.preferred_affinity])
 
 
 def normalize_scores(raws: Sequence[int]) -> list[int]:

@@ -65,7 +65,7 @@ def find_unsatisfied_need(pod: PodSpec, node: Node, *, reasons: tuple[str, ...])
 
 def find_zone_rejection(pod: PodSpec, node: Node) -> str | None:
     """Return a reason if a volume's labels name another zone or region than the node's labels, else None."""
-    if not any(label in node.labels for label in ZONE_LABELS):
+    if ZONE_LABELS.keys().isdisjoint(node.labels):
         return None  # kube-scheduler skips nodes without a zone or region
     for volume in pod.volumes:
         for zone in volume.zones:
