@@ -67,8 +67,7 @@ class _NodeBucket:
         return next(iter(next(iter(self.nodes_by_score.values()))))
 
     def list_nodes(self) -> Iterator[int]:
-        for level in self.nodes_by_score.values():
-            yield from level
+        return chain.from_iterable(self.nodes_by_score.values())
 
 
 class _TopologyAxis:
@@ -205,9 +204,8 @@ class PodSpecScheduler:
         """Return the best nodes for the next pod; None if no node is feasible."""
         self._get_domain_buckets()
         # Buckets ignore nominated pods: take out the nodes rejected with them for now.
-        nodes = [node for node in self._nominated_groups if node in self._node_scores]
-        rejected_nodes = [node for node in nodes if self.find_rejection(node) is not None]
-        removed_nodes = [(node, self._remove_node(node)) for node in rejected_nodes]
+        rejected_nodes = [node for node in self._nominated_groups if self.find_rejection(node) is not None]
+        removed_nodes = list(zip(rejected_nodes, map(self._remove_node, rejected_nodes), strict=True))
         choice = self._choose_best_bucket_nodes()
         for node, score in removed_nodes:
             self._insert_node(node, score)
@@ -277,7 +275,7 @@ class PodSpecScheduler:
 
     def list_buckets(self) -> Iterator[Iterator[int]]:
         """Yield the feasible nodes with capacity, grouped by indistinguishable nodes."""
-        return (bucket.list_nodes() for bucket in self._get_domain_buckets().values())
+        return map(_NodeBucket.list_nodes, self._get_domain_buckets().values())
 
     def _get_domain_buckets(self) -> dict[tuple[Trait, ...], _NodeBucket]:
         """Return the buckets by key, without nodes rejected by their usage. The first call creates them."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from math import inf
 from operator import attrgetter
 from typing import Final
 
@@ -84,8 +85,7 @@ def _warn_too_many_replicas(context: WorkloadContext) -> Iterator[WorkloadWarnin
         return  # it has no replicas, but one pod per node
     for term in context.select_own_terms(context.workload.pod.anti_affinity):
         domain_count = _count_topology_domains(context, term.topology_key)
-        # None: a worker without the key takes any number of pods; 0: there is no feasible worker.
-        if domain_count is not None and replicas > domain_count > 0:
+        if replicas > domain_count > 0:  # 0: there is no feasible worker
             detail = (
                 f"{replicas} replicas must not share a {term.topology_key}, but its workers have only "
                 f"{domain_count}: at most {domain_count} can run. Use fewer replicas, add nodes, or make "
@@ -105,9 +105,7 @@ def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[WorkloadWarning
     old_labels = {**dict(workload.pod.labels), TEMPLATE_KEY: "another"}
     for term in context.select_own_terms(workload.pod.anti_affinity):
         domain_count = _count_topology_domains(context, term.topology_key)
-        is_full = domain_count is not None and workload.replicas >= domain_count
-        selects_old_pods = is_selected(term.selector, old_labels)
-        if not is_full or not selects_old_pods:
+        if workload.replicas < domain_count or not is_selected(term.selector, old_labels):
             continue  # a value of the key is free for a new pod, or may be shared with an old one
         detail = (
             f"the next change of its template will hang. Its {workload.replicas} replicas use every value "
@@ -141,10 +139,10 @@ def _warn_no_surge_capacity(context: WorkloadContext) -> Iterator[WorkloadWarnin
         yield context.build_warning(DEADLOCK, detail, summary=summary)
 
 
-def _count_topology_domains(context: WorkloadContext, key: str) -> int | None:
-    """Return the number of values of the key; None if a worker lacks it and so takes any number."""
-    values = [node.labels.get(key) for node in context.nodes]
-    return None if None in values else len(set(values))
+def _count_topology_domains(context: WorkloadContext, key: str) -> float:
+    """Return the number of values of the key; infinity if a worker lacks it and so takes any number of pods."""
+    values = {node.labels.get(key) for node in context.nodes}
+    return inf if None in values else len(values)
 
 
 def _warn_blocked_rollout(context: WorkloadContext) -> Iterator[WorkloadWarning]:

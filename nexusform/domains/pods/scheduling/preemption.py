@@ -230,7 +230,7 @@ def compute_allowed_disruptions(budget: PodDisruptionBudget, pods: int, healthy:
     """
     if budget.min_available:
         return healthy - compute_amount_of_total(budget.min_available, pods)
-    return healthy - (pods - compute_amount_of_total(budget.max_unavailable or "0", pods))
+    return healthy - (pods - compute_amount_of_total(budget.max_unavailable, pods))
 
 
 def is_pod_covered(budget: PodDisruptionBudget, pod: PodSpec) -> bool:

@@ -147,12 +147,9 @@ class SchedulerCache:
         """Return the domains of a topology key: the values of this label, numbered; -1 for a node without the label."""
         topology = self._topologies.get(key)
         if topology is None:
-            numbers: dict[str, int] = {}
-            domain_by_node = []
-            for node in self.nodes:
-                value = node.labels.get(key)
-                domain_by_node.append(-1 if value is None else numbers.setdefault(value, len(numbers)))
-            topology = self._topologies[key] = TopologyDomains(domain_by_node, len(numbers))
+            numbers: dict[str | None, int] = {None: -1}  # domains by value; a node without the label has none
+            domain_by_node = [numbers.setdefault(node.labels.get(key), len(numbers) - 1) for node in self.nodes]
+            topology = self._topologies[key] = TopologyDomains(domain_by_node, len(numbers) - 1)
         return topology
 
     def select_groups(self, selector: LabelSelector | None) -> list[PodSpecGroup]:

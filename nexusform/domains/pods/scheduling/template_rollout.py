@@ -105,11 +105,11 @@ class _PodReplacement(Struct, frozen=True):
 
     def recreate_all_pods(self) -> None:
         """Delete every old pod before the first new one is created."""
-        state = self.state
-        numbers = list_numbers(state.remaining_pods)
-        for pod in list(state.remaining_pods):
+        numbers = list_numbers(self.state.remaining_pods)
+        for pod in list(self.state.remaining_pods):
             self._remove_pod(pod)
-        state.uncreated = sum([not self._create_pod(number) for number in numbers])  # rejected by quota or admission
+        # Those rejected by a quota or on admission.
+        self.state.uncreated = len(numbers) - sum(map(self._create_pod, numbers))
 
     def replace_in_order(self) -> None:
         """Replace the pods of a StatefulSet, highest ordinal first; each waits until the new pod before it is ready.
@@ -156,10 +156,8 @@ class _PodReplacement(Struct, frozen=True):
                 added_count += 1
             # Delete old pods without readiness within max unavailable.
             stuck_pods = select_stuck_pods(state.remaining_pods)
-            removed_pods = sort_for_removal(stuck_pods)[: self._count_removable_pods()]
-            for pod in removed_pods:
-                self._remove_pod(pod)
-            removed_count = len(removed_pods) + self._remove_ready_old_pods()
+            removed_count = self._remove_first_pods(sort_for_removal(stuck_pods), self._count_removable_pods())
+            removed_count += self._remove_ready_old_pods()
             # Delete unschedulable pods within max unavailable.
             for number in list(state.pending_specs)[: self._count_removable_pods()]:
                 self.quota_usage.remove(state.pending_specs.pop(number))
@@ -182,7 +180,11 @@ class _PodReplacement(Struct, frozen=True):
         available_count = state.pod_count - state.unavailable_count - unready_count - len(state.pending_specs)
         removable_count = max(0, available_count - (workload.replicas - workload.max_unavailable))
         now = self.session.cluster.observation_time
-        removed_pods = sort_for_removal(ready_pods, now=now)[:removable_count]
+        return self._remove_first_pods(sort_for_removal(ready_pods, now=now), removable_count)
+
+    def _remove_first_pods(self, pods: Sequence[ExistingPod], maximum: int) -> int:
+        """Delete the first pods, at most `maximum`, and return their number."""
+        removed_pods = pods[:maximum]
         for pod in removed_pods:
             self._remove_pod(pod)
         return len(removed_pods)

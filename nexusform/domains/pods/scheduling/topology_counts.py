@@ -112,13 +112,13 @@ class TopologyCounts:
         self._own_increments: list[tuple[DomainCounter, int]] = []
         self.affinity = [self._create_counter(term) for term in spec.affinity]  # pods selected by all terms
         self._affinity_matches = 0  # pods selected by all terms of required affinity, counted once per term
-        self.matches_itself = bool(spec.affinity) and all(cache.is_selected(term, group) for term in spec.affinity)
+        self.matches_itself = bool(spec.affinity) and self._is_selected_by_affinity(group)
         self.anti_affinity = [self._count_selected_pods(term) for term in spec.anti_affinity]  # by one term each
         self.existing_anti_affinity: list[DomainCounter] = []  # of existing pods, against this one
         self.preferred_affinity: list[DomainCounter] = []  # points for preferences of this pod and of existing ones
         first_term_groups = cache.select_term_groups(spec.affinity[0]) if spec.affinity else ()
         for existing_group in first_term_groups:
-            if all(cache.is_selected(term, existing_group) for term in spec.affinity[1:]):
+            if self._is_selected_by_affinity(existing_group):
                 for counter in self.affinity:
                     self._affinity_matches += _count_group(existing_group, counter, amount=1)
         if self.matches_itself:
@@ -143,6 +143,10 @@ class TopologyCounts:
     def has_affinity_match(self) -> bool:
         """Whether some pod in a domain of some term matches all terms of required affinity."""
         return self._affinity_matches > 0
+
+    def _is_selected_by_affinity(self, group: PodSpecGroup) -> bool:
+        """Return whether all terms of required affinity select the pods of a group; also without any term."""
+        return all(self.cache.is_selected(term, group) for term in self.incoming_spec.affinity)
 
     def _create_counter(self, term: PodTerm) -> DomainCounter:
         topology = self.cache.get_topology(term.topology_key)
@@ -262,7 +266,7 @@ class TopologyCounts:
     def update_counts(self, other: PodSpecGroup, node: int, sign: int) -> None:
         """Count a pod of `other` added to a node (sign 1) or removed (sign -1), in the counters of filters only."""
         cache, spec = self.cache, other.spec
-        if all(cache.is_selected(term, other) for term in self.incoming_spec.affinity):
+        if self._is_selected_by_affinity(other):
             for counter in self.affinity:
                 self._affinity_matches += sign * counter.add(node, sign)
         for term, counter in zip(self.incoming_spec.anti_affinity, self.anti_affinity, strict=True):
