@@ -97,11 +97,9 @@ def build_label_selector(
 
 def is_selected(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     """Check whether a (valid) selector selects an object with these labels; None selects nothing."""
-    if selector is None:
+    if selector is None or any(labels.get(key) != value for key, value in selector.match_labels):
         return False
-    return all(labels.get(key) == value for key, value in selector.match_labels) and all(
-        is_requirement_met(requirement, labels) for requirement in selector.match_expressions
-    )
+    return all(is_requirement_met(requirement, labels) for requirement in selector.match_expressions)
 
 
 def is_requirement_met(requirement: Requirement, labels: Mapping[str, str]) -> bool:
