@@ -188,9 +188,10 @@ class LocalBackend:
 
 
 def _is_nexusform_file(name: str, state: str) -> bool:
-    """Return whether a file next to a state belongs to nexusform, temporary rests included."""
+    """Return whether a file next to a state belongs to nexusform. Temporary files may remain after a crash."""
     is_state_file = any(name == state + suffix for suffix in _SUFFIXES)
-    return is_state_file or (state in name and _TEMPORARY_FILE.fullmatch(name.replace(state, "", 1)) is not None)
+    rest = name.replace(state, "", 1)  # names of temporary files contain the name of the state
+    return is_state_file or (rest != name and _TEMPORARY_FILE.fullmatch(rest) is not None)
 
 
 def _build_sibling_path(path: Path, suffix: str) -> Path:

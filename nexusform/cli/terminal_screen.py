@@ -124,18 +124,19 @@ def escape_log_commands(text: str) -> str:
     """Insert a space into CI log commands. GitHub executes a line that begins with `::NAME` after any space,
     Azure `##vso[` anywhere, both `##[`. A multi-line value could set variables of the job otherwise.
     """
-    return _replace_log_commands(text, "# #", r"\1: ")
+    return _replace_log_commands(text, double_hash="# #", double_colon=r"\1: ")
 
 
 def escape_log_commands_in_markup(text: str) -> str:
     """Escape CI log commands in HTML and XML with character references."""
-    return _replace_log_commands(text, "#&#35;", r"\1&#58;")
+    return _replace_log_commands(text, double_hash="#&#35;", double_colon=r"\1&#58;")
 
 
-def _replace_log_commands(text: str, hashes: str, colon: str) -> str:
+def _replace_log_commands(text: str, double_hash: str, double_colon: str) -> str:
+    """Replace `##` and `::` of log commands. Group 1 is the space before `::` in its line."""
     if "::" not in text and "##" not in text:
         return text
-    return _HASH_COMMAND.sub(hashes, _LINE_COMMAND.sub(colon, text))
+    return _HASH_COMMAND.sub(double_hash, _LINE_COMMAND.sub(double_colon, text))
 
 
 def should_use_colour(environment: Mapping[str, str], *, is_terminal: bool) -> bool:

@@ -115,7 +115,7 @@ class CheckpointBackend(Protocol):
         """Check whether it is time for another checkpoint."""
 
     def write_checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:
-        """Replace the document during an apply. `records` must stay in the journal: the intents without an outcome."""
+        """Replace the document during an apply. Of the journal only `records` remain: the steps in progress."""
 
 
 ENCRYPTED_PREFIX: Final = b'{"encryption":'

@@ -128,6 +128,6 @@ def _build_advice(before: _Group, after: _Group, removed_vms: Mapping[Address, i
 
 
 def _get_group_address(group: _Group) -> str:
-    """Return the address of the group's block, or of its single instance with a removed or new key."""
+    """Return the address of the block of a group; of its instance if `count` or `for_each` was added or removed."""
     (key, instance), *_ = group.items()
     return str(instance.address if key == "" else instance.address.config_address)

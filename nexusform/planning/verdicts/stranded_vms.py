@@ -133,7 +133,7 @@ def _is_host_lost(instance: Instance, machine: str, site: SitePlan | None) -> bo
 def check_lost_forgotten_vms(
     instances: Mapping[Address, Instance], lost_vms: Mapping[Address, Sequence[LostVm]]
 ) -> Iterator[Diagnostic]:
-    """Yield a warning for each resource losing machines with forgotten VMs: the plan has no rows for these."""
+    """Yield a warning for each resource that loses machines with forgotten VMs. The plan has no rows for such VMs."""
     for address, vms in lost_vms.items():
         instance = instances[address]
         names = [f"{name} on {machine}" for _, machine, name in vms]
@@ -143,10 +143,10 @@ def check_lost_forgotten_vms(
         elif instance.is_removed:
             verb = "is destroyed"
         run_verb = select_word_form(len(names), "runs", "run")
-        removal_clause = select_word_form(len(names), "It is", "They are")
+        subject = select_word_form(len(names), "It is", "They are")
         text = (
             f"{address} {verb}, and {format_count(len(names), 'VM')} that no resource manages {run_verb} "
-            f"there: {format_first_items(names, _MAXIMUM_NAMED)}. {removal_clause} lost with it. Import them "
+            f"there: {format_first_items(names, _MAXIMUM_NAMED)}. {subject} lost with it. Import them "
             f"with an import block, or remove a deleted one: nexusform state rm '{address}:NAME'."
         )
         summary = f"{address}: {verb} under {format_count(len(names), 'forgotten VM')}"

@@ -235,8 +235,8 @@ def choose_placement(
     is_sample: bool = False,
     tied_for_pool: set[int] | None = None,
 ) -> VmRecord | None:
-    """Choose the placement of the VM by a scan of all machines; None if nothing fits. Record nothing. A sample draws
-    among ties at random, else the lowest digest wins. `tied_for_pool` gets the tied machines.
+    """Choose the rack and machine of a VM by a scan of all machines, without recording it; None if nothing fits. The
+    number of the sample decides ties, else the lowest digest. The tied machines are added to `tied_for_pool`.
     """
     site = ledger.site
     passing = list(range(len(site.machines)))

@@ -273,8 +273,8 @@ class Ledger:
     def _choose_cells(
         self, machine: int, choice: SplitChoice, handles: Sequence[int], split_capacities: SplitCapacities
     ) -> tuple[Cells, ...] | None:
-        """Return the cells of each VM (`handles`, in the order of the splits) by a choice: the split with capacity for
-        most VMs of some SKUs, a sample (its number), or VMs packed or spread in order of arrival. None without a split.
+        """Return the cells of each VM (`handles`) in one split; None if there is no split. A choice is a LargestSplit
+        (most capacity for its SKUs), the number of a sample, or PACKED or SPREAD (VMs in order of arrival).
         """
         from nexusform.scheduling.racks.uncertainty.splits import SPREAD, LargestSplit
 

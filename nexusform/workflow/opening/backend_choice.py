@@ -291,9 +291,8 @@ def open_chosen_backend(
 
 
 def parse_backend_flags(context: CommandContext, kind: str) -> tuple[dict[str, str], list[Diagnostic]]:
-    """Parse -backend-config for a kind of backend: settings `K=V`, and names of files without `=`. Later ones win. In a
-    sandboxed run, a file of the work tree may set the location of the state in its backend, but neither the backend nor
-    credentials.
+    """Parse -backend-config: settings `K=V`, or files of settings. Later settings win. In a sandboxed run, a file of
+    the work tree may only name the location of the state within the backend, and no other server or credentials.
     """
     values: dict[str, str] = {}
     problems: list[Diagnostic] = []

@@ -155,7 +155,9 @@ def _rebuild_step(request: ReadRequest) -> ChangeRequest:
 def _find_failure_record(
     request: ReadRequest, bodies: Sequence[Body], changes: Mapping[str, ArmChange], missing_counts: Mapping[str, str]
 ) -> dict[str, Any] | None:
-    """Find the record of a failed change or one with missing nodes; None without one, or with other values (drift)."""
+    """Return the record of the first change that failed or lacks nodes. None if there is no such change, or if the
+    object has other values than requested (drift).
+    """
     for body in bodies:
         arm_id, failure = str(body.get("id")), _explain_failure(body, missing_counts)
         change = changes.get(normalize_id(arm_id))

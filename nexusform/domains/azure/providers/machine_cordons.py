@@ -40,7 +40,7 @@ class CordonRequest(Struct, frozen=True):
 
 
 def find_cordon_requests(request: ChangeRequest) -> Iterator[CordonRequest]:
-    """Find the cordon requests of changed arguments; KEEP for a machine to uncordon but cordoned by another manager."""
+    """Find the cordon requests of changed arguments. A cordon by another manager is not ended (KEEP)."""
     states_before = _read_states(request.key.id, request.prior_attributes)
     states_after = _read_states(request.key.id, request.planned_attributes)
     for machine in dict.fromkeys([*states_before, *states_after]):
@@ -48,7 +48,7 @@ def find_cordon_requests(request: ChangeRequest) -> Iterator[CordonRequest]:
         after = states_after.get(machine, _IN_SERVICE)
         if after.is_cordoned and not before.is_cordoned:
             yield CordonRequest(machine, CordonAction.CORDON)
-        elif after == _EVACUATED and not before.is_evacuated:
+        elif after == _EVACUATED and not before.is_evacuated:  # evacuated without `cordoned`
             yield CordonRequest(machine, CordonAction.EMPTY)
         elif after == _IN_SERVICE and before != _IN_SERVICE:
             is_own = find_machine_record(request, machine).get("cordoned_by") in {None, CordonOwner.NEXUSFORM}

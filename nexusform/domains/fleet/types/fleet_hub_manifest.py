@@ -110,9 +110,8 @@ _VERSION: Final = "yaml_body_wo_version"
 
 
 def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return yaml_body as computed from a write-only body (names and labels of its objects), and problems without the
-    text of the body. Without a write-only body, return {} if yaml_body or a version is set. After other problems,
-    and with an unknown body, yaml_body is unknown.
+    """Return the computed value of yaml_body for a write-only body: the names and labels of its objects. It is unknown
+    if the body is unknown or has problems. {} if there is no write-only body. Problems never show the text of the body.
     """
     body, secret, version = map(attributes.get, (_TEXT, _WRITE_ONLY, _VERSION))
     if secret is None:

@@ -29,7 +29,7 @@ def read_kind_files(directory: str, context: ReadContext) -> KubectlKindFiles:
     contents: list[tuple[str, bytes]] = []
     unread_kinds: list[str] = []
     # A kind unknown to the server, such as one of a CRD that is not installed, is no problem.
-    problems = [item for item in list_dump_errors(directory, context) if NO_SUCH_KIND not in item.detail]
+    problems = list(list_dump_errors(directory, context, ignored_message=NO_SUCH_KIND))
     for kind, name in CLUSTER_KINDS.items():
         path = f"{directory.rstrip('/')}/{name}.json"
         if context.files.is_file(path):
@@ -43,13 +43,17 @@ def read_kind_files(directory: str, context: ReadContext) -> KubectlKindFiles:
     return KubectlKindFiles(tuple(contents), tuple(unread_kinds), tuple(problems))
 
 
-def list_dump_errors(directory: str | None, context: ReadContext) -> Iterator[Problem]:
-    """Yield a warning for each failed list of kubectl, with its message."""
+def list_dump_errors(
+    directory: str | None, context: ReadContext, *, ignored_message: str | None = None
+) -> Iterator[Problem]:
+    """Yield a warning for each failed list of kubectl, with its message; not for messages with `ignored_message`."""
     if directory is None:
         return  # files are named instead
     base = directory.rstrip("/")
     for file in context.files.find_files(base, f"*{_SUFFIX}"):
         message = _read_kubectl_error(f"{base}/{file}", context)
+        if ignored_message and ignored_message in message:
+            continue
         detail = f"kubectl could not list {file.removesuffix(_SUFFIX)}: {message or 'no message'}"
         yield Problem(("directory",), "kind-not-listed", detail, Severity.WARNING)
 

@@ -161,7 +161,7 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
 def plan_manifests(
     manifest_blocks: Sequence[ResourceBlock], blocks: BlockPlanner, evaluation: Evaluation, pods: PodPhase
 ) -> list[Diagnostic]:
-    """Plan independent hub manifests in one queue of pods. Mark those on unknown clusters as invalid; return errors."""
+    """Plan hub manifests together: their pods are scheduled in one queue. Return errors for unknown clusters."""
     instances: list[Instance] = []
     for block in manifest_blocks:
         expanded = blocks.expand(block, evaluation)
@@ -179,7 +179,7 @@ def plan_manifests(
     for instance in instances:
         cluster_id = _get_cluster_id(instance.config)
         if not cluster_id or instance.is_removed or instance.is_invalid or cluster_id in pods.clusters:
-            continue  # no pods of its own on a cluster, nothing to place, or a known cluster
+            continue  # nothing to place, or on a known cluster
         choice = f" Known: {', '.join(known_cluster_ids[:10])}." if known_cluster_ids else ""
         detail = f'No cluster has the id "{cluster_id}".{suggest_name(cluster_id, known_cluster_ids)}{choice}'
         problems.append(instance.build_diagnostic(Problem(("cluster_id",), "unknown-cluster", detail)))

@@ -154,7 +154,7 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
 def _list_unsampled_doubts(
     scene: PredictionScenario, placed_pods: Iterable[PodOutcome], open_keys: Collection[PodKey]
 ) -> dict[PodKey, PodDoubt]:
-    """Return doubts about the pods still open in a plan too large for samples, without a check of their effect."""
+    """Return the possible doubts about pods (`open_keys`) of a plan too large for samples. None of them is tried."""
     if len(scene.workloads) > 1:
         return dict.fromkeys(open_keys, PodDoubt(ARRIVAL_ORDER))
     if scene.cluster.version:  # one workload and a known version: no other choice

@@ -20,7 +20,6 @@ ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
 DEFAULT_PODS: Final = 110
 DEFAULT_SEED: Final = 8
-
 # In place of a revision label: that of the pods created last.
 NEWEST_REVISION: Final = "newest"
 

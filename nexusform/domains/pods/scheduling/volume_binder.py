@@ -169,12 +169,12 @@ class VolumeBinder:
             yield VolumeNeed(claim.provisioning_terms, is_bound=True)
 
     def _find_shortage(self, claims: Iterable[Claim], at: int) -> str:
-        """Return why a node (by position) cannot give each claim a volume of its own, free or new; "" if it can."""
+        """Return why a node (by position) has no volume for some claim; "" if each gets one of its own, free or new."""
         chosen_names: set[str] = set()
         for claim in claims:
             fitting = self._list_reachable_volumes(claim)[at]  # the smallest is last
             while fitting and fitting[-1].name in self._used_volumes:
-                fitting.pop()  # for all later searches, too
+                fitting.pop()  # from the cached list: a used volume is never free again
             unused_volumes = self._select_unused(reversed(fitting))
             smallest_volume = next((volume for volume in unused_volumes if volume.name not in chosen_names), None)
             if smallest_volume is not None:

@@ -523,7 +523,9 @@ def _read_backend(
 
 
 def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterator[SiteEntry]:
-    """Build the locations in `defaults` and `sites` blocks for a site of any name, if they depend only on the name."""
+    """Build the state locations for a site of any name, to find states of removed sites. Locations that depend on
+    more than the name are left out.
+    """
     names = reading.names.copy_with_names(site=build_object({"name": build_string(ANY_SITE)}))
     blocks = [reading.defaults, *reading.repeated_blocks]
     template = SiteEntry(name=ANY_SITE, source=".", wave="", span=span, inputs_span=span, inputs={})

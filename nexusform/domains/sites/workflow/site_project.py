@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -150,21 +150,10 @@ def _build_assignments(site: SiteEntry, configuration: Configuration) -> tuple[S
         for name in site.inputs
         if name not in variables and configuration.root.directory  # "": it could not be read
     ]
-    escaped_inputs = {name: _escape_templates(value) for name, value in site.inputs.items() if name in variables}
-    text = json_codec.render_json(escaped_inputs).decode()
+    inputs = {name: value for name, value in site.inputs.items() if name in variables}
+    text = json_codec.render_json(inputs).decode()
     assignments, file_problems = parse_variable_file(SourceFile(_build_inputs_file_name(site), text))
     return assignments, [*problems, *file_problems]
-
-
-def _escape_templates(value: Any) -> Any:
-    """Escape templates in strings for the JSON syntax."""
-    if isinstance(value, str):
-        return value.replace("${", "$${").replace("%{", "%%{")
-    if isinstance(value, dict):
-        return {_escape_templates(key): _escape_templates(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_escape_templates(part) for part in value]
-    return value
 
 
 def _locate_problem_at_inputs(problem: Diagnostic, site: SiteEntry) -> Diagnostic:

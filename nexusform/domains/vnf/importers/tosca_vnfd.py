@@ -337,7 +337,7 @@ def _list_legacy_aspects(
     initial_counts: dict[str, tuple[int, Node]],
     bounds: dict[str, tuple[int, int | None]],
 ) -> Iterator[ScalingAspect]:
-    """Yield the Scaling policies as aspects of their names; add the VDUs to `initial_counts` and `bounds`."""
+    """Yield a scaling aspect for each Scaling policy; add the counts of its VDUs to `initial_counts` and `bounds`."""
     for name, body in topology.policies:
         if topology.get_standard_type(body) not in _SCALING:
             continue
@@ -354,7 +354,8 @@ def _list_legacy_aspects(
         step = max(parse_count_or_default(topology.get_value(properties, "increment"), notes, 1), 1)
         levels = max((maximum or 0) - initial, 0) // step  # steps to the maximum, 0 without one
         steps = tuple(VduScaleSteps(vdu, (step,)) for vdu in vdus)
-        initial_counts.update({**dict.fromkeys(vdus, (initial, body)), **initial_counts})  # given ones stay
+        for vdu in vdus:
+            initial_counts.setdefault(vdu, (initial, body))
         bounds.update(dict.fromkeys(vdus, (minimum, maximum)))
         yield ScalingAspect(name, levels, steps, Origin(notes.file, body.line))
 

@@ -113,7 +113,7 @@ def plan_repack(
     pods: Mapping[str, ClusterPods] = NO_PODS,
     time_budget: TimeBudget = NO_TIME_LIMIT,
 ) -> RepackResult:
-    """Plan the fewest re-creations of VMs for room for the demand, or else find the constraints in its way."""
+    """Plan the fewest re-creations of VMs that make the demand fit, or else find the constraints that prevent it."""
     fits_now = site.scheduler.count_free_slots(request.demand)
     if fits_now.minimum >= request.want:
         return RepackResult(request, site, RepackStatus.NOTHING_TO_DO, fits_now, bound=0)
