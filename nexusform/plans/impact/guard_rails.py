@@ -229,12 +229,17 @@ def has_unknown_capacity(plan: Plan) -> bool:
     return any(diagnostic.id in UNKNOWN_CAPACITY_IDS for diagnostic in plan.diagnostics)
 
 
+def has_enough_samples(plan: Plan) -> bool:
+    """Return whether the samples of a plan suffice for a statement about certainty."""
+    return plan.samples >= MIN_RUNS
+
+
 def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure the fraction of placed VMs with equal rack counts of their pool in every sample, if VMs are placed."""
     placed_count = plan.placed_vms
     if not placed_count or is_fully_decided(plan.placement_tables):
         return  # no placement is predicted
-    if plan.samples < MIN_RUNS:
+    if not has_enough_samples(plan):
         text = f"certainty was not computed: it needs {MIN_RUNS} samples, and the plan has {plan.samples}"
         yield GuardRailMeasurement(value=None, text=text)
         return

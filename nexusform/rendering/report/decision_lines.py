@@ -30,7 +30,14 @@ from nexusform.plans.impact.decision_figures import (
     SpareCapacitySummary,
     build_decision,
 )
-from nexusform.plans.impact.guard_rails import BLOCKED, GUARD_RAIL, PASSED, count_unpredicted_resources, format_limit
+from nexusform.plans.impact.guard_rails import (
+    BLOCKED,
+    GUARD_RAIL,
+    PASSED,
+    count_unpredicted_resources,
+    format_limit,
+    has_enough_samples,
+)
 from nexusform.plans.impact.object_effects import (
     LOSS_EFFECTS,
     Effect,
@@ -283,8 +290,8 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
     chooser = f"{' and '.join(platforms)} {select_word_form(len(platforms), 'picks', 'pick')}"
     if is_fully_decided(plan.placement_tables):
         yield "exact; nexusform decides every location"
-    elif not plan.samples:
-        yield "not computed (-samples=0)"
+    elif not has_enough_samples(plan):
+        yield f"not computed (-samples={plan.samples})"
     elif not rack_known:
         yield f"low; {chooser} rack and machine"
     else:

@@ -255,9 +255,10 @@ def test_expected_figures_are_shown_if_they_differ(plans: SimpleNamespace) -> No
 _SPOT = {"machine": "r1-bm01", "rack": "r1", "availability_zone": "1", "numa_cells": [0]}
 
 
-def test_uncomputed_certainty_has_no_figures(plans: SimpleNamespace) -> None:
-    text = render_short(replace(plans.added_cluster(), samples=0), plans)
-    assert "Confidence:  not computed (-samples=0)" in text
+@pytest.mark.parametrize("samples", [0, 1, 9])  # few samples prove nothing
+def test_uncomputed_certainty_has_no_figures(plans: SimpleNamespace, samples: int) -> None:
+    text = render_short(replace(plans.added_cluster(), samples=samples), plans)
+    assert f"Confidence:  not computed (-samples={samples})" in text
     assert " of 53" not in text
 
 
