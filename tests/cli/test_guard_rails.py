@@ -116,6 +116,8 @@ def test_capacity_without_a_vm_sku_in_use_is_unknown(nf: Callable[..., tuple[int
     assert code == 1
     reason = "the spare capacity of lab is unknown: no pool there uses a VM SKU"
     assert f"BLOCKED, unknown: capacity:1000000: {reason}" in " ".join(text.split())
+    Path("main.nf.hcl").write_text(f'{SITE}\nresource "nexus_site" "further" {{}}\n')
+    assert nf("plan", "-fail-on=capacity:1")[0] == 0  # a further site without VMs is no doubt
     Path("main.nf.hcl").write_text('output "x" {\n  value = 1\n}\n')
     code, text, _ = nf("plan", "-fail-on=capacity:1")
     assert (code, "no site exists after this plan" in " ".join(text.split())) == (1, True)

@@ -215,7 +215,7 @@ def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
         yield GuardRailMeasurement(after.free, text)
     counted_sites = {row.site_id for row, _ in rows}
     uncounted = [site.name for site in plan.sites if not site.is_removed and site.id not in counted_sites]
-    if uncounted:
+    if uncounted and (plan.errored or not rows):  # a further site without VMs is no doubt
         reason = _PLAN_FAILED if plan.errored else "no pool there uses a VM SKU"
         yield GuardRailMeasurement(None, f"the spare capacity of {format_list(uncounted)} is unknown: {reason}")
     elif not rows:
