@@ -74,3 +74,25 @@ output "shown" {
     captured = capfd.readouterr()
     assert "Invalid count argument" in captured.err + captured.out
     assert "Output refers to sensitive values" in captured.err + captured.out
+
+
+def test_failed_precondition_hides_no_problem_from_validate(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A plan reports the precondition instead; validate reports no result of conditions."""
+    text = """
+resource "nexus_site" "s" {}
+resource "nexus_rack" "r" {
+  site_id       = nexus_site.s.id
+  machine_count = local.n - 5
+  lifecycle {
+    precondition {
+      condition     = local.n > 5
+      error_message = "n is too small."
+    }
+  }
+}
+locals {
+  n = 1
+}
+"""
+    assert _validate(text, tmp_path) == 1
+    assert "must be between 0 and 256, not -4" in capfd.readouterr().err

@@ -92,7 +92,7 @@ _CONSEQUENCES = frozenset(
 )
 
 # Possible consequences of a rejected value, which everything else reads as unknown.
-_UNKNOWN_VALUES = frozenset({*UNKNOWN_REPETITION.values(), "data-source-argument-unknown"})
+_UNKNOWN_VALUES = frozenset({*UNKNOWN_REPETITION.values(), "data-source-argument-unknown", "unknown-vm-sku"})
 
 # Advice on placements is dropped if the plan has errors.
 _PLACEMENT_ADVICE = frozenset(

@@ -32,8 +32,10 @@ from nexusform.scheduling.site_inventory import PlanInventory
 from nexusform.values.typed_value import EPHEMERAL, Value, build_unknown
 
 
-def validate_configuration(request: PlanRequest) -> list[Diagnostic]:
-    """Return all problems independent of state and placement; only those of references if these form cycles."""
+def validate_configuration(request: PlanRequest, *, is_plan: bool = True) -> list[Diagnostic]:
+    """Return all problems independent of state and placement; only those of references if these form cycles. A plan
+    (`is_plan`) reports failed preconditions later: as in Terraform, they hide the problems of their block.
+    """
     configuration, registries = request.configuration, request.registries
     schemas = registries.schemas
     problems = check_references(configuration, schemas["managed"], schemas["data"])
@@ -48,7 +50,7 @@ def validate_configuration(request: PlanRequest) -> list[Diagnostic]:
     skus = _find_known_skus(request, evaluation)
     for module in iterate_modules(configuration.root):
         instance = _build_placeholder_instance(module)
-        problems += _ModuleValidator(instance, registries, bodies, evaluation, skus).validate()
+        problems += _ModuleValidator(instance, registries, bodies, evaluation, skus, is_plan).validate()
     return [*problems, *bodies.diagnostics, *evaluation.diagnostics]
 
 
@@ -95,6 +97,7 @@ class _ModuleValidator(Struct, frozen=True):
     bodies: PreparedBodyCache
     evaluation: Evaluation
     skus: frozenset[str] | None
+    is_plan: bool
 
     def validate(self) -> list[Diagnostic]:
         """Return the problems of the module; those of expressions are added to the diagnostics of the evaluation."""
@@ -159,8 +162,8 @@ class _ModuleValidator(Struct, frozen=True):
             prepared=prepared,
         )
         problems = argument_evaluation.evaluate_arguments(instance, self.evaluation)
-        if not self.evaluation.is_every_condition_met(block.lifecycle.preconditions, scope):
-            problems = []  # as in Terraform, the failed precondition hides them
+        if self.is_plan and not self.evaluation.is_every_condition_met(block.lifecycle.preconditions, scope):
+            problems = []
         if not (expansion.repetitions or expansion.unknown):  # without instances, none needs a name
             problems = [problem for problem in problems if not _is_instance_name_problem(problem, block)]
         problems += repetition_problems

@@ -262,7 +262,6 @@ def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand, list[Di
     site = context.sites.get(demand.site_id)
     if site is not None and site.scheduler.profile.platform:  # a platform chooses the machines there
         demand = replace(demand, provenance="predicted")
-    demand = replace(demand, pools=tuple(_keep_existing_numbers(pool, demand.cluster, vms) for pool in demand.pools))
     if instance.block is None:  # outside the selection: nothing changes
         return demand, diagnostics
     target_diagnostics = instance.build_diagnostics(_check_demand_targets(demand, vms, context))
@@ -271,6 +270,11 @@ def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand, list[Di
         instance.is_invalid = True
         return NO_DEMAND, diagnostics
     return demand, diagnostics
+
+
+def keep_existing_numbers(demand: VmDemand, vms: VmObject) -> VmDemand:
+    """Return the demand with the numbers of the remaining VMs of each pool."""
+    return replace(demand, pools=tuple(_keep_existing_numbers(pool, demand.cluster, vms) for pool in demand.pools))
 
 
 def _keep_existing_numbers(pool: PoolDemand, cluster: str, vms: VmObject) -> PoolDemand:

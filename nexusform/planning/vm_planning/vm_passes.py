@@ -43,6 +43,7 @@ from nexusform.planning.vm_planning.vm_context import (
     build_destroy_context,
     check_system_pools,
     compute_demand,
+    keep_existing_numbers,
 )
 from nexusform.planning.vm_planning.vm_object import VmObject, record_previous_machines, record_vm_placements
 from nexusform.plans.plan import Action
@@ -210,6 +211,8 @@ class _VmPlanner:
             # Unknown demand: it keeps its VMs, so that their capacity is not allocated to others.
             vms.keep_all_vms(vms.prior.demand)
             return
+        if not (instance.is_removed or instance.is_replaced):  # a new object counts from the lowest number
+            demand = keep_existing_numbers(demand, vms)
         vm_placement_steps.decide_actions(vms, demand, self.context)
         self._new_count += len(vms.request.actions.additions)
         if instance.block is None and instance.action is Action.NO_OP:

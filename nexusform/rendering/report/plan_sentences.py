@@ -214,10 +214,11 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
         return _NOTHING_PREDICTED if count_unpredicted_resources(plan) else _NOTHING_TO_PREDICT
     if plan.is_from_state:
         return _NO_CHANGES_FROM_STATE
-    if "refresh-skipped" in ids:
-        return _NO_CHANGES_WITHOUT_REFRESH
     sentences = _NO_SELECTED_CHANGES if plan.targets or plan.excludes else _NO_CHANGES
-    return sentences[plan.mode]
+    if "refresh-skipped" not in ids:
+        return sentences[plan.mode]
+    headline, note = _NO_CHANGES_WITHOUT_REFRESH
+    return (headline if sentences is _NO_CHANGES and plan.mode is Mode.NORMAL else sentences[plan.mode][0]), note
 
 
 def describe_object_counts(plan: Plan) -> str:

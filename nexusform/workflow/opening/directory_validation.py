@@ -74,7 +74,7 @@ def find_planning_problems(
         working_directory=context.working_directory,
         limits=context.merge_limits(configuration.settings.limits),
     )
-    candidates = [*validate_configuration(request), *check_provider_blocks(request)]
+    candidates = [*validate_configuration(request, is_plan=False), *check_provider_blocks(request)]
     new_problems = _select_new_diagnostics(candidates, known_problems)
     problems = [locate_line_in_text(problem, configuration.files) for problem in new_problems]
     if not has_errors([*known_problems, *problems]):

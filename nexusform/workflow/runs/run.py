@@ -209,7 +209,9 @@ class Run(Struct):
             return self.build_failed_plan(options, diagnostics)
         result, dry_run_diagnostics = self._add_dry_run_results(result, options, request)
         diagnostics += dry_run_diagnostics
-        if not options.refresh and any(provider.observes_objects for provider in self.providers.values()):
+        # Only by choice of the user: imports read the systems themselves; a plan from state has a warning of its own.
+        is_skipped = bool(options.dry_run_skip_reason) and not self.unreachable
+        if is_skipped and any(provider.observes_objects for provider in self.providers.values()):
             detail = "-refresh=false: the plan uses the recorded state. Changes made outside of nexusform are unknown."
             diagnostics.append(build_warning("refresh-skipped", detail))
         inventories = (*result.plan.inventories, *list_captured_inventories(self.providers, result.plan.timestamp))

@@ -464,7 +464,7 @@ def test_script_reads_the_table_of_hosts(
 
 
 def test_confidence_names_nova(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run_command_line(["plan", "-samples=5"]) == 0
+    assert run_command_line(["plan", "-samples=10"]) == 0
     text = " ".join(capfd.readouterr().out.split())
     assert "Nova picks" in text or "machines too" in text
     assert "Azure" not in text

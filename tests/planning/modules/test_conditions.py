@@ -333,3 +333,35 @@ def test_failed_precondition_of_a_module_output_is_an_error_of_a_targeted_plan()
     }
     (problem,) = list_errors(plan(files, targets=("nexus_site.a",)))
     assert (problem.id, problem.address) == ("module-output-value-precondition-failed", "module.m.output.o")
+
+
+def test_failed_precondition_of_a_vm_sku_is_the_only_error() -> None:
+    condition = build_condition_block("precondition", "local.n > 2", '"no"')
+    text = f"""
+locals {{
+  n = 1
+}}
+resource "nexus_site" "a" {{}}
+resource "nexus_rack" "r" {{
+  site_id       = nexus_site.a.id
+  name          = "r"
+  machine_count = 4
+}}
+resource "nexus_vm_sku" "big" {{
+  name       = "BIG"
+  vcpus      = 4
+  memory_gib = 16
+  numa_cells = 1
+  lifecycle {{
+{condition}  }}
+}}
+resource "nexus_kubernetes_cluster" "c" {{
+  site_id = nexus_site.a.id
+  control_plane {{
+    count       = 1
+    vm_sku_name = "BIG"
+  }}
+  depends_on = [nexus_vm_sku.big]
+}}
+"""
+    assert [problem.id for problem in list_errors(plan(text))] == ["resource-precondition-failed"]

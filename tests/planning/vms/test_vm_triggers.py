@@ -583,3 +583,6 @@ def test_vms_stay_after_a_scale_in_outside_of_nexusform() -> None:
     assert list_places(agreed) == {name: place for name, place in list_places(before).items() if name != "a-p-1"}
     assert is_empty(plan(build_files(4), agreed))
     assert list_triggers(plan(build_files(5), agreed)) == {"a-p-1": ("place", "scale_out")}
+    replaced = plan(build_files(4), agreed, replaces=("nexus_kubernetes_cluster.a",))  # a new cluster has no gaps
+    placed = {name for name, (action, _) in list_triggers(replaced).items() if action != "remove"}
+    assert {"a-p-1", "a-p-4"} & placed == {"a-p-1"}

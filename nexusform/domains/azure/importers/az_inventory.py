@@ -203,10 +203,9 @@ def _build_inventory(
         failures=(*failures, *chain.from_iterable(map(find_missing_nodes, filled_clusters))),
         supplies=read_site_resources(items),
         update_strategy=_read_update_strategy(items),
-        # VMs, racks without machines and the definitions of racks show machines missing in the list.
-        lacks_machines=any(vm.unlisted_machine for vm in placed)
-        or any(rack.name not in used_racks for rack in compute_racks)
-        or len(machines) < defined_count,
+        # VMs and the definitions of racks show machines missing in the list. An empty rack may lack only its own.
+        lacks_machines=any(vm.unlisted_machine for vm in placed) or len(machines) < defined_count,
+        racks_without_machines=frozenset(rack.name for rack in compute_racks if rack.name not in used_racks),
     )
 
 

@@ -186,6 +186,7 @@ class AzInventory(Struct, frozen=True):
     supplies: SiteResources = SiteResources()
     update_strategy: Mapping[str, Any] | None = None
     lacks_machines: bool = False
+    racks_without_machines: frozenset[str] = frozenset()
 
     @property
     def subscription_id(self) -> str:

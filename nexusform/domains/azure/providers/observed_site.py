@@ -237,8 +237,10 @@ class ObservedSites(FixedIdentity):
         site = self._find_site(key, *_LIST_KINDS)
         if site is None or _LIST_KINDS[key.type] not in site.inventory.listed_kinds:
             return False  # the list is incomplete
-        if self._is_captured and key.type in {RACK, MACHINE} and site.inventory.lacks_machines:
-            return False  # other resources contradict it; Azure itself is queried about unlisted objects
+        if self._is_captured and key.type in {RACK, MACHINE}:  # Azure itself is queried about unlisted objects
+            inventory, rack = site.inventory, key.id.split("/")[1]
+            if inventory.lacks_machines or rack in inventory.racks_without_machines:
+                return False  # other resources contradict the list
         # A listed cluster exists, even if it could not be imported.
         return key.type != _CLUSTER or self._find_cluster(key) is None
 

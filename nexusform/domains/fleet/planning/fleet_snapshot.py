@@ -178,7 +178,7 @@ def build_member_clusters(members: Mapping[str, FleetMemberState]) -> MemberClus
     configurations = [state.configuration for state in members.values()]  # None for a removed member
     failing = frozenset(item.name for item in configurations if item is not None and item.apply_fails)
     leaving = frozenset(member.name for member in planned if member.is_leaving)
-    return MemberClusters(labels, leaving, failing & labels.keys())
+    return MemberClusters(labels, leaving, failing.intersection(labels))
 
 
 class ObservedHub(Struct, frozen=True):

@@ -89,37 +89,56 @@ def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Itera
         bindings = select_scheduled_bindings(list_active_bindings(placement.bindings))
         if not bindings or not collect_workloads(placement.selection.manifests).workloads:
             continue
+        build_unassessed_row = _UnassessedRows(address, placement).build_row
+        departed_clusters = placement.departed_clusters
         for binding in bindings:
             cluster = outcome.clusters.get(binding.cluster)
-            if binding.cluster in placement.departed_clusters:
-                yield _build_unassessed_row(address, placement, binding, _LEAVING)
+            if binding.cluster in departed_clusters:
+                yield build_unassessed_row(binding, _LEAVING)
                 continue
             if cluster is None:
-                yield _build_unassessed_row(address, placement, binding, _NO_NODES)
+                yield build_unassessed_row(binding, _NO_NODES)
                 continue
             if cluster.id not in capacities:
                 capacities[cluster.id] = ClusterPodCapacity(pods, cluster)
             assessment = find_object_feasibility(placement.address, capacities[cluster.id])
             if assessment is None:
-                yield _build_unassessed_row(address, placement, binding, _NO_PODS)
+                yield build_unassessed_row(binding, _NO_PODS)
             else:
                 yield _build_feasibility_row(address, binding.cluster, assessment)
 
 
-def _build_unassessed_row(address: Address, placement: PlacementPlan, binding: Binding, reason: str) -> Feasibility:
-    """Build the row of a binding without an assessment, for this reason: unknown, unless no pod needs a node there."""
-    resources = placement.compute_planned_resources(binding)
-    workloads = collect_workloads(resources.manifests if resources is not None else ()).workloads
-    needs_no_node = all(workload.replicas == 0 and workload.kind != "DaemonSet" for workload in workloads)
-    is_known = reason == _NO_NODES and bool(workloads) and needs_no_node
-    return Feasibility(
-        address,
-        binding.cluster,
-        FeasibilityResult.RUNS if is_known else FeasibilityResult.UNKNOWN,
-        reason="" if is_known else reason,
-        replicas_requested=sum(workload.replicas for workload in workloads),
-        is_certain=is_known,
-    )
+class _UnassessedRows:
+    """Rows of bindings of one placement without an assessment. Clusters without overrides share their objects: these
+    are read once.
+    """
+
+    def __init__(self, address: Address, placement: PlacementPlan) -> None:
+        self._address = address
+        self._placement = placement
+        # By the identity of the objects, which stay referenced here: their requested replicas, and whether no pod
+        # needs a node.
+        self._figures: dict[int, tuple[Sequence[object], int, bool]] = {}
+
+    def build_row(self, binding: Binding, reason: str) -> Feasibility:
+        """Build the row of a binding, for this reason: unknown, unless no pod needs a node there."""
+        resources = self._placement.compute_planned_resources(binding)
+        manifests = resources.manifests if resources is not None else ()
+        if id(manifests) not in self._figures:
+            workloads = collect_workloads(manifests).workloads
+            needs_node = any(workload.replicas or workload.kind == "DaemonSet" for workload in workloads)
+            replicas = sum(workload.replicas for workload in workloads)
+            self._figures[id(manifests)] = (manifests, replicas, bool(workloads) and not needs_node)
+        _, replicas, needs_no_node = self._figures[id(manifests)]
+        is_known = reason == _NO_NODES and needs_no_node
+        return Feasibility(
+            self._address,
+            binding.cluster,
+            FeasibilityResult.RUNS if is_known else FeasibilityResult.UNKNOWN,
+            reason="" if is_known else reason,
+            replicas_requested=replicas,
+            is_certain=is_known,
+        )
 
 
 def _build_rows_with_loss_effects(

@@ -253,7 +253,7 @@ def read_bindings(attributes: Mapping[str, Any] | None) -> tuple[Binding, ...]:
         Binding(
             cluster=cluster,
             state=BindingState(values["state"]),
-            policy_snapshot=values["policy_snapshot"],
+            policy_snapshot=values["policy_snapshot"] or 0,  # None: a binding on a hub without a known one
             affinity_score=values.get("affinity_score"),
             topology_spread_score=values.get("topology_spread_score"),
             previous_state=BindingState(values["previous_state"]) if values.get("previous_state") else None,

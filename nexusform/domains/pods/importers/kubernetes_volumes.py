@@ -83,14 +83,17 @@ class Storage(Struct, frozen=True):
     csi: CsiLimits = CsiLimits()
 
 
-def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) -> Storage:
-    """Return the storage among a cluster's objects. `is_complete`: it has no objects besides `manifests`."""
+def collect_storage(
+    manifests: Iterable[Manifest], *, is_complete: bool = True, has_all_classes: bool = False
+) -> Storage:
+    """Return the storage among a cluster's objects. `is_complete`: it has no objects besides `manifests`.
+    `has_all_classes`: a StorageClass missing here does not exist.
+    """
     volumes: dict[str, Manifest] = {}
     classes: dict[str, Manifest] = {}
     claims: dict[tuple[str, str], Manifest] = {}
     templates: dict[tuple[str, str], ClaimTemplateOrdinals] = {}
     default_classes: dict[str, str] = {}  # their creation times by name
-    has_observed_storage = False  # kubectl has listed claims or classes; an unobserved cluster may have any class
     manifests = tuple(manifests)
     for manifest in manifests:
         match manifest.group, manifest.kind:
@@ -98,13 +101,11 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
                 volumes[manifest.name] = manifest
             case "", "PersistentVolumeClaim":
                 claims[manifest.namespace, manifest.name] = manifest
-                has_observed_storage |= "phase" in read_silently(manifest, "status")
             case "apps", "StatefulSet":
                 templates |= _collect_template_claims(manifest)
             case "storage.k8s.io", "StorageClass":
                 classes[manifest.name] = manifest
                 metadata = read_silently(manifest, "metadata")
-                has_observed_storage |= "creationTimestamp" in metadata
                 if metadata.get_mapping("annotations").get_text(_DEFAULT_CLASS) == "true":
                     default_classes[manifest.name] = metadata.get_text("creationTimestamp")
     referenced_names = frozenset(read_silently(claim, "spec").get_text("volumeName") for claim in claims.values())
@@ -124,7 +125,7 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
         # The newest one; of equally old ones the first by name.
         default_class=max(sorted(default_classes), key=default_classes.__getitem__, default=""),
         is_complete=is_complete,
-        has_all_classes=is_complete and has_observed_storage,
+        has_all_classes=has_all_classes,
         csi=collect_csi_objects(manifests),
     )
 
@@ -334,9 +335,11 @@ class ClusterStorage(Struct, frozen=True):
     attach_limits: AttachLimits = AttachLimits()
 
 
-def collect_cluster_storage(manifests: Sequence[Manifest], *, is_complete: bool = True) -> ClusterStorage:
+def collect_cluster_storage(
+    manifests: Sequence[Manifest], *, is_complete: bool = True, has_all_classes: bool = False
+) -> ClusterStorage:
     """Return a cluster's volumes, claims to bind at once, invalid claims and limits. Findings are left to the pods."""
-    storage = collect_storage(manifests, is_complete=is_complete)
+    storage = collect_storage(manifests, is_complete=is_complete, has_all_classes=has_all_classes)
     claim_by_volume = {  # "": of claims without a volumeName
         read_silently(claim, "spec").get_text("volumeName"): claim for claim in storage.claims.values()
     }

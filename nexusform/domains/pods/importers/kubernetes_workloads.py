@@ -83,13 +83,14 @@ def collect_workloads(
     context_manifests: Sequence[Manifest] = (),
     *,
     is_complete: bool = True,
+    has_all_classes: bool = False,
     live_workloads: Mapping[str, LiveWorkload] = MappingProxyType({}),
     previous_manifests: Sequence[Manifest] = (),
 ) -> ParsedWorkloads:
-    """Return the workloads among the objects of one cluster. `is_complete`: objects missing here do not
-    exist. `live_workloads` by key give the fields a manifest leaves to other managers; `previous_manifests` are
-    those applied before. Services, autoscalers and admission rules are looked up among `manifests` and
-    `context_manifests` (objects of the same cluster with workloads read elsewhere).
+    """Return the workloads among the objects of one cluster. `is_complete`: objects missing here do not exist;
+    `has_all_classes`: this holds for StorageClasses. `live_workloads` by key give the fields a manifest leaves to
+    other managers; `previous_manifests` are those applied before. Services, autoscalers and admission rules are looked
+    up among `manifests` and `context_manifests` (objects of the same cluster with workloads read elsewhere).
     """
     all_manifests = (*manifests, *context_manifests)
     selectors: dict[str, list[Mapping[str, str]]] = {}
@@ -100,7 +101,7 @@ def collect_workloads(
     reader = _WorkloadReader(
         priorities=collect_priority_classes(all_manifests, is_complete=is_complete),
         rules=collect_admission_rules(all_manifests),
-        storage=collect_storage(all_manifests, is_complete=is_complete),
+        storage=collect_storage(all_manifests, is_complete=is_complete, has_all_classes=has_all_classes),
         services=selectors,
         autoscalers=_collect_autoscalers(all_manifests),
         live_workloads=live_workloads,

@@ -196,6 +196,8 @@ def merge_live_fields(manifest: Manifest, live: LiveWorkload, previous: Manifest
     them.
     """
     unknown: set[str] = set()
+    if not live.foreign_fields:
+        return manifest, unknown  # also with an invalid spec, which is reported later
     spec = get_mapping(manifest.body, "spec")
     previous_spec = get_mapping(previous.body, "spec") if previous is not None else {}
     for path, value, is_kubectl in live.foreign_fields:

@@ -357,7 +357,7 @@ def _parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str,
         names = [(str(item.get("namespace") or namespace), str(item.get("name") or "")) for item in networks]
     else:
         paths = [f"{namespace}/{part.strip()}".partition("@")[0].split("/") for part in text.split(",")]
-        names = [(path[-2], path[-1]) for path in paths]
+        names = [(path[-2] or namespace, path[-1]) for path in paths]
     return [pair for pair in names if pair[1]]
 
 

@@ -86,6 +86,11 @@ class ObservedCluster(Struct, frozen=True):
     extreme_image_values: tuple[Mapping[str, int], ...] = ()
     unlisted_usage: _UsageByQuota = MappingProxyType({})
 
+    @property
+    def has_all_classes(self) -> bool:
+        """Whether kubectl has listed the StorageClasses, so that others do not exist. Without one this is unknown."""
+        return self.is_complete and any(select_manifests(self.objects, "storage.k8s.io", "StorageClass"))
+
 
 def match_cluster_snapshot(
     cluster_id: str, planned_cluster: NodeCluster | None, snapshot: KubectlSnapshot, removed_vms: AbstractSet[str]

@@ -158,8 +158,10 @@ class PodsByCluster:
         """Return a cluster as read by the scheduler: its nodes, and the effects of all objects on it."""
         manifests = self._collect_manifests(cluster.id)
         namespaces = {item.name: item.labels for item in select_manifests(manifests, "", "Namespace")}
-        storage = collect_cluster_storage(manifests, is_complete=self._is_complete(cluster.id))
         observed_cluster = self._get_observed_cluster(cluster.id)
+        storage = collect_cluster_storage(
+            manifests, is_complete=observed_cluster.is_complete, has_all_classes=observed_cluster.has_all_classes
+        )
         return Cluster(
             name=cluster.name,
             nodes=cluster.nodes,
@@ -182,7 +184,11 @@ class PodsByCluster:
         quotas = collect_resource_quotas(manifests)
         if not quotas:
             return ()
-        return apply_observed_usage(quotas, self._get_observed_cluster(cluster_id), self._list_managed_keys(cluster_id))
+        counted_keys = self._list_managed_keys(cluster_id)
+        counted_keys |= {key for other_id, key in self._recreated_workloads if other_id == cluster_id}  # deleted
+        # Pending pods of forgotten objects and of other states are existing pods: they count themselves.
+        counted_keys |= {pod.workload for pod in self._existing_pods.get(cluster_id, {}).values() if not pod.node}
+        return apply_observed_usage(quotas, self._get_observed_cluster(cluster_id), counted_keys)
 
     def _list_managed_keys(self, cluster_id: str) -> set[str]:
         """Return the keys of the workloads of all objects on a cluster, those in state included."""
@@ -210,15 +216,17 @@ class PodsByCluster:
         observed_cluster = self._get_observed_cluster(cluster_id)
         known_pods = self._existing_pods.get(cluster_id, {}).values()
         pods = (*known_pods, *observed_cluster.nominated_pods, *observed_cluster.waiting_pods)
+        known_keys = {pod.workload for pod in pods}
         replicas = estimate_replicas(pods).items()
         live_workloads = {name: LiveWorkload(name, ((REPLICAS_PATH, count, False),)) for name, count in replicas}
         prior = self._prior_pods.get(key, NO_PRIOR_PODS)
         for job in select_manifests(prior.manifests, "batch", "Job"):
             name, prior_spec = job.workload_key, get_mapping(job.body, "spec")
-            # A Job recorded without its pods has ended. Fleet re-creates one deleted by its time to live.
+            # A Job recorded without its pods has ended, unless it has pods again. Fleet re-creates one deleted by its
+            # time to live.
             is_repeated = is_placed and "ttlSecondsAfterFinished" in prior_spec
             had_pods = self._prior_workloads[cluster_id][name].replicas > 0
-            if had_pods and prior.workloads.get(name) == {} and not is_repeated:
+            if had_pods and prior.workloads.get(name) == {} and not is_repeated and name not in known_keys:
                 live_workloads[name] = LiveWorkload(name, remaining_pods=0)
         for name, live in observed_cluster.cluster.live_workloads.items():
             fields = tuple(item for item in live.foreign_fields if is_placed or not item[2])
@@ -229,7 +237,8 @@ class PodsByCluster:
         reading = collect_workloads(
             object_pods.manifests,
             self._collect_manifests(cluster_id),
-            is_complete=self._is_complete(cluster_id),
+            is_complete=observed_cluster.is_complete,
+            has_all_classes=observed_cluster.has_all_classes,
             live_workloads=known_workloads,
             previous_manifests=prior.manifests,
         )

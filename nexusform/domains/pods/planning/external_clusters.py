@@ -12,7 +12,7 @@ from nexusform.domains.pods.planning.cluster_observation import ClusterSnapshotB
 from nexusform.domains.pods.planning.manifest_blocks import collect_prior_members, list_prior_pods
 from nexusform.domains.pods.planning.node_clusters import build_existing_clusters
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
-from nexusform.json_data.plain_data import get_mapping, get_text
+from nexusform.json_data.plain_data import get_text
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_modules
@@ -45,7 +45,9 @@ def _add_clusters_of_state(
     # The objects read, in order, without values that do not match their type.
     instances: dict[Address, InstanceState] = {}
     objects: dict[Address, SiteObject] = {}
-    for number, (instance_text, values) in enumerate(get_mapping(attributes, "resources").items()):
+    resources = attributes.get("resources")
+    known_resources = resources if isinstance(resources, Mapping) else {}
+    for number, (instance_text, values) in enumerate(known_resources.items()):
         address = parse_address(instance_text)
         kind = registries.resource_types.get(address.type)
         if kind is not None and not validate_attributes(kind.schema, values):

@@ -152,7 +152,7 @@ def select_surplus_pods(
     # Lost pods count as Pending: they are removed first.
     existing_pods = [pod if is_running(pod) else replace(pod, node="") for pod in pods]
     pending_outdated_numbers = {pod.number for pod in pods if is_pending_outdated(workload, pod)}
-    numbers = list_numbers(_select_excess_pods(workload, existing_pods, pending_outdated_numbers, now))
+    numbers = set(list_numbers(_select_excess_pods(workload, existing_pods, pending_outdated_numbers, now)))
     return [pod for pod in pods if pod.number in numbers]  # not their copies without a node
 
 

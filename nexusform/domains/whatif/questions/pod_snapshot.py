@@ -197,7 +197,9 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations
     all_objects = [*direct, *by_placements, *other_objects]
     # Budgets of placements are here only together with one of their workloads.
     budget_objects = [*direct, *(by_placements if selected else []), *other_objects]
-    storage = collect_cluster_storage(all_objects, is_complete=observed.is_complete)
+    storage = collect_cluster_storage(
+        all_objects, is_complete=observed.is_complete, has_all_classes=observed.has_all_classes
+    )
     managed_keys = {workload.key for workload in workloads}
     model = PodCluster(
         cluster.name,

@@ -132,3 +132,7 @@ def test_plan_without_refresh_names_what_it_did_not_read(capsys: pytest.CaptureF
     assert unread in out
     assert "has compared your infrastructure" not in out
     assert unread not in run_command(capsys, "plan")[1]
+    Path("site.nf.hcl").unlink()
+    shutil.rmtree("state")
+    code, out = run_command(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
+    assert (code, "-refresh=false" in out) == (0, False)  # it has just read the export

@@ -168,20 +168,24 @@ def observe(manifest: dict[str, Any]) -> dict[str, Any]:
 def test_claim_of_a_missing_class_leaves_its_pods_pending(claim: dict[str, Any], what: str) -> None:
     """Nothing provisions a volume without the class, and the scheduler rejects an unbound claim that does not wait."""
     manifests = parse_manifests("m.yaml", yaml.safe_dump_all([build_deployment(), claim])).manifests
-    reading = collect_workloads(manifests)
+    reading = collect_workloads(manifests, has_all_classes=True)
     (finding,) = reading.findings
     assert finding.detail.endswith("; its pods stay Pending.")
     assert what in finding.detail
     outcomes = predict(Cluster("k", NODES), (), reading.workloads).outcomes
     assert [outcome.reason for outcome in outcomes] == [UNBOUND]
-    # Of a partial dump the class may exist.
-    reading = collect_workloads(manifests, is_complete=False)
+    # Without a list of the classes, the class may exist.
+    reading = collect_workloads(manifests)
     assert all(outcome.node for outcome in predict(Cluster("k", NODES), (), reading.workloads).outcomes)
 
 
 def test_claim_of_a_missing_class_is_bound_to_a_free_volume_at_once() -> None:
-    objects = [observe(build_claim(storageClassName="gone")), build_volume("a", "n9", storageClassName="gone")]
-    assert predict_places(build_deployment(), *objects) == [CONFLICT]
+    objects = [build_claim(storageClassName="gone"), build_volume("a", "n9", storageClassName="gone")]
+    manifests = parse_manifests("m.yaml", yaml.safe_dump_all([build_deployment(), *objects])).manifests
+    workloads = collect_workloads(manifests, has_all_classes=True).workloads
+    volumes = collect_cluster_storage(manifests, has_all_classes=True).volumes
+    (outcome,) = predict(Cluster("k", NODES, volumes=volumes), (), workloads).outcomes
+    assert outcome.reason == CONFLICT
 
 
 # --- selection of a volume for a claim ------------------------------------------------------------------
