@@ -78,6 +78,15 @@ def test_empty_rack_and_its_definition_show_missing_machines(capsys: pytest.Capt
     assert ("No changes." in out, "1 machine of site was not captured" in out) == (True, True), out
 
 
+def test_empty_rack_hides_only_its_own_machines(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("export/kubernetes_clusters.json").write_text("[]")
+    racks = read_list(RACKS)
+    RACKS.write_text(json.dumps([*racks, {**racks[0], "id": "/x/racks/r3", "name": "r3"}]))  # without machines
+    assert import_site(capsys)[0] == 0
+    MACHINES.write_text(json.dumps(read_list(MACHINES)[1:]))
+    assert "has been deleted" in run_command(capsys, "plan")[1]
+
+
 def test_vms_on_unlisted_machines_are_not_imported(capsys: pytest.CaptureFixture[str]) -> None:
     MACHINES.write_text(json.dumps(read_list(MACHINES)[:3]))
     RACKS.write_text(json.dumps(read_list(RACKS)[:1]))

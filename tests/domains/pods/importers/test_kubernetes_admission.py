@@ -356,6 +356,7 @@ NETS = (
     [
         ("fast", 1),
         ("fast, infra/far@net2, plain", 2),
+        ("/fast", 1),  # an empty namespace is that of the pod
         ('[{"name": "fast"}, {"name": "far", "namespace": "infra"}, {"name": "fast"}]', 3),
     ],
 )

@@ -531,3 +531,17 @@ def test_fleet_repeats_an_ended_job_deleted_by_its_time_to_live(spec: dict[str, 
     result = require_success(plan_observed(text, *NODES, state=state))
     rows = [row for row in result.plan.placements if row.kind == "pod" and row.pool.startswith("a/")]
     assert [row.trigger for row in rows] == ["new", "new"] * is_repeated
+
+
+def test_pending_pods_of_a_deleted_object_leave_its_quota() -> None:
+    quota = build_quota({"pods": "3"})
+    pending = [
+        build_pod(f"web-5d-{number}", "", "1", phase="Pending", owner=("ReplicaSet", "web-5d"), labels=WEB)
+        for number in range(3)
+    ]
+    with_web = build_configuration(build_deployment("web", 3, cpu="1"))
+    state = build_state_after(require_success(plan_observed(with_web, *NODES, quota, *pending)))
+    with_db = build_configuration(build_deployment("db", 3, cpu="1")).replace('"m"', '"n"')
+    result = require_success(plan_observed(with_db, *NODES, quota, *pending, state=state))
+    changes = read_pod_changes(result)
+    assert [changes.get(f"db-{number}") for number in range(3)] == [("place", "new")] * 3
