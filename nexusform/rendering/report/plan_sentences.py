@@ -9,7 +9,7 @@ from typing import Final
 from nexusform.diagnostics.phrases import enclose, format_count, format_list, join_texts, select_word_form
 from nexusform.placement_kinds.placement_kind import KINDS, VM
 from nexusform.placements.prediction_scores import PredictionRecordScore
-from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, count_unpredicted_resources
+from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, count_unpredicted_resources, has_unknown_capacity
 from nexusform.plans.plan import Action, Change, Mode, PlacementAction, PlacementChange, Plan
 from nexusform.resources.address import format_module
 
@@ -171,6 +171,10 @@ _NO_CHANGES_WITHOUT_REFRESH: Final = (
     "No changes. The state matches the configuration.",
     "nexusform has not read the infrastructure (-refresh=false): changes made outside of nexusform are unknown.",
 )
+_NO_CHANGES_WITH_MISSING_DATA: Final = (
+    "No changes. What was read matches the configuration.",
+    "Data of the infrastructure is missing (see the warnings): changes there are unknown.",
+)
 _NO_SELECTED_CHANGES: Final = {
     Mode.NORMAL: (
         "No changes. The selected resources match the configuration.",
@@ -216,7 +220,7 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
         return _NO_CHANGES_FROM_STATE
     sentences = _NO_SELECTED_CHANGES if plan.targets or plan.excludes else _NO_CHANGES
     if "refresh-skipped" not in ids:
-        return sentences[plan.mode]
+        return _NO_CHANGES_WITH_MISSING_DATA if has_unknown_capacity(plan) else sentences[plan.mode]
     headline, note = _NO_CHANGES_WITHOUT_REFRESH
     return (headline if sentences is _NO_CHANGES and plan.mode is Mode.NORMAL else sentences[plan.mode][0]), note
 

@@ -12,8 +12,16 @@ from msgspec.structs import replace
 from nexusform.configuration.body_preparation import build_prepared_body
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, ProviderBlock
 from nexusform.configuration.reference_checks import check_provider_names
-from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, convert_problem, has_errors
-from nexusform.interfaces.plugins import CaptureProvider, PermissionedProvider, Provider, ProviderProblem, StateUser
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, build_warning, convert_problem, has_errors
+from nexusform.diagnostics.phrases import format_first_items, group_by, select_word_form
+from nexusform.interfaces.plugins import (
+    CaptureProvider,
+    PermissionedProvider,
+    Provider,
+    ProviderProblem,
+    StateUser,
+    WorkloadListingProvider,
+)
 from nexusform.json_data.plain_data import Path, format_path, has_unknown_part
 from nexusform.planning.modules.root_outputs import build_inventory_read
 from nexusform.planning.name_resolution.evaluation_settings import PreparedBodyCache, build_evaluation_settings
@@ -27,6 +35,7 @@ from nexusform.workflow.opening.command_context import CommandContext
 
 # Name prefix of inventories read by providers.
 PROVIDER_PREFIX: Final = "provider."
+_MAX_NAMES: Final = 5
 # A site shows these inside another object, so a plan may create them again by mistake.
 _NESTED_TYPES: Final = frozenset({"nexus_agent_pool"})
 
@@ -197,8 +206,13 @@ def list_captured_inventories(providers: Mapping[str, Provider], now: str) -> tu
 
 
 def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
-    """Return an error for each agent pool to create but already existing on a site."""
-    problems: list[Diagnostic] = []
+    """Return an error for each agent pool to create but already existing on a site, and a warning about clusters and
+    VMs like that.
+    """
+    try:
+        problems = list(_check_existing_workloads(plan, providers))
+    except ProviderProblem as problem:
+        return [build_error("refresh-failed", str(problem))]
     for change in plan.changes:
         provider = providers.get(change.provider)
         if change.address.type not in _NESTED_TYPES or change.action is not Action.CREATE or provider is None:
@@ -216,3 +230,25 @@ def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> lis
         )
         problems.append(build_error("object-already-exists", detail, change.source, block=change.block))
     return problems
+
+
+def _check_existing_workloads(plan: Plan, providers: Mapping[str, Provider]) -> Iterator[Diagnostic]:
+    """Yield a warning per provider whose site shows clusters or VMs that the plan creates: the state lacks them."""
+    created = group_by((item for item in plan.changes if item.action is Action.CREATE), lambda item: item.provider)
+    for name, changes in created.items():
+        provider = providers.get(name)
+        if not isinstance(provider, WorkloadListingProvider):
+            continue
+        existing_ids = provider.list_workload_ids()
+        existing = [str(item.address) for item in changes if (item.address.type, item.id) in existing_ids]
+        if existing:
+            objects = select_word_form(
+                len(existing), "object to create already exists", "objects to create already exist"
+            )
+            yield build_warning(
+                "unrecorded-objects",
+                f"{len(existing)} {objects} on the site, but not in the state: "
+                f"{format_first_items(existing, _MAX_NAMES)}. Their predicted placement ignores this. Restore the "
+                "state, or import the site (`nexusform import -from=...`). If another tool has just created them, "
+                "apply records them as they are.",
+            )

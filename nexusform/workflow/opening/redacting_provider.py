@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
@@ -22,6 +23,7 @@ from nexusform.interfaces.plugins import (
     ReadRequest,
     ReadResult,
     StepPending,
+    WorkloadListingProvider,
 )
 from nexusform.providers.optional_provider_interfaces import IdentifiedProvider, IdentityComparison
 
@@ -108,6 +110,12 @@ class _RedactingCaptureProvider(_RedactingProvider):
         return cast("list[tuple[str, str]]", self._provider.list_captures())
 
 
+class _RedactingWorkloadListingProvider(_RedactingProvider):
+    def list_workload_ids(self) -> AbstractSet[tuple[str, str]]:
+        with _hide_messages():
+            return cast("AbstractSet[tuple[str, str]]", self._provider.list_workload_ids())
+
+
 class _RedactingIdentifiedProvider(_RedactingProvider):
     @property
     def has_fixed_identity(self) -> bool:
@@ -137,5 +145,6 @@ _OPTIONAL_PARTS: Final[Mapping[Any, type[_RedactingProvider]]] = {
     DryRunProvider: _RedactingDryRunReporter,
     PlanAwareProvider: _RedactingPlanAwareProvider,
     CaptureProvider: _RedactingCaptureProvider,
+    WorkloadListingProvider: _RedactingWorkloadListingProvider,
     IdentifiedProvider: _RedactingIdentifiedProvider,
 }

@@ -146,6 +146,10 @@ class ObservedSites(FixedIdentity):
         item = self._build_objects([]).get((resource_type, object_id))
         return None if item is None else (ObjectKey(resource_type, object_id, creation=0), item.attributes)
 
+    def list_workload_ids(self) -> frozenset[tuple[str, str]]:
+        """Return type and id of all clusters and plain VMs. Raises ProviderProblem."""
+        return frozenset(key for key in self._build_objects([]) if key[0] in (_CLUSTER, "nexus_virtual_machine"))
+
     def _build_objects(
         self, recorded: Sequence[Mapping[str, Any]], pools: Sequence[Mapping[str, Any]] | None = None
     ) -> dict[tuple[str, str], ImportedSiteObject]:

@@ -122,6 +122,15 @@ def test_objects_imported_one_by_one_have_own_creation_numbers(capsys: pytest.Ca
     assert len(set(numbers)) == len(numbers)
 
 
+def test_lost_state_is_named_by_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree("state")
+    code, out = run_command(capsys, "plan", "-details")
+    assert code == 0
+    assert "1 object to create already exists on the site, but not in the state: nexus_kubernetes_cluster." in out
+    assert run_command(capsys, "apply", "-auto-approve")[0] in (0, 2)  # 2: predicted elsewhere
+    assert "already exist" not in run_command(capsys, "plan", "-details")[1]
+
+
 def test_plan_without_refresh_names_what_it_did_not_read(capsys: pytest.CaptureFixture[str]) -> None:
     unread = (
         "nexusform has not read the infrastructure (-refresh=false): changes made outside of nexusform are unknown."
