@@ -9,7 +9,7 @@ PUBLIC = {
         "PlanAwareProvider PlanningKind Provider ProviderProblem ReadContext ReadRequest ReadResult "
         "PluginRegistries "
         "ResourceContext ResourceType ServerQuery ServerReader RemoteStateQuery StateReader StateUser "
-        "StepPending StepProgress UNFINISHED_KEY UNMANAGED_KEY UnplacedVms VmHandlers WorkloadListingProvider"
+        "StepPending StepProgress UNFINISHED_KEY UNMANAGED_KEY UnplacedVms VmHandlers"
     ),
     "state_storage": (
         "BackendProblem BatchJournalBackend CheckpointBackend ENCRYPTED_PREFIX EncryptingBackend is_encrypted "

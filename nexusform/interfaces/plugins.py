@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
@@ -456,14 +455,6 @@ class CaptureProvider(Protocol):
 
     def list_captures(self) -> list[tuple[str, str]]:
         """List the captured sites, with the time of each capture (RFC 3339, "" if unknown)."""
-
-
-@runtime_checkable
-class WorkloadListingProvider(Protocol):
-    """Provider of sites with a list of all clusters and VMs, managed or not."""
-
-    def list_workload_ids(self) -> AbstractSet[tuple[str, str]]:
-        """Return type and id of each. Raises ProviderProblem."""
 
 
 @runtime_checkable

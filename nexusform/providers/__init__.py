@@ -6,7 +6,9 @@ PUBLIC = {
         "ExecPluginProblem TRUSTED KubernetesAccount KubeconfigTrust KubeconfigProblem read_pod_account "
         "build_api_client read_account"
     ),
-    "optional_provider_interfaces": "FinderByArguments FixedIdentity IdentifiedProvider IdentityComparison",
+    "optional_provider_interfaces": (
+        "FinderByArguments FixedIdentity IdentifiedProvider IdentityComparison WorkloadListingProvider"
+    ),
     "registry": "ProviderDefinition PROVIDERS",
     "simulated": "apply_answer",
     "clock": "read_clock",

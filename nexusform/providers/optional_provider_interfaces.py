@@ -1,8 +1,9 @@
-"""Interfaces of providers for systems with an identity, and for objects found by the arguments of their block."""
+"""Optional interfaces of providers: identities, lists of workloads, objects found by the arguments of their block."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -21,6 +22,14 @@ class FinderByArguments(Protocol):
         self, resource_type: str, arguments: Mapping[str, Any]
     ) -> tuple[ObjectKey, Mapping[str, Any]]:
         """Find the objects of a block. Raises ProviderProblem with the missing ones."""
+
+
+@runtime_checkable
+class WorkloadListingProvider(Protocol):
+    """Provider of sites with a list of all clusters and VMs, managed or not."""
+
+    def list_workload_ids(self) -> AbstractSet[tuple[str, str]]:
+        """Return type and id of each. Raises ProviderProblem."""
 
 
 class IdentityComparison(Struct, frozen=True):

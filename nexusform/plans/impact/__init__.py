@@ -15,7 +15,7 @@ PUBLIC = {
     "guard_rails": (
         "list_broken_limits GUARD_RAIL apply_limits GuardRailLimit get_limit_text parse_guard_rail_limits "
         "NOT_PREDICTED NOTHING_TO_PREDICT STRANDED BLOCKED PASSED count_unpredicted_resources format_limit "
-        "has_enough_samples"
+        "has_enough_samples has_unknown_capacity"
     ),
     "previous_plan": "compare_with_previous warn_about_previous",
 }

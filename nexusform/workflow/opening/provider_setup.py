@@ -14,14 +14,7 @@ from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER,
 from nexusform.configuration.reference_checks import check_provider_names
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, build_warning, convert_problem, has_errors
 from nexusform.diagnostics.phrases import format_first_items, group_by, select_word_form
-from nexusform.interfaces.plugins import (
-    CaptureProvider,
-    PermissionedProvider,
-    Provider,
-    ProviderProblem,
-    StateUser,
-    WorkloadListingProvider,
-)
+from nexusform.interfaces.plugins import CaptureProvider, PermissionedProvider, Provider, ProviderProblem, StateUser
 from nexusform.json_data.plain_data import Path, format_path, has_unknown_part
 from nexusform.planning.modules.root_outputs import build_inventory_read
 from nexusform.planning.name_resolution.evaluation_settings import PreparedBodyCache, build_evaluation_settings
@@ -235,10 +228,15 @@ def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> lis
 def _check_existing_workloads(plan: Plan, providers: Mapping[str, Provider]) -> Iterator[Diagnostic]:
     """Yield a warning per provider whose site shows clusters or VMs that the plan creates: the state lacks them."""
     created = group_by((item for item in plan.changes if item.action is Action.CREATE), lambda item: item.provider)
-    for name, changes in created.items():
-        provider = providers.get(name)
+    observing = {name: item for name, item in providers.items() if name in created and item.observes_objects}
+    if not observing:
+        return
+    from nexusform.providers.optional_provider_interfaces import WorkloadListingProvider
+
+    for name, provider in observing.items():
         if not isinstance(provider, WorkloadListingProvider):
             continue
+        changes = created[name]
         existing_ids = provider.list_workload_ids()
         existing = [str(item.address) for item in changes if (item.address.type, item.id) in existing_ids]
         if existing:

@@ -23,9 +23,12 @@ from nexusform.interfaces.plugins import (
     ReadRequest,
     ReadResult,
     StepPending,
+)
+from nexusform.providers.optional_provider_interfaces import (
+    IdentifiedProvider,
+    IdentityComparison,
     WorkloadListingProvider,
 )
-from nexusform.providers.optional_provider_interfaces import IdentifiedProvider, IdentityComparison
 
 HIDDEN_MESSAGE: Final = (
     "The message of the provider is hidden because a setting of it is sensitive. To see the message, use "
