@@ -4,8 +4,6 @@ The engine imports no domain. It reads this table, and imports the objects of an
 state or a command line: a plan loads only the domains it uses. An entry without a folder counts as absent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module

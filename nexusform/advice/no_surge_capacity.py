@@ -2,8 +2,6 @@
 `max_surge` VMs before it removes any (the control plane one); without capacity for them it fails.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from nexusform.advice.lint_input import MAXIMUM_ITEMS, LintInput, LintPool, build_finding

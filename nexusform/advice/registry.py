@@ -1,7 +1,5 @@
 """Lint rules, in the order of their findings. To add one, write its file and its line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 

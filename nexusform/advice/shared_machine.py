@@ -1,7 +1,5 @@
 """shared-machine: VMs of one cluster share a machine, so they fail together."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain

@@ -3,8 +3,6 @@ size differ in vCPUs: the one with vCPUs per GiB nearest to those of a NUMA cell
 other strands vCPUs or memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

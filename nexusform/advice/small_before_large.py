@@ -2,8 +2,6 @@
 in total. VMs are placed in order of creation, and small ones break cells that extra-large ones need whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeVar
 

@@ -2,8 +2,6 @@
 machine. It is right for a pool of two or three VMs on non-adjacent racks: an upgrade proceeds rack by rack.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Final
 

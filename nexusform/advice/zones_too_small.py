@@ -1,7 +1,5 @@
 """zones-too-small: the zones of a pool have fewer machines than the pool has VMs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Final
 

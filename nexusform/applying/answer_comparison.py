@@ -2,8 +2,6 @@
 the schema marks it as predicted: then the platform decides, and its value is recorded as observed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Journal of one apply and the resulting state; `build_opening_records` precede any provider call."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from msgspec.structs import replace

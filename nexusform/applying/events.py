@@ -1,7 +1,5 @@
 """Events of the executor. Listeners return nothing, so they cannot influence it."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 from msgspec import Struct

@@ -4,8 +4,6 @@ may have been created, changed or deleted, or not. Only reading it by its key de
 before the step, the plan has the intended values, and the provider knows the actual ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any

@@ -3,8 +3,6 @@ with a row per rack, and in it a column per attribute: one value if it is the sa
 needs about 20 bytes per VM, compared to 80 with a row per VM.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -3,8 +3,6 @@ an observation verifies a prediction; a failed step verifies nothing. Unobserved
 their object (`open_claims` in its private note), until an apply or `reconcile` observes all VMs of that pool.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple

@@ -1,7 +1,5 @@
 """Instances before and after a change, and steps as provider calls: small pure functions on InstanceState."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any

@@ -1,7 +1,5 @@
 """Threads for provider calls; decisions stay with the executor."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from threading import Lock, Semaphore, Thread

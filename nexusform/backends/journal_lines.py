@@ -5,8 +5,6 @@ do not): nothing counts twice. `#sealed ID` is written by a process that replace
 that resumes finds another end of the journal than expected, and its write is rejected.
 """
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from abc import ABC, abstractmethod

@@ -5,8 +5,6 @@ this host is dead; under that flock it renames a file of its own over it. Of two
 the flock; the other one gets it later and detects that the file at the path is another one.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

@@ -4,8 +4,6 @@ continue afterwards. Therefore the holder calls `check_valid` before each write.
 continues meanwhile, and the time at which the last renewal was sent.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

@@ -1,7 +1,5 @@
 """Kinds of backends, their table, and their common checks: missing clients, names of workspaces, and size limits."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

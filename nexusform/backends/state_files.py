@@ -2,8 +2,6 @@
 each line is on disk when `append` returns (see journal_lines).
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress

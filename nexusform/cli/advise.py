@@ -1,7 +1,5 @@
 """`nexusform advise`: risks in configuration and placement."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from nexusform.cli.arguments import declare_flag_group

@@ -1,7 +1,5 @@
 """`nexusform apply` and `nexusform destroy`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 

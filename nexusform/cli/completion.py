@@ -3,8 +3,6 @@ each press of the tab key. Responses are lines of three parts with unit separato
 `file` or `directory`, the typed part of the path, and the text before it in the same word.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """`nexusform console`: interactive evaluation of expressions."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Final

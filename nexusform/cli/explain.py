@@ -1,7 +1,5 @@
 """`nexusform explain` (alias `why`): explanation of a placement."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """`nexusform export`: a saved plan in another tool's format."""
 
-from __future__ import annotations
-
 import sys
 
 import click

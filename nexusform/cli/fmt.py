@@ -1,7 +1,5 @@
 """`nexusform fmt`: canonical style."""
 
-from __future__ import annotations
-
 import sys
 from typing import Final
 

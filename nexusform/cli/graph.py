@@ -1,7 +1,5 @@
 """`nexusform graph`: dependency graph of resources."""
 
-from __future__ import annotations
-
 import click
 from msgspec import Struct
 

@@ -1,7 +1,5 @@
 """`nexusform import`: existing objects into the state."""
 
-from __future__ import annotations
-
 import os
 
 import click

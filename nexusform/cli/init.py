@@ -1,7 +1,5 @@
 """`nexusform init` and `nexusform get`."""
 
-from __future__ import annotations
-
 import sys
 
 import click

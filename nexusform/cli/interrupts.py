@@ -3,8 +3,6 @@ signal handlers in the main thread, and a waiting main thread may run them only 
 thread reads signals from the wakeup descriptor (see signal.set_wakeup_fd).
 """
 
-from __future__ import annotations
-
 import os
 import select
 import signal

@@ -1,7 +1,5 @@
 """Entry point: command dispatch and error handling. Commands are imported on use, for a fast `version` and `-help`."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

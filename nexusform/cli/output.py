@@ -1,7 +1,5 @@
 """`nexusform output`: root outputs of the state."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Flags that shape a plan, and flags for its display."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final
 

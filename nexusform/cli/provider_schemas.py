@@ -1,7 +1,5 @@
 """`nexusform providers schema`: the schemas of all types, as JSON only."""
 
-from __future__ import annotations
-
 import sys
 from typing import Final
 

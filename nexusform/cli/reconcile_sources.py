@@ -1,7 +1,5 @@
 """Named sources of `reconcile -from=` besides directories, supplied by domains."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 

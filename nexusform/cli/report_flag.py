@@ -1,7 +1,5 @@
 """`-report=FORMAT:PATH`: a plan in another format, to a file or to stdout."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Flags shared by several commands, and their values."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import Final

@@ -1,7 +1,5 @@
 """`nexusform show`: state, saved plan or resource."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias

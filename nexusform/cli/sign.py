@@ -1,7 +1,5 @@
 """`nexusform sign`: signature of a saved plan."""
 
-from __future__ import annotations
-
 import click
 from msgspec import Struct
 

@@ -1,7 +1,5 @@
 """`nexusform state mv`, `state rm`, `state push`, `state rollback`, `untaint` and `force-unlock`."""
 
-from __future__ import annotations
-
 import sys
 
 from msgspec import Struct

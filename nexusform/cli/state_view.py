@@ -1,7 +1,5 @@
 """`nexusform state list`, `state show`, `state verify`, `state pull` and `state history`."""
 
-from __future__ import annotations
-
 import click
 from msgspec import Struct
 

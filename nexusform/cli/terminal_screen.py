@@ -1,7 +1,5 @@
 """Screen output: terminal text, width, colours and prompts; and live progress at the bottom."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """`nexusform validate`: errors of the configuration."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

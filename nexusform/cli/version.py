@@ -1,7 +1,5 @@
 """`nexusform version`."""
 
-from __future__ import annotations
-
 import click
 from msgspec import Struct
 

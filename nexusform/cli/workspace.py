@@ -1,7 +1,5 @@
 """`nexusform workspace` commands."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from msgspec import Struct

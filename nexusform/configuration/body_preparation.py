@@ -1,7 +1,5 @@
 """Validation of a block's body against its schema: once, for any number of evaluated instances."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any

@@ -3,8 +3,6 @@
 The files of a called module are requested through a function, so that this module reads none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 

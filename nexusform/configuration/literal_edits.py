@@ -1,7 +1,5 @@
 """Edits of one literal value in the text of a configuration, without other changes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

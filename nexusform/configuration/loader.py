@@ -5,8 +5,6 @@ characters. Bidirectional controls reverse the order of a line, zero-width chara
 alike differ. Neither harms a plan; both can hide its effect from a reviewer, so they cause warnings.
 """
 
-from __future__ import annotations
-
 import hmac
 import os
 import re

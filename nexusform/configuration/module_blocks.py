@@ -1,7 +1,5 @@
 """`module` and `provider` blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from nexusform.configuration.declarations.configuration import CallHeader, ProviderBlock

@@ -1,7 +1,5 @@
 """Override files: arguments replace arguments, nested blocks replace all blocks of their type."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """`moved`, `removed` and `import` blocks: changes of state for existing objects."""
 
-from __future__ import annotations
-
 from nexusform.configuration.declarations.configuration import ImportBlock, MovedBlock, RemovedBlock
 from nexusform.configuration.resource_blocks import read_provider_key
 from nexusform.configuration.static_arguments import (

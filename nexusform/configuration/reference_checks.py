@@ -1,7 +1,5 @@
 """Validation of all references of a configuration, as far as possible without values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 

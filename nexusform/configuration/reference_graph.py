@@ -1,7 +1,5 @@
 """References of a module with owners and scopes, and the direct dependencies for the order of planning."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, Literal, TypeAlias
 

@@ -1,7 +1,5 @@
 """`resource` and `data` blocks: decodes meta-arguments and lifecycle; the schema decodes the rest."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple

@@ -1,7 +1,5 @@
 """`nexusform` block: version, catalogue, backend, ignored lint rules and encryption."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final

@@ -1,7 +1,5 @@
 """`variable`, `locals` and `output` blocks, and `condition` with its `error_message`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Values of the root module's variables from all sources, converted to the variable's type."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 

@@ -4,8 +4,6 @@ An error stops the request. A warning reports a failure or a loss. Advice sugges
 information: neither implies a failure.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Phrases: counts, lists, groups and sort keys of names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar

@@ -4,8 +4,6 @@ Code and tools recognize a diagnostic by its id, so the meaning of an id never c
 names or figures, the caller passes a headline. docs/reference/diagnostics.md explains common ids.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

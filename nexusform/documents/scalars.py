@@ -1,7 +1,5 @@
 """Scalars of plain data: values that are neither mapping nor list."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Times and durations of foreign documents."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Final

@@ -7,8 +7,6 @@ All members of `encryption` are authenticated with the data: a modified document
 cannot be decrypted.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

@@ -3,8 +3,6 @@ next to the encrypted document to derive the same key again (`meta`: a salt, a w
 a document it returns that document's key.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

@@ -1,7 +1,5 @@
 """Files, servers, programs and variables used by this process, for the provenance of a plan."""
 
-from __future__ import annotations
-
 import os
 import sys
 from hashlib import sha256

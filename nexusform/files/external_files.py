@@ -4,8 +4,6 @@ A variable or default path may lead to settings with a server, a program or cred
 such a file must not be in the work tree: the author of a pull request controls it.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

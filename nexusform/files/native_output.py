@@ -1,7 +1,5 @@
 """Output of native libraries, past sys.stdout."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

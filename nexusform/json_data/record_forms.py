@@ -11,8 +11,6 @@ each element of a list and of a mapping, never for None, which stays null. Value
 by their class: an enum to its value, an address to its text, a record to all of its fields.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache, partial

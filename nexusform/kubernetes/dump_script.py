@@ -1,7 +1,5 @@
 """Commands that list the objects of a cluster: one for a single file, and a script with one file per kind."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Mapping
 from typing import Final

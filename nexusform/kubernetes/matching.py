@@ -2,8 +2,6 @@
 hashable for caches of their results.
 """
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping

@@ -4,8 +4,6 @@ Both syntaxes are decoded here, so the meaning of a configuration is independent
 are returned, together with the decodable parts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final

@@ -1,7 +1,5 @@
 """Parser of bodies: arguments and blocks, with recovery after errors."""
 
-from __future__ import annotations
-
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Span

@@ -1,7 +1,5 @@
 """Parser of tuples, objects and for expressions: the content of `[ ]` and `{ }`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from msgspec import Struct

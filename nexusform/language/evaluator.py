@@ -1,7 +1,5 @@
 """Evaluation of expressions: `evaluate_expression` returns the value in a scope."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Evaluation of `for` and splat expressions: one expression applied to every element."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Final
 

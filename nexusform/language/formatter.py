@@ -5,8 +5,6 @@ The style is that of `terraform fmt`, with its handling of quoted single interpo
 becomes `x`) and of bare labels, which are quoted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import groupby, pairwise
 

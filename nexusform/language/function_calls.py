@@ -1,7 +1,5 @@
 """Evaluation of function calls: `max(a, b...)`."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from msgspec.structs import replace

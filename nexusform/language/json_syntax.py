@@ -6,8 +6,6 @@ blocks (body_decoding.decode_body). A value in an argument's position is an expr
 are the names of object properties.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from decimal import Decimal

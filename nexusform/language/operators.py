@@ -1,7 +1,5 @@
 """Operators: their evaluation, and their results for values, with messages for errors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 

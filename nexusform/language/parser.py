@@ -8,8 +8,6 @@ Trees are cached between runs as bytes (`encode_tree`, `decode_tree`). The form 
 array that starts with the name of its class, according to the annotations of the nodes. Anything else is rejected.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ Only free ones: the variables of `for` expressions and directives, and the itera
 belong to the expression itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """Evaluation of conditionals (`a ? b : c`, and conditions) and of templates."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from nexusform.json_data.plain_data import ConversionProblem

@@ -4,8 +4,6 @@ A template is first parsed to a flat list of pieces, because `~` markers and the
 literal pieces; then the directives give the list its structure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from msgspec import Struct, field

@@ -1,7 +1,5 @@
 """Conversion of values between types, as by `tolist(x)`, an argument or a variable's type."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Common type of several types, and equality of values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, Final

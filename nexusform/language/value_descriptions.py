@@ -1,7 +1,5 @@
 """Notes about values next to a diagnostic: `is "a"`, `is list of string with 2 elements`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import islice
 from typing import Final

@@ -2,8 +2,6 @@
 GitHub job by its own OIDC endpoint.
 """
 
-from __future__ import annotations
-
 import urllib.parse
 from collections.abc import Mapping
 from typing import Any, Final

@@ -4,8 +4,6 @@ server cannot block a command longer. An abandoned operation continues in its th
 client allows, without retries (`is_caller_waiting`).
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time

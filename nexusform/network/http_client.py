@@ -2,8 +2,6 @@
 only, and within one origin: another origin must not receive credentials, and a write must not become a read.
 """
 
-from __future__ import annotations
-
 import http.client
 import ssl
 import urllib.error

@@ -1,7 +1,5 @@
 """Errors of clients by kind, and addresses: unsafe for credentials, or of this machine."""
 
-from __future__ import annotations
-
 import socket
 from enum import StrEnum
 from ipaddress import ip_address

@@ -3,8 +3,6 @@ kinds in report order: VMs, then those of domains. Rows of plans name their kind
 its entry, and knows no kind by name except VMs. An entry of a domain is imported on first use.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """VMs on machines, as a kind of placement."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 

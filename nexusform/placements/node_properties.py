@@ -1,7 +1,5 @@
 """Properties of VMs as nodes of their cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

@@ -1,7 +1,5 @@
 """VM demands of resource types, and VMs with a placement."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Final
 

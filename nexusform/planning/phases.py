@@ -3,8 +3,6 @@ domain_table.py (`phases`). They are loaded if the configuration or the state co
 so most plans load none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, TypeAlias, cast

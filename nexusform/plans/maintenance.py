@@ -2,8 +2,6 @@
 machines in order of execution. `simulate kubernetes-upgrade` shares the upgrades.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final
 

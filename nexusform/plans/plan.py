@@ -1,7 +1,5 @@
 """The plan: everything apply needs and everything a reviewer sees. Frozen data, no behaviour beyond counting."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final

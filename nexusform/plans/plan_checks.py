@@ -1,7 +1,5 @@
 """Evaluation of a plan for reviewers, and results of its checks: guard rails, earlier plan, real programs."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 

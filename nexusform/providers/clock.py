@@ -1,7 +1,5 @@
 """The current time of providers."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime

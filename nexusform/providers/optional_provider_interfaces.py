@@ -1,7 +1,5 @@
 """Optional interfaces of providers: identities, lists of workloads, objects found by the arguments of their block."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Protocol, runtime_checkable

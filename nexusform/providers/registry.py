@@ -1,7 +1,5 @@
 """Kinds of providers: one line each here, or in domain_table.py."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final, TypeAlias

@@ -1,7 +1,5 @@
 """`kubelet` block: node reservations, extended resources, and NUMA cells."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final

@@ -6,8 +6,6 @@ cordonStatus alone is not enough: a spare control-plane machine may be Uncordone
 providers of real sites, cordonStatus, powerState, readyState and detailedStatus are computed and never planned.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple

@@ -1,7 +1,5 @@
 """nexus_agent_pool: a pool added to an NKS cluster by its own resource."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """nexus_bare_metal_machine: one machine, for racks with different machines or from a real inventory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import inf

@@ -1,7 +1,5 @@
 """nexus_bare_metal_machine_action: one run of a lifecycle action on a machine."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """nexus_kubernetes_cluster: an NKS cluster, its control plane and its agent pools."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 

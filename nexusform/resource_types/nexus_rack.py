@@ -1,7 +1,5 @@
 """nexus_rack: a rack of identical machines; one availability zone."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """nexus_separation_rule: clusters, pools and workloads that must not share hardware."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

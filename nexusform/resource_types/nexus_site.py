@@ -1,7 +1,5 @@
 """nexus_site: an Operator Nexus instance, and its scheduler settings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """nexus_virtual_machine: a plain VM that shares the machines with NKS nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """nexus_vm_sku: a VM size beyond the built-in catalogue."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """data nexusform_remote_state: outputs and objects of another configuration's state."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Common parts of the pools of an NKS cluster, in any block: arguments, checks, demand, and nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 

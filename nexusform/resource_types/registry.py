@@ -3,8 +3,6 @@ add its line: here for those of this package, in domain_table.py for those of a 
 imported on first use: a plan loads only the types in its configuration and state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

@@ -2,8 +2,6 @@
 or duplicate ids; at the end the `azure` block with the additional data for Azure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import partial

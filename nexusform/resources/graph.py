@@ -4,8 +4,6 @@ Nodes are any hashable values; `dependencies` maps a node to the nodes it depend
 is imported only when there is one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import TypeVar

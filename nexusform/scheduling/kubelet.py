@@ -5,8 +5,6 @@ keeps `memory.available` 100Mi and `nodefs.available` 10 % for evictions (kubern
 default hard thresholds).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final

@@ -1,7 +1,5 @@
 """Lifecycle actions of bare-metal machines, with the time limits of Azure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Result types shared by all schedulers."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 

@@ -2,8 +2,6 @@
 scheduler per site. A machine is identified by (site, name), whichever resource describes it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 

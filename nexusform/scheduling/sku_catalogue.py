@@ -2,8 +2,6 @@
 CATALOGUES. Never change an old entry, because states refer to it by name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 

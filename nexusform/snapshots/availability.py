@@ -2,8 +2,6 @@
 cells, the computation is repeated for many samples of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 

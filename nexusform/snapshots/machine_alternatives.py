@@ -1,7 +1,5 @@
 """Changes needed to place a VM on another machine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 

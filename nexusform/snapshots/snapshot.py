@@ -2,8 +2,6 @@
 state or those after a plan; a query does not see the difference.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cached_property

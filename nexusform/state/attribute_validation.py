@@ -3,8 +3,6 @@
 Unknown attributes are ignored: an older or newer version may have them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache

@@ -5,8 +5,6 @@ outcome after the response. After any interruption the next run knows which obje
 `StateDraft.apply_record` applies a record to a state.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Final, TypeAlias, TypedDict, TypeVar

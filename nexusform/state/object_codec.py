@@ -1,7 +1,5 @@
 """Conversion of one object of a state to JSON members and back, for the document and the journal."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final

@@ -8,8 +8,6 @@ and returns a new one of the next version; it must not read anything else. To ch
 and add the step from the previous version to UPGRADES.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 

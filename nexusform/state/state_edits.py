@@ -1,7 +1,5 @@
 """Manual changes of a state: move, remove, taint. Pure; nothing is written."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 

@@ -1,7 +1,5 @@
 """Formatting of files in canonical style."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff

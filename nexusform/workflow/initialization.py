@@ -1,7 +1,5 @@
 """Preparation of a directory: check or create the configuration, prepare the backend, migrate state."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Mapping

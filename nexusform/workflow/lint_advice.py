@@ -1,7 +1,5 @@
 """Lint findings of a plan: allowed but risky configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Explanation of the placement of an object, from a saved plan, a new plan or the state."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from shlex import quote

@@ -1,7 +1,5 @@
 """`plan -check-with`: predicted decisions, repeated by programs of the user."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias

@@ -4,8 +4,6 @@ The `limits` block of a configuration sets them, in a sandboxed run only lower; 
 NF_LIMIT_NAME override it and may raise them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Final
 

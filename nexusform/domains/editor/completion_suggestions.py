@@ -1,7 +1,5 @@
 """Completion suggestions: types, arguments, blocks, values and references."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from typing import Final

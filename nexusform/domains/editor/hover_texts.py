@@ -1,7 +1,5 @@
 """Hover texts for the word under the cursor, in Markdown."""
 
-from __future__ import annotations
-
 from nexusform.domains.editor import schema_lookup
 from nexusform.domains.editor.module_files import ModuleText, Occurrence, get_native_body, is_within
 from nexusform.domains.editor.placement_preview import PlacementPreview, get_pool_name

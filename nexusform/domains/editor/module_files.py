@@ -2,8 +2,6 @@
 syntax trees, not on a checked configuration, since text being edited is often invalid.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher

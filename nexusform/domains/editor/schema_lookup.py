@@ -1,7 +1,5 @@
 """Schemas and allowed values at a position of a configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 

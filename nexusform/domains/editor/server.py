@@ -1,7 +1,5 @@
 """Language server: requests and notifications of the editor, with pygls. Nothing is applied or written."""
 
-from __future__ import annotations
-
 import os
 from bisect import bisect_right
 from collections.abc import Iterable

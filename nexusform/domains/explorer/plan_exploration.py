@@ -2,8 +2,6 @@
 planned again. Nothing is applied, locked or recorded. Literal values can be written back to the files.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

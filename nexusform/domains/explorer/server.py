@@ -2,8 +2,6 @@
 sent by this page: other pages in the same browser can neither read nor request anything.
 """
 
-from __future__ import annotations
-
 import hmac
 import secrets
 from http import HTTPStatus

@@ -1,7 +1,5 @@
 """Placement kind of fleet bindings to clusters."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Placement kind of pods on nodes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Kubernetes versions: allowed upgrades and end of support. Plans and `simulate kubernetes-upgrade` share them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta

@@ -1,7 +1,5 @@
 """Functions that change a value's type or marks, and functions that catch errors."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Final
 

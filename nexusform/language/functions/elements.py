@@ -1,7 +1,5 @@
 """Functions that query lists, tuples and sets: elements, lengths, conditions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Final

@@ -1,7 +1,5 @@
 """Functions that encode and decode text: JSON, YAML, CSV, base64, URLs."""
 
-from __future__ import annotations
-
 import re
 import struct
 from typing import Final

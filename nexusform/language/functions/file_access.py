@@ -1,7 +1,5 @@
 """Functions that read files, through the Files port, and functions on paths."""
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """format and formatlist: text from a pattern with verbs such as `%s` and `%05.2f`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction

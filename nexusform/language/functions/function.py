@@ -5,8 +5,6 @@ of unknown type is rejected or short-circuits unless the parameter allows it; un
 unknown of the result's type; marks of arguments are added to the result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 

@@ -1,7 +1,5 @@
 """Hashes and UUIDs."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from typing import Final

@@ -1,7 +1,5 @@
 """Conversion of values to JSON text and back."""
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata

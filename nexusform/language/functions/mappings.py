@@ -1,7 +1,5 @@
 """Functions on maps and objects."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

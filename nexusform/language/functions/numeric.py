@@ -1,7 +1,5 @@
 """Functions on numbers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final

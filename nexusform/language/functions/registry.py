@@ -1,7 +1,5 @@
 """Table of every function by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime
 from types import MappingProxyType

@@ -4,8 +4,6 @@ The package's error messages differ from those of Go's implementation, and it ac
 rejects; both are corrected here.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache

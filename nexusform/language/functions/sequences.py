@@ -1,7 +1,5 @@
 """Functions that create lists from lists, tuples and sets."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Functions on sets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import product

@@ -1,7 +1,5 @@
 """templatefile and templatestring: text rendered as a template with variables of its own."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final

@@ -1,7 +1,5 @@
 """Functions on text. Positions and lengths count grapheme clusters (characters, as seen by a reader)."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Callable
 from typing import Final

@@ -8,8 +8,6 @@ Python counts characters; HCL counts lines, grapheme clusters and UTF-8 bytes. P
 case, needs no counting.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from itertools import pairwise

@@ -4,8 +4,6 @@ A syntax error is reported as a diagnostic and then unwinds, by `MalformedSyntax
 expression), and parsing continues; the exception never leaves the parser.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections.abc import Callable

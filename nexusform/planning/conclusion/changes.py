@@ -1,7 +1,5 @@
 """Changes built from instances: creation numbers, protections, duplicates, drift."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

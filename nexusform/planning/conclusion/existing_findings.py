@@ -4,8 +4,6 @@ changes, VMs or pods are added, pods lose their nodes. Without it, the warning e
 count as caused by the plan, for example missing parts of an export: no state records those of the previous export.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet

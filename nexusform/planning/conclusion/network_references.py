@@ -1,7 +1,5 @@
 """Networks of clusters and pools missing on their site. Azure reports them an hour after the start."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

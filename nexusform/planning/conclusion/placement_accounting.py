@@ -3,8 +3,6 @@ stays, moves, is re-created in place, leaves, loses its machine, or is forgotten
 both sides of its changes: a plan with inconsistent totals would be wrong and is rejected.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice

@@ -1,7 +1,5 @@
 """Pools of nodes to re-create: Kubernetes upgrades batch by batch, other changes all at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, TypeAlias

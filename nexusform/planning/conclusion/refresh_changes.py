@@ -1,7 +1,5 @@
 """Rows and changes of a refresh-only plan: VMs stay, except those on missing machines or observed elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning

@@ -1,7 +1,5 @@
 """Advice on probable renames: a deleted object with a similar new one, which a `moved` block would keep."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, product

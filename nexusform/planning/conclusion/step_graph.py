@@ -2,8 +2,6 @@
 For this it knows the racks and machines of the VMs of an object before and after.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import inf

@@ -1,7 +1,5 @@
 """Kubernetes versions of clusters: rejected changes, and ends of extended availability."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Evaluation, naming and checks of the arguments of an instance."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 

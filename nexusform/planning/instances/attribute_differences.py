@@ -1,7 +1,5 @@
 """Differences between prior and planned attributes, and the action; start reading at `decide_action`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Planning of blocks: expansion, arguments, planning of ordinary resources, and instances without a block."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 

@@ -1,7 +1,5 @@
 """Conditions: evaluation, and the pre- and postconditions of resources."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from msgspec import Struct

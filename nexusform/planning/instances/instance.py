@@ -1,7 +1,5 @@
 """Resource instance during planning: arguments, prior object, and action."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 

@@ -2,8 +2,6 @@
 unset variables, on repetition or on resources are unknown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """Checks of moved and removed blocks against the configuration, independent of state."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from nexusform.configuration.declarations.configuration import Configuration, Module, ModuleCall, ResourceBlock

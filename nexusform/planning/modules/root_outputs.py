@@ -1,7 +1,5 @@
 """Root outputs before and after, the variable values of the plan, and the data blocks it read."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
 from typing import Final

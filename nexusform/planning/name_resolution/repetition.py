@@ -1,7 +1,5 @@
 """RepetitionData by count and for_each: the instances of a block, and their views in expressions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from math import isfinite

@@ -1,7 +1,5 @@
 """Origins of the value of an expression: its parts, definitions of names, causes of sensitive or unknown values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct

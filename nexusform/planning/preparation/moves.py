@@ -1,7 +1,5 @@
 """Application of moved blocks: prior objects under their new addresses, before planning."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct

@@ -2,8 +2,6 @@
 Dependencies follow locals, variables, module inputs and outputs, and data blocks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 

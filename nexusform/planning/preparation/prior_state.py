@@ -1,7 +1,5 @@
 """Prior state at the start of planning, including objects of import blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Selection of blocks and instances by -target, -exclude and -replace."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain

@@ -3,8 +3,6 @@ removes VMs before adding new ones, then in the order of the Nexus document's ad
 zones, a planned rack, larger clusters first, other hints if hard hints block, and a smaller SKU last.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial

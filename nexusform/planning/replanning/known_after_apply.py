@@ -3,8 +3,6 @@ the results of time and random functions; known values must not change. Values t
 are checked again at the end. No plan has the values of write-only arguments.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction

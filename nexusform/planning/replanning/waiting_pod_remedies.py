@@ -1,7 +1,5 @@
 """Remedies for waiting pods, proposed by domains, and the suggested selection of a rejection; tested as plans."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import chain

@@ -1,7 +1,5 @@
 """Remedies for a violated separation rule: the fewest separate zones for each group, tested as a whole plan."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

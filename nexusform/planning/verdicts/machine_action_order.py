@@ -3,8 +3,6 @@ left if workloads are not allowed, quorums and budgets hold without the stopped 
 for management servers hold.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet

@@ -1,7 +1,5 @@
 """Samples of unknown NUMA cells: the possible layouts of VMs, and those in which a plan fits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final

@@ -2,8 +2,6 @@
 seeds. Reports cover pools without capacity, violated placement groups, and machines smaller than their VMs.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain

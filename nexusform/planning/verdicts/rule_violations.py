@@ -1,7 +1,5 @@
 """Violations of placement rules by existing VMs. They are warnings: a rule moves no existing VM."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Final
 

@@ -2,8 +2,6 @@
 rule moves no VM. It is evaluated on the placements after the plan; VMs placed by it are looked up in each sample.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 

@@ -2,8 +2,6 @@
 or a destroy plan includes only the machine. Such a plan is rejected. A cluster reduced to one rack gets a warning.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 

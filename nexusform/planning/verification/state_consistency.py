@@ -2,8 +2,6 @@
 their machines. Observed placements are never errors.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from itertools import chain

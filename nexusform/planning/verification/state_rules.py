@@ -2,8 +2,6 @@
 (a rule moves no existing VM), so all results are warnings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final

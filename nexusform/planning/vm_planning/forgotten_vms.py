@@ -2,8 +2,6 @@
 not allocate their capacity (docs/decisions/0046).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from math import ceil
 from typing import Any, TypeAlias

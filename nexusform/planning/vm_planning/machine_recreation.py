@@ -4,8 +4,6 @@ again, at the same location if possible (docs/decisions/0042). Nothing removes u
 the slot gets them, under any name, until the next observation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 

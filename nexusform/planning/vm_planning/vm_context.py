@@ -1,7 +1,5 @@
 """Context of planning VMs: the sites, the prior and current context of arguments, and the demand of VMs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial

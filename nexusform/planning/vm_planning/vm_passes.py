@@ -3,8 +3,6 @@ every block, so that all removals happen and all VMs without machine are placed 
 block by block: the new VMs, each with the previous placements known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial

@@ -1,7 +1,5 @@
 """Steps for the VMs of one object: existing VMs are counted, actions decided, VMs removed, others placed."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial

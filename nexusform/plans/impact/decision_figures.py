@@ -1,7 +1,5 @@
 """Figures for the decision about a plan: impact, capacity, upgrades, confidence and guard rails."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final

@@ -1,7 +1,5 @@
 """Guard rails: limits on the changes and the remaining capacity of a plan, set by `-fail-on`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 

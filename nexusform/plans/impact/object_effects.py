@@ -3,8 +3,6 @@ re-created VM has the action `move` for any target. Effects are their results: t
 location, or a pod has no node afterwards. Guard rails and reports agree because both use this module.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from enum import StrEnum

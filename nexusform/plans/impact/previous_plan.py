@@ -1,7 +1,5 @@
 """Comparison of a plan with an earlier plan of the same branch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 

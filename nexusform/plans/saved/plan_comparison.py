@@ -1,7 +1,5 @@
 """Comparison of a saved plan with a new plan from the same inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 

@@ -9,8 +9,6 @@ compression the bytes depend on the content alone, not on the version of a compr
 expand into a large one. Equal values are stored once instead (shared_values.py, record_codec.py), within limits.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import struct

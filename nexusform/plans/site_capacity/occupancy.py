@@ -2,8 +2,6 @@
 readers of a plan compute none of it again. Counts for reports (changed racks, shared machines) are computed here, too.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain

@@ -4,8 +4,6 @@ read them from there. Values that were not captured are unknown and never count 
 reserves some addresses and does not report which: spare capacity is an upper limit.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum

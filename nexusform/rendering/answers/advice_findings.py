@@ -1,7 +1,5 @@
 """Findings of `advise`, as a report or as boxes with a count."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 

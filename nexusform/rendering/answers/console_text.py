@@ -1,7 +1,5 @@
 """Console output of values, types and expression trees, as text and JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Final
 

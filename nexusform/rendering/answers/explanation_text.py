@@ -1,7 +1,5 @@
 """Explanation of a VM's placement as text, report and data, with the changes needed for other locations."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice

@@ -1,7 +1,5 @@
 """DOT and Mermaid text of a resource graph."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 # Transitive reduction is quadratic, so larger graphs keep every edge.

@@ -1,7 +1,5 @@
 """Summary of several plans: a row each, and the capacity of every site."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain

@@ -1,7 +1,5 @@
 """JSON of a plan's `configuration` and of provider schemas, as in `terraform providers schema -json`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Key `decision` of a plan document: the figures of the decision block."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from nexusform.json_data.record_forms import RecordForm

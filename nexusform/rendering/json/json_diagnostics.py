@@ -1,7 +1,5 @@
 """JSON of names and diagnostics, in OpenTofu's form."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 

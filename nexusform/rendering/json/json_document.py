@@ -2,8 +2,6 @@
 are `LazyArray` objects, created during writing by `write_json`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain

@@ -1,7 +1,5 @@
 """JSON of placements, separation rules and capacity in a plan document."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Final
 

@@ -2,8 +2,6 @@
 the caller passes the time (RFC 3339) and adds the newline. `placement_summary` is an addition to OpenTofu's events.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """CSV table of placements: `-report=csv:PATH`."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable

@@ -2,8 +2,6 @@
 Control characters of user text never reach the terminal.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final

@@ -1,7 +1,5 @@
 """JSON of plain data: unknown values dropped, masks added, secrets redacted. Large ones are written in pieces."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol

@@ -2,8 +2,6 @@
 unchanged. Attribute names are trusted, attribute values are not.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias

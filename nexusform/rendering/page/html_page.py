@@ -2,8 +2,6 @@
 `replace(main, data)` in `assets/page.js`; `render(data)` there redraws from data alone.
 """
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -2,8 +2,6 @@
 Ito, suitable for all kinds of colour vision. Patterns vary with them, so that colour is never the only difference.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet

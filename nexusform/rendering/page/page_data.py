@@ -2,8 +2,6 @@
 FIELDS, which is part of the document. Secrets are redacted; changes are rendered differences without values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import Any, Final, TypeAlias, cast

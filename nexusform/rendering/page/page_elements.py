@@ -1,7 +1,5 @@
 """Elements of pages: sections, tables, differences and findings with their source lines."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet

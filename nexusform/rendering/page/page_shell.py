@@ -3,8 +3,6 @@ scripts. Scripts draw the rack map, the change tree and the lists, and only the 
 data is JSON in the page (`page_data.py`); styles and scripts are files in `assets/`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from importlib import resources
 from typing import Any, Final

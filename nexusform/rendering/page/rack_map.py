@@ -2,8 +2,6 @@
 per site; machines list VM numbers in order of allocation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum

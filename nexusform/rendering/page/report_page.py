@@ -1,7 +1,5 @@
 """Report as HTML: the sections of a plan, and whole pages of answers with the style and map of a plan page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Final

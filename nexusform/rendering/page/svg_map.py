@@ -4,8 +4,6 @@ site the drawing is condensed: no texts in boxes, one tooltip per machine, only 
 above 5 MB are drawn rack by rack.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain

@@ -2,8 +2,6 @@
 /repos/OWNER/REPO/pulls/NUMBER/reviews`. GitHub rejects comments outside of the diff, so only its lines get comments.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """JUnit XML of checks, lint rules and separation rules, for the test reports of CI systems."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final

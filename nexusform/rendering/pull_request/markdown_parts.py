@@ -2,8 +2,6 @@
 text cannot break out of the GitHub-flavoured pieces. The least important parts are cut first, with a note.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence

@@ -2,8 +2,6 @@
 least important parts are cut first, with a note. Tables have at most three columns and pictures 38, to fit on a phone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 

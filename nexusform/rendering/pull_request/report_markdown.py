@@ -1,7 +1,5 @@
 """Report as GitHub-flavoured Markdown, as a whole or as parts of a comment with a limited size."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain

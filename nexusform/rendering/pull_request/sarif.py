@@ -1,7 +1,5 @@
 """Findings as SARIF 2.1.0, shown by code hosts at their source lines."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote

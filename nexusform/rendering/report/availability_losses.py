@@ -1,7 +1,5 @@
 """Availability impact of a plan: lost quorums, last replicas and ended separation rules."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias

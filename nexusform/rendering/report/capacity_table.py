@@ -1,7 +1,5 @@
 """Table of the spare capacity of every site before and after a plan."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, TypeAlias

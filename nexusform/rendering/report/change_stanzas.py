@@ -1,7 +1,5 @@
 """Stanzas of a plan: the change of each object, with its header and its difference."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, TypeAlias

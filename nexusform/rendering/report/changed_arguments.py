@@ -1,7 +1,5 @@
 """Clauses about the changed arguments of one object."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final

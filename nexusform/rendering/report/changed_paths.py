@@ -1,7 +1,5 @@
 """Changed paths inside a nested argument known to differ. deepdiff is slow, so it is imported here only."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count

@@ -1,7 +1,5 @@
 """Decision block of a plan: the same lines at the end of the text, and at the top of comment and page."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain

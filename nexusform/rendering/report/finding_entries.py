@@ -1,7 +1,5 @@
 """Warnings and advice of a plan as short entries, separated into new and pre-existing ones."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable

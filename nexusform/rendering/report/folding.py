@@ -1,7 +1,5 @@
 """Folding of similar names and objects into runs, and short rows of the Nexus placement table."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Changes inside a text of manifests, by object and field."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias

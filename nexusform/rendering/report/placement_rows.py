@@ -1,7 +1,5 @@
 """Rows of placements per pool, with runs of similar ones folded."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum

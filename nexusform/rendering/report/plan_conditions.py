@@ -1,7 +1,5 @@
 """Lines about a plan as a whole: machines out of service, machine actions, feasibility of each placement."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Sections of the report of a plan. Each is built once for terminal, comment and page. Empty ones are not shown."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, groupby

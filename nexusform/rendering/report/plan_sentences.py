@@ -1,7 +1,5 @@
 """Sentences of a plan: headlines, reasons and verdicts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Final

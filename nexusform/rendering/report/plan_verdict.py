@@ -1,7 +1,5 @@
 """Verdict and notes of a plan: headline, rejection, impact, age of its inventory, and further sentences."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Rows per site of a plan over several sites: VMs afterwards and changes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final

@@ -1,7 +1,5 @@
 """Sentences about cluster upgrades: feasibility, batches, disruptions and the runbook."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final

@@ -1,7 +1,5 @@
 """Change of one object in OpenTofu's layout, and groups of similar changes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final

@@ -1,7 +1,5 @@
 """Diagnostics as text, in OpenTofu's box with source lines."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Changes of outputs in the short plan."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final

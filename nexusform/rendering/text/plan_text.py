@@ -1,7 +1,5 @@
 """Plan as terminal text: short, or with every argument in OpenTofu's layout."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain

@@ -1,7 +1,5 @@
 """Progress and result lines of an apply."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Report as terminal text: a whole answer, or sections of a plan."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final

@@ -1,7 +1,5 @@
 """State and outputs as text, for `show`, `state show` and `output`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from nexusform.diagnostics.phrases import enclose

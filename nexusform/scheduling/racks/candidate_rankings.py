@@ -5,8 +5,6 @@ ranked again at the next use. During the placement of one pool (a session), item
 have other figures (rule.KeyDependence). They wait in a heap of the session under the pool's own keys.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from heapq import heappop, heappush

@@ -3,8 +3,6 @@ is for demands with a machine of last resort, and for demands with a rule withou
 and shortages are built from it. Its time is proportional to the number of machines.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 

@@ -2,8 +2,6 @@
 others. Uses the same opened rules as placement, and adds only text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 

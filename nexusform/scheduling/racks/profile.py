@@ -5,8 +5,6 @@ the machine it takes the fitting cells with the lowest keys, then the lowest num
 shortages and explanations all use these tables (rule.py defines rules).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Final
 

@@ -4,8 +4,6 @@ from live numbers. The kind of a filter, and the dependence of a key, define how
 step caches and the counts of free capacity rely on these alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from enum import IntEnum, StrEnum
 from typing import NamedTuple, Protocol

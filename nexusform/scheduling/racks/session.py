@@ -1,7 +1,5 @@
 """Fast placement of the VMs of one pool, one after the other."""
 
-from __future__ import annotations
-
 from nexusform.scheduling.racks import demand_rules
 from nexusform.scheduling.racks.candidate_rankings import INDEX_MASK, CandidateQueue, CandidateQueues, Passing
 from nexusform.scheduling.racks.demand_rules import DemandRules, Passes

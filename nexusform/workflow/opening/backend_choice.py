@@ -1,7 +1,5 @@
 """Backend selected by a configuration, and the selection saved by `init`."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence

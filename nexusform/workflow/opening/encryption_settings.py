@@ -1,7 +1,5 @@
 """Encryption settings of a run: the configuration block, overridden by NF_ENCRYPTION."""
 
-from __future__ import annotations
-
 from nexusform.configuration.declarations.configuration import Configuration, Encryption, Settings
 from nexusform.configuration.settings_block import decode_encryption_block
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors

@@ -3,8 +3,6 @@ a character, `{a,b}` are alternatives, `**` matches any directories, and a backs
 `..` and repeated slashes are as in paths. Links to directories are followed without cycles.
 """
 
-from __future__ import annotations
-
 import os
 import posixpath
 import re

@@ -1,7 +1,5 @@
 """Recovery after an interrupted apply: replay of its journal and lookup of started changes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """Replay the journal of an apply onto the state that it was written for."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors

@@ -1,7 +1,5 @@
 """Lint of a plan, the state or a configuration with the rules of advice."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias

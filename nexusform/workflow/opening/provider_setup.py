@@ -1,7 +1,5 @@
 """Providers of a run: creation from `provider` blocks, and queries."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from itertools import chain

@@ -1,7 +1,5 @@
 """Provider wrapper for sensitive settings: requests pass, messages are hidden."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager

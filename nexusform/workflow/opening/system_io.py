@@ -1,7 +1,5 @@
 """Access to the file system and the clock, and output files: plans, reports, rescued state."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat

@@ -1,7 +1,5 @@
 """Plan files of failed runs: each replaces an older plan, so apply cannot use the older one."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Execution of `import -from`: a new configuration file, and its objects in the state."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 

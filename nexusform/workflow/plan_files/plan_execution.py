@@ -1,7 +1,5 @@
 """Execution of a plan: record, execute, compute the outputs, save."""
 
-from __future__ import annotations
-
 import re
 import uuid
 from collections import Counter

@@ -1,7 +1,5 @@
 """Signing of saved plans, and verification of signatures."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Final

@@ -2,8 +2,6 @@
 such as cosign and slsa-verifier read it. Sources: in-toto.io/Statement/v1, slsa.dev/provenance/v0.2, DSSE 1.0.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Dependency graph of the resources of a configuration or a saved plan."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Mapping

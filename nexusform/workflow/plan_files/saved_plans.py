@@ -1,7 +1,5 @@
 """Saved plans: write, read and export plan files, and open their projects."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import tempfile

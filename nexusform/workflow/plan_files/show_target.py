@@ -1,7 +1,5 @@
 """Target of `show`: the state, a saved plan, or one resource."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote

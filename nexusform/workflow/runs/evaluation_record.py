@@ -1,7 +1,5 @@
 """Record of a plan's evaluation: sandbox, files, servers, programs and variables."""
 
-from __future__ import annotations
-
 import os
 from hashlib import sha256
 

@@ -1,7 +1,5 @@
 """Import of existing objects: import blocks and the import command."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Time limit of planning, against endless untrusted configuration."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import threading

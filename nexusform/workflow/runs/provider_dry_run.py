@@ -2,8 +2,6 @@
 their values are final. Changes with errors, or dependent on them, are skipped and reported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial

@@ -1,7 +1,5 @@
 """Identity of the systems behind providers, recorded in state and plans; no command continues with another."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

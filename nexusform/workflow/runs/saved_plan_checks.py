@@ -1,7 +1,5 @@
 """Checks whether a saved plan may be applied: re-planning gives the same plan, and nothing prevents it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """Lock of a state: acquire, release, show the holder, break."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import shlex

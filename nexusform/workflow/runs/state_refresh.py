@@ -1,7 +1,5 @@
 """Refresh of the state: objects are read from observing providers before planning."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 

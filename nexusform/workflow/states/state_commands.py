@@ -1,7 +1,5 @@
 """Commands on the state only: inspect it, and change it under the lock."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Earlier versions of a state in the backend, and rollback."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from msgspec import Struct

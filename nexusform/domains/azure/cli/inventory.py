@@ -1,7 +1,5 @@
 """`nexusform inventory`: capture a site, and check a capture."""
 
-from __future__ import annotations
-
 import os
 from typing import Final
 

@@ -1,7 +1,5 @@
 """`nexusform predict`: VM placement for another tool's plan."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

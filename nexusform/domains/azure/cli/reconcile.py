@@ -1,7 +1,5 @@
 """`nexusform reconcile`: compare observed placement with state."""
 
-from __future__ import annotations
-
 import os
 
 import click

@@ -3,8 +3,6 @@ clusters, agent pools and VMs. Both list resources with their state before and a
 order, and both leave unevaluated expressions in place.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -2,8 +2,6 @@
 were not captured. A missing file means unknown; an empty list means none.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence

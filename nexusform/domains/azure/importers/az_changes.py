@@ -2,8 +2,6 @@
 Template bodies and exported bodies have the same properties, so the same readers read both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import chain

@@ -1,7 +1,5 @@
 """Resources of the files of an export, sorted by kind, in any supported format."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence

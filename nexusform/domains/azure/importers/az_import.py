@@ -5,8 +5,6 @@ The note `observed` of a machine has its power_state, ready_state, detailed_stat
 cordoned_by and since; the note of a rack has one such entry per generated machine.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -2,8 +2,6 @@
 ignoring case; racks give the zone, SKUs the capacity. Errors are returned as findings; nothing raises.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime

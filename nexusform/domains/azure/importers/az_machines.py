@@ -2,8 +2,6 @@
 rack's, its own, or a list of rack SKUs.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias

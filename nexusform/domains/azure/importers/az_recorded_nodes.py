@@ -1,7 +1,5 @@
 """Nodes of pools recorded in state, and the node numbers derived from them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias

@@ -2,8 +2,6 @@
 are ARM ids as captured, `created_at` is "" if unknown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Supplies of a site besides machines: addresses of L3 networks, pods and load balancers, storage, and versions."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

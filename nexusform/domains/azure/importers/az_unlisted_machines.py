@@ -1,7 +1,5 @@
 """VMs on machines that the list of an export lacks: the rack of such a machine is known from state only."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 

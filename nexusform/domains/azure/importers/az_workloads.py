@@ -4,8 +4,6 @@ no vmSkuName. Names of nodes give the pool: those of initial pools are numbered
 (`NAME-1a2b3c4d-agentpool1-md-x7k2p`), those of later pools contain the pool's name (`NAME-POOL-md-x7k2p`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet

@@ -1,7 +1,5 @@
 """Azure request bodies of clusters, pools and VMs; the inverse of az_import."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 

@@ -3,8 +3,6 @@ location (custom location). Its name is that of its Nexus cluster (clusterId of 
 clusters and VMs), else of the location. A site in state keeps its recorded name.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final

@@ -4,8 +4,6 @@ are reported with their path. The cluster of a pool with an unknown id and the c
 references of the configuration, across modules.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -2,8 +2,6 @@
 of the provider's resource group. Neither was removed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final

@@ -6,8 +6,6 @@ operator does. A machine is cordoned while its block has `cordoned` or `evacuate
 change that removes both, if nexusform cordoned it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Azure changes for a step on a cluster, pool or VM, in execution order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 

@@ -3,8 +3,6 @@ Manager counts requests per subscription, shared by all its sites. A sender rese
 in a locked file and waits for it, so requests are spread evenly over all processes.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -4,8 +4,6 @@ only for the version read (If-Match). A change sent by an earlier run is therefo
 and a stale response changes nothing.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Unfinished and failed changes of an earlier apply, as observed in Azure."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Cordons of machines requested by a plan."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias

@@ -3,8 +3,6 @@
 CLUSTER.yaml each) nexusform deletes it, otherwise it prints the commands for an operator.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence

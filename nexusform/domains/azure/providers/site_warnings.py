@@ -1,7 +1,5 @@
 """Warnings of a plan that reads a site: uncaptured parts, failures and unmanaged VMs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet

@@ -5,8 +5,6 @@ earlier VMs over NUMA cells, and a certain hit if it is so for all. Cells are un
 them. VMs of a pool without a known order are taken in the order with most hits.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby

@@ -1,7 +1,5 @@
 """A plan as a shell script of `az networkcloud` commands."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence

@@ -2,8 +2,6 @@
 unknown to the plan are Inputs: Terraform variables, or environment variables of a script.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

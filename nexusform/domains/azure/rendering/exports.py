@@ -1,7 +1,5 @@
 """A saved plan as input of Azure's tools: text and diagnostics."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Container, Iterator, Mapping
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """Reports of `reconcile` and `inventory check`, as text and as data."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain

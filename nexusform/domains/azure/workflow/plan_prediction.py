@@ -3,8 +3,6 @@ tool's changes replace its blocks, and the result is planned. Nothing is written
 configuration is in a temporary directory.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tempfile

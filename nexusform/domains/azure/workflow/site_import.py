@@ -1,7 +1,5 @@
 """Import of a whole site: existing objects become matching configuration and state."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Comparison of observed VMs with state, and update of the state."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final

@@ -1,7 +1,5 @@
 """Command `nexusform conformance`."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import click

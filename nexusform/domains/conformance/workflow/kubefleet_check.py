@@ -4,8 +4,6 @@ DIR also has the definitions of KubeFleet's kinds in `crds/`. Members join with 
 resources of the plan. Only cluster-scoped placements without earlier bindings are checked: they need no history.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Mapping

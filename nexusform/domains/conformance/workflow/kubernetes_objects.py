@@ -1,7 +1,5 @@
 """Objects of Kubernetes with the nodes and pods of a prediction, for a running kube-scheduler."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 

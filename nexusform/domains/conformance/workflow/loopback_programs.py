@@ -1,7 +1,5 @@
 """Programs on loopback, in a private directory."""
 
-from __future__ import annotations
-
 import base64
 import ctypes
 import os

@@ -8,8 +8,6 @@ draws among these. The new server is added to the request's `host`, by default t
 PCI devices; the `dedicated_vcpus` of other servers are pinned in the `numa_cells` of their host already.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

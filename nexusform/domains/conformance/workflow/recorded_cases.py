@@ -2,8 +2,6 @@
 answers of nexusform or another program, and their score by system and version.
 """
 
-from __future__ import annotations
-
 import errno
 import gzip
 import io

@@ -5,8 +5,6 @@ nexusform reads them. If the program chooses another of equally good nodes, the 
 before the next decision.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections import Counter

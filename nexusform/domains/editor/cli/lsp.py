@@ -1,7 +1,5 @@
 """Command `nexusform lsp`."""
 
-from __future__ import annotations
-
 import os
 import sys
 

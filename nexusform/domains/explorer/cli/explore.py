@@ -1,7 +1,5 @@
 """Command `nexusform explore`."""
 
-from __future__ import annotations
-
 import webbrowser
 from typing import Final
 

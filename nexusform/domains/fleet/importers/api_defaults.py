@@ -2,8 +2,6 @@
 pkg/apis/{apps,autoscaling,batch,core,networking}/*/defaults.go, and responses of an API server.
 """
 
-from __future__ import annotations
-
 import base64
 import copy
 from collections.abc import Callable, Mapping

@@ -3,8 +3,6 @@ resources, and managers of objects. Sources: KubeFleet's apis/placement/v1beta1 
 and annotations of Flux and Argo CD.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain

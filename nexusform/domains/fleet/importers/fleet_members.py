@@ -3,8 +3,6 @@ conditions and its last heartbeat, in the order and with the limits of KubeFleet
 pkg/scheduler/clustereligibilitychecker at e160c1cd.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final

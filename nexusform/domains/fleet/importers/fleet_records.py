@@ -2,8 +2,6 @@
 domains/fleet/types/fleet_arguments.py, planned by domains/fleet/planning/placement_phase.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 

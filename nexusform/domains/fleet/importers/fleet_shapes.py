@@ -2,8 +2,6 @@
 e160c1cd. A shape's keys are those of the YAML; `get_block_name` gives the name of the matching block.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

@@ -3,8 +3,6 @@ pkg/utils/controller/resource_selector_resolver.go (fields removed before an obj
 snapshot); the labels of Kubernetes' own objects.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Collection, Mapping
 from typing import Any, Final

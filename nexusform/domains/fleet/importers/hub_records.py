@@ -2,8 +2,6 @@
 (eviction_types.go, stageupdate_types.go); conditions seen on a running hub.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any, Final

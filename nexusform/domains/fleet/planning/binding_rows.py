@@ -1,7 +1,5 @@
 """Placement rows of fleet bindings, and rollout timelines."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final

@@ -1,7 +1,5 @@
 """Result of a fleet's plan: rows, computed attributes of placements, and warnings."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain

@@ -1,7 +1,5 @@
 """Fleet phases of a plan: members, hub objects with their pods, placements, and findings on the completed plan."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final
 

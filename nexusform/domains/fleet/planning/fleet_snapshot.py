@@ -1,7 +1,5 @@
 """Fleet as seen by a plan: members with configured or derived figures, their records in state, and observed hubs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain

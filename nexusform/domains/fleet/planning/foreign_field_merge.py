@@ -2,8 +2,6 @@
 them. A provider records the foreign fields (`FOREIGN_FIELDS`, as arguments) and their managers (`OWNERS`, by API path).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 

@@ -2,8 +2,6 @@
 waiting pods: more nodes, another cluster, or an affinity without the cluster.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final

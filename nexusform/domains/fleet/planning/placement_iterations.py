@@ -1,7 +1,5 @@
 """Iterations of a fleet's plan: queueing, scheduling cycles and pod prediction until nothing changes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain

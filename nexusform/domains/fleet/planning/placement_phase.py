@@ -4,8 +4,6 @@ Members with changed figures queue placements as the watcher does, until no bind
 rollouts and staged runs follow, then the final attributes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 

@@ -11,8 +11,6 @@ each cluster, every object once.
 them, another owner has some (`refused`), or the snapshot is pruned.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final

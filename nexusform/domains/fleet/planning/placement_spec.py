@@ -1,7 +1,5 @@
 """Specification of a placement and its prior bindings: the first stage of its plan."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Hub objects of a plan: manifests, overrides, budgets, evictions and runs, in state and after the plan."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain

@@ -1,7 +1,5 @@
 """Fleet members before and after a plan. For members on a hub, a plan changes labels and taints only."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 

@@ -1,7 +1,5 @@
 """Predicted status of a placement after the plan: conditions, also per cluster."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from msgspec.structs import replace

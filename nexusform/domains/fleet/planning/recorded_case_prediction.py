@@ -1,7 +1,5 @@
 """Prediction of one recorded decision of a fleet hub: the clusters of a placement after a change."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any

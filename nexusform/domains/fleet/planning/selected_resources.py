@@ -1,7 +1,5 @@
 """Selected resources of a placement: objects, resource snapshots, and those on clusters, from state or a hub."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 

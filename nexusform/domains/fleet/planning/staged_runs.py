@@ -2,8 +2,6 @@
 across plans; the values fixed at its start are recorded in its note.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 

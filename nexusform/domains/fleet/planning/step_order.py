@@ -4,8 +4,6 @@ start, to the clusters with matching labels. An override without a placement nam
 starting one wait for it, and for labels. A placement is left to staged runs before its content changes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain

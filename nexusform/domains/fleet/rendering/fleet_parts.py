@@ -2,8 +2,6 @@
 Longer texts, such as the reason for a pick, are tooltips of the cells and a list below the matrix.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final

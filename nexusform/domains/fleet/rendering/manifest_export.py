@@ -2,8 +2,6 @@
 the API in snake case, repeated ones in the singular; the schemas give the API names.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final

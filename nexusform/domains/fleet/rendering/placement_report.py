@@ -1,7 +1,5 @@
 """Answers about a placement's clusters (verdicts, scores, overridden objects) and about one pod's node."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final

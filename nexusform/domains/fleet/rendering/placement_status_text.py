@@ -2,8 +2,6 @@
 omitted: a state does not contain them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final

@@ -2,8 +2,6 @@
 Policies are hashable, so results are computed once for all placements with the same policy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Mapping
 from enum import StrEnum
 

@@ -1,7 +1,5 @@
 """Scheduling decisions per cluster and the Scheduled condition, with KubeFleet's exact texts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import islice
 

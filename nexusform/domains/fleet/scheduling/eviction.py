@@ -2,8 +2,6 @@
 pkg/controllers/clusterresourceplacementeviction. The scheduler runs afterwards and may pick the same cluster again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from msgspec import Struct

@@ -2,8 +2,6 @@
 has its path in the configuration. Source: KubeFleet pkg/utils/validator and apis/placement/v1beta1.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final

@@ -1,7 +1,5 @@
 """Whole numbers in texts, as read by a hub: Go's strconv.Atoi on 64 bits."""
 
-from __future__ import annotations
-
 import json
 import re
 

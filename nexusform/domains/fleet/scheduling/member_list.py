@@ -4,8 +4,6 @@ highest bit is the largest name, KubeFleet's tie-break. Results of rules (member
 property) are cached in the list.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any, TypeVar

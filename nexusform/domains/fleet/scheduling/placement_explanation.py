@@ -1,7 +1,5 @@
 """Explanation of a placement: the verdict of every rule on every cluster. Data only."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import Struct

@@ -3,8 +3,6 @@ pkg/utils/condition and pkg/controllers/placement. Conditions have a fixed order
 not True. The functions with 2023 in their names give the names and texts of November 2023, as in the product document.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 

@@ -2,8 +2,6 @@
 KubeFleet's: any other edit, an added toleration or another order, creates a new snapshot; only the latest is compared.
 """
 
-from __future__ import annotations
-
 import json
 from hashlib import sha256
 from typing import Any

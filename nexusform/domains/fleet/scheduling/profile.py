@@ -3,8 +3,6 @@ KubeFleet reports a cluster's first rejection in this order. PickAll runs the fi
 none and checks eligibility only.
 """
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from msgspec import Struct

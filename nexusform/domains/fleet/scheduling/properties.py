@@ -3,8 +3,6 @@ pkg/scheduler/framework/plugins/clusteraffinity. Resource properties come from t
 others from its properties, parsed as quantities.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterable
 

@@ -2,8 +2,6 @@
 one pass of the controller; its resources are ready before the next wave, unless declared as never ready.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Final

@@ -4,8 +4,6 @@ the chain run by the controller. A cycle runs the filters in order (`filter_memb
 after the other, never added. Source: KubeFleet pkg/scheduler/framework.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice, takewhile
 

@@ -3,8 +3,6 @@ pkg/controllers/updaterun. A run fixes its stages at initialization, updates the
 at most max_concurrency at a time, and deletes unscheduled bindings at the end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 

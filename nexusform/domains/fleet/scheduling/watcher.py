@@ -4,8 +4,6 @@ queue PickAll placements, and PickFixed and PickN ones only while they are not f
 PickN is never re-scheduled for a changed cluster.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 

@@ -2,8 +2,6 @@
 absent; `remove_unknown_part_problems` removes problems about them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """fleet_placement_eviction and fleet_placement_disruption_budget: evict a placement once, and limit evictions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Final
 

@@ -1,7 +1,5 @@
 """data fleet_hub_export: a hub as listed by `kubectl get`. Plans start from its bindings."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """fleet_hub_manifest: objects on the hub as YAML, selectable by placements."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache

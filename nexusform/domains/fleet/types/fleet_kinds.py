@@ -1,7 +1,5 @@
 """Fleet types configured as blocks or as a manifest: arguments in either form."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 

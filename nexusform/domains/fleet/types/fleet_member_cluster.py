@@ -1,7 +1,5 @@
 """fleet_member_cluster: a member of the fleet, with configured figures or those of its nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 

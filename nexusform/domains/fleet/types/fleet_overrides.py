@@ -1,7 +1,5 @@
 """Common parts of the two override types: schema, checks and reading."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Final
 

@@ -1,7 +1,5 @@
 """The two placement types: schema, checks and reading."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import partial

@@ -2,8 +2,6 @@
 in snake case; repeated blocks are in the singular.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """The staged types, cluster-wide and namespaced: strategies, runs and approvals."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final

@@ -1,7 +1,5 @@
 """data kubernetes_manifests: hub objects in files and directories, by kind, for use with for_each."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime

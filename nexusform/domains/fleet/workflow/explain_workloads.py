@@ -1,7 +1,5 @@
 """Explanation of placements (every rule's verdict on every cluster) and of pods of hub objects and placements."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import chain, product
 

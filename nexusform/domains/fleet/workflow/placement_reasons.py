@@ -1,7 +1,5 @@
 """Reasons for the locations of placements and pods, for `explain`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field

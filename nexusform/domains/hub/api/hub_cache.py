@@ -4,8 +4,6 @@ these reads. If a collection cannot be watched, or its watch fails, objects are 
 responds only while its watch is active.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from threading import Lock, Thread
 from typing import Any, Final

@@ -2,8 +2,6 @@
 applies may be repeated because an apply declares the desired state; a deletion carries the uid of its object.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """API paths of the fleet kinds."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from msgspec import Struct

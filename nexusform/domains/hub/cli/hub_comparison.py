@@ -1,7 +1,5 @@
 """Answer to `reconcile -from=hub`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Final
 

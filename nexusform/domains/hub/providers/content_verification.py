@@ -3,8 +3,6 @@ runs and evictions. A hub takes a snapshot when it sees a change, so several wri
 a run may have older objects than the planned ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial

@@ -2,8 +2,6 @@
 others, so predictions use both, and foreign fields are reported but not overwritten.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence

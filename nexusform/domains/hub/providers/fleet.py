@@ -2,8 +2,6 @@
 server-side apply.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, Final

@@ -3,8 +3,6 @@ configuration, two things are sent: the type of a rollout strategy, otherwise fi
 and the defaults in lists owned as a whole.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -2,8 +2,6 @@
 select these objects are reported: a hub rolls the objects out too.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet

@@ -1,7 +1,5 @@
 """Options for the use of a hub, and messages about rejected requests and protected objects."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

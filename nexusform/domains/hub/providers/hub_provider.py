@@ -1,7 +1,5 @@
 """Provider that reads, writes and waits for objects of a hub."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """Waiting for a hub to complete a request, and approval of stages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Access to the objects of a resource on a hub, and their metadata."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Final

@@ -4,8 +4,6 @@ each binding has to name the snapshot, or none of a deleted override. An overrid
 starts no rollout, and a rollout without spare budget is blocked.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final

@@ -3,8 +3,6 @@ placement are insufficient: after a content change they stay True for the previo
 has to name the expected snapshot and have conditions of its own generation.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet

@@ -1,7 +1,5 @@
 """Execution of one apply step on a hub: write and wait."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from shlex import quote

@@ -1,7 +1,5 @@
 """data fleet_hub: a hub as currently reported by its API server. Plans start from its objects."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, Final

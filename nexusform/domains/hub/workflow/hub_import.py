@@ -1,7 +1,5 @@
 """Import of a hub: user-created objects become matching configuration and state."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping

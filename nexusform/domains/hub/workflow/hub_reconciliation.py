@@ -1,7 +1,5 @@
 """Comparison of placements on a hub with state, and import of the observed ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Shell script for the files of data openstack_inventory."""
 
-from __future__ import annotations
-
 import shlex
 from typing import Final
 

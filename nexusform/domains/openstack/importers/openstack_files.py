@@ -2,8 +2,6 @@
 supported instances are of the table compute_nodes of Nova, and of topologies of servers.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ Source: nova/virt/hardware.py (numa_get_constraints), nova/scheduler/utils.py (R
 ImagePropertiesFilter of Nova 34.0.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from itertools import chain, count, product, takewhile

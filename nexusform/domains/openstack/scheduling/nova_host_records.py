@@ -1,7 +1,5 @@
 """Compute hosts and flavors as Nova's scheduler and Placement see them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 Source: nova/scheduler and nova/weights.py of Nova 34.0, placement/objects/allocation_candidate.py of Placement 16.0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, product
 from math import inf

@@ -1,7 +1,5 @@
 """Fit of a VM onto the NUMA cells of a host, as nova/virt/hardware.py of Nova 34.0 (numa_fit_instance_to_host)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, permutations
 from typing import Final

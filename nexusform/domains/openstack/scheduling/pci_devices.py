@@ -1,7 +1,5 @@
 """PCI devices of a host by count, as nova/pci/stats.py of Nova 34.0."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final

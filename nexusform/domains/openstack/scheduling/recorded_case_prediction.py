@@ -1,7 +1,5 @@
 """Prediction of one recorded decision of Nova: the host of a server."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """data openstack_inventory: compute hosts and servers from the output of the openstack command line."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

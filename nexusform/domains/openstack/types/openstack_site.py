@@ -1,7 +1,5 @@
 """openstack_site: the compute hosts of an OpenStack, with the settings of Nova's scheduler."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 

@@ -4,8 +4,6 @@ services network. A claim of any other class counts if the class has the provisi
 Operator Nexus, concepts-storage-kubernetes and concepts-storage-multiple-appliances.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final

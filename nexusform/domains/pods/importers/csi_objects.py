@@ -2,8 +2,6 @@
 pkg/scheduler/framework/plugins/nodevolumelimits/csi.go and volumebinding/binder.go (hasEnoughCapacity).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Final
 

@@ -2,8 +2,6 @@
 are named, and their pods are not certain. Source: kubernetes staging/src/k8s.io/api/resource/v1/types.go.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Files with one kind of a cluster each, as written by the script of `inventory script`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Final
 

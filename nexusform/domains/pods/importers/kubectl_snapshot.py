@@ -2,8 +2,6 @@
 objects that affect placement. Only data relevant for placement is kept: environments and arguments of pods are dropped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from typing import Any, Final

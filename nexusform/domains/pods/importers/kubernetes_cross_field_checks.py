@@ -4,8 +4,6 @@ object of its type and yields (node, end of the path, clause). Values of the wro
 as absent here. Source: the validation of Kubernetes' API (pkg/apis/*/validation), 1.37.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias

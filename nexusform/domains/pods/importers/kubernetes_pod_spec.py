@@ -1,7 +1,5 @@
 """Conversion of a pod template to the scheduler's view, with the API server's defaults."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial

@@ -2,8 +2,6 @@
 keys and values of the wrong type. Custom resources have unknown schemas and are accepted.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache

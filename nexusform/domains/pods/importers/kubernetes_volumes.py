@@ -4,8 +4,6 @@ kubernetes pkg/scheduler/framework/plugins/{volumebinding,volumezone,volumerestr
 undefined claim or class, a volume created before its pod) are warnings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final, TypeVar

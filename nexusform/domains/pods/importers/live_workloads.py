@@ -3,8 +3,6 @@ templates. A manifest without such a field keeps it. Source: managedFields of th
 (server-side apply), and the three-way merge of `kubectl apply`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final

@@ -4,8 +4,6 @@ plugin/pkg/admission/{runtimeclass,limitranger}, pkg/apis/core/v1/defaults.go (L
 network-resources-injector of k8snetworkplumbingwg.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -2,8 +2,6 @@
 of pods resized in place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final

@@ -3,8 +3,6 @@ by API group and kind ("*" = every kind of the group); the last rows are groups 
 kinds in no row and outside of Kubernetes' own groups an operator may exist.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 

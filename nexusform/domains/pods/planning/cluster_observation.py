@@ -1,7 +1,5 @@
 """Clusters listed by kubectl, matched to the VMs of the plan: registered nodes, running pods, and status of budgets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import count

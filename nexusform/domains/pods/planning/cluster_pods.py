@@ -1,7 +1,5 @@
 """Nodes, pods and applied objects of every cluster during planning."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Clusters of other states and clusters listed by kubectl, with their pods, from data blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Planning of fleet_hub_manifest blocks: those with a cluster_id apply their pods there directly."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from math import inf

@@ -1,7 +1,5 @@
 """Clusters with their nodes, one record each, built from existing VMs for pods and fleets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 

@@ -3,8 +3,6 @@ predicted several times in one plan, since later pods can satisfy their affinity
 shows the combined change of a pod.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 

@@ -3,8 +3,6 @@ placements. Existing pods are kept. Pods on removed or re-created nodes are plac
 workloads are deleted first. Later calls see the results of earlier ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Rows of pods in a plan, their former locations, and their records in state."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final

@@ -3,8 +3,6 @@ server's own template hash cannot be computed from a manifest. So pods are group
 the images and requests of each group are compared with the manifest's.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count

@@ -2,8 +2,6 @@
 certain if it keeps its node under all of them; otherwise its first difference names the assumption.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, permutations, repeat

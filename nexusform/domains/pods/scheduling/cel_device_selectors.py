@@ -2,8 +2,6 @@
 imported on first use. Source: kubernetes staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import lru_cache

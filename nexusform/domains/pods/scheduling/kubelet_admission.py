@@ -5,8 +5,6 @@ pkg/kubelet/lifecycle/predicate.go (order and texts of the reasons) and pkg/kube
 declared: without it no pod has exclusive CPUs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, combinations
 from typing import Final

@@ -1,7 +1,5 @@
 """Messages for Pending pods: the text of Kubernetes, and hints for a fix."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain

@@ -1,7 +1,5 @@
 """Explanation of a pod's placement: each node with its rejections, or with its points per rule."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct, field

@@ -3,8 +3,6 @@ kubernetes pkg/controller/controller_utils.go, ActivePodsWithRanks, and replica_
 getPodsRankedByRelatedPodsOnSameNode.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ of the spec use one topology key (keys with one node per domain do not count): t
 the same number per domain. With several keys, or several affinity terms, they are bounds.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter

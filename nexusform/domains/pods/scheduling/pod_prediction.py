@@ -5,8 +5,6 @@ queue order. Unschedulable pods may evict others of lower priority, to be placed
 retried after the others as long as that helps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from typing import Final
 

@@ -2,8 +2,6 @@
 rollouts, pods on shared machines or racks, and topology keys missing on workers.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain

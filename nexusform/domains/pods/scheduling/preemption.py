@@ -5,8 +5,6 @@ PodDisruptionBudgets limit the evictions. Source: kubernetes pkg/scheduler/frame
 and plugins/defaultpreemption (1.30 on); pkg/controller/disruption/disruption.go.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final

@@ -3,8 +3,6 @@ not rejected by any filter. Their weighted scores are summed; the highest total 
 replaces the random choice among equals. Predictions and explanations use these tables.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, Final

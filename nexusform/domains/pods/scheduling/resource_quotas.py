@@ -3,8 +3,6 @@ not Pending either: its controller retries. Source: kubernetes pkg/quota/v1/eval
 plugin/pkg/admission/resourcequota (texts of the reasons).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final

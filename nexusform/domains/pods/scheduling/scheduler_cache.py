@@ -2,8 +2,6 @@
 group, counted per node. Groups are indexed by the label pairs used in selectors.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import chain

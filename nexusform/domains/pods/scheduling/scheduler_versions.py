@@ -2,8 +2,6 @@
 the version is unknown and matters to a pod, the documented rule is used, and the result is not certain.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Final

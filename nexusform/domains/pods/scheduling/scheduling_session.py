@@ -2,8 +2,6 @@
 equals, so a choice is certain only without such a choice, and if no earlier random choice could have affected it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b

@@ -5,8 +5,6 @@ first, within max unavailable: not all of them if the current pods do not run ei
 template. Source: kubernetes pkg/controller/deployment/rolling.go, reconcileNewReplicaSet and cleanupUnhealthyReplicas.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from sys import maxsize
 from typing import Final, TypeVar

@@ -1,7 +1,5 @@
 """Pods per topology domain as counted by the rules of one spec, updated with each pod of the spec."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import compress

@@ -4,8 +4,6 @@ soon as it exists. Source: kubernetes pkg/scheduler/framework/plugins/volumebind
 component-helpers/storage/volume, and (by access modes, immediate binding) pkg/controller/volume/persistentvolume.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import chain

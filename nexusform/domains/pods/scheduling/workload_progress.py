@@ -1,7 +1,5 @@
 """Progress of the workloads of one prediction: kept, requested and uncreated pods."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import count, islice
 

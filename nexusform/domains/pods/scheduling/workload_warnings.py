@@ -1,7 +1,5 @@
 """Kinds of warnings about the pods of a workload, and the context they are computed from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 

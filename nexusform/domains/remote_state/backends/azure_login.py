@@ -1,7 +1,5 @@
 """Azure Storage credentials: a key, a SAS token, or an identity (network/azure_identity.py)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Kinds of remote backends with their settings, named as in OpenTofu; implementations are loaded on use."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any, Final

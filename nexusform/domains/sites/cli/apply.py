@@ -1,7 +1,5 @@
 """`nexusform sites apply`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing

@@ -1,7 +1,5 @@
 """`nexusform sites plan` and `nexusform sites sign`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Flags shared by the sites commands, and the engine of -engine."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

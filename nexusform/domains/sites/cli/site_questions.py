@@ -1,7 +1,5 @@
 """`nexusform sites replay` and `simulate failure -site=*`: questions to all sites on an engine."""
 
-from __future__ import annotations
-
 import os
 
 import click

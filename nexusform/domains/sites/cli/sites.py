@@ -1,7 +1,5 @@
 """`nexusform sites ...`: plan, approve and apply many sites at once."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from nexusform.cli.commands import CommandEntry, LazyGroup

@@ -1,7 +1,5 @@
 """`nexusform sites status` and `nexusform sites unlock`."""
 
-from __future__ import annotations
-
 import click
 from msgspec import Struct
 from msgspec.structs import replace

@@ -2,8 +2,6 @@
 states and providers; tasks contain neither.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import logging
 import queue

@@ -2,8 +2,6 @@
 sent to stderr.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import struct

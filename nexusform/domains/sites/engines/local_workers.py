@@ -1,7 +1,5 @@
 """Worker processes of this machine, started once for many sites."""
 
-from __future__ import annotations
-
 import os
 import selectors
 import signal

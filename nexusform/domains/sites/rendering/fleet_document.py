@@ -1,7 +1,5 @@
 """Plan of a fleet as JSON data, and as SARIF for code hosts."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from msgspec.structs import replace

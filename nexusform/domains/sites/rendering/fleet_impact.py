@@ -1,7 +1,5 @@
 """Impact and findings of the plans of all sites, folded; weighted as in each plan. Sites no longer declared."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Plan of a fleet as a page: a map with a square per site, then the summary."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from nexusform.diagnostics.levels import PlacementImpact

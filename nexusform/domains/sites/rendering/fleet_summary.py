@@ -1,7 +1,5 @@
 """Summary of a fleet's plan: equal rows once, rejections by reason, differences by site."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final

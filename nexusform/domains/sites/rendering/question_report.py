@@ -1,7 +1,5 @@
 """Report of a question to sites, as text and as data. Sites with equal results share a row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 

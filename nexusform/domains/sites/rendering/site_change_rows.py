@@ -1,7 +1,5 @@
 """Rows of a plan's changes on one site, equal for sites with equal changes."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

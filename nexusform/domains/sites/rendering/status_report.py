@@ -1,7 +1,5 @@
 """Reports of the status of all sites, of their locks, and of applying their plan, folded."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final

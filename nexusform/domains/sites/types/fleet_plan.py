@@ -2,8 +2,6 @@
 all sites under one digest.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from hashlib import sha256

@@ -3,8 +3,6 @@ site; the worker reads everything else itself. Both are sent between processes a
 interface of engines that run them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Final, Protocol, TypeAlias

@@ -3,8 +3,6 @@ of sites are readable by `nexusform show`. The file has the form of a plan file 
 including sensitive values.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import zlib

@@ -2,8 +2,6 @@
 after it.
 """
 
-from __future__ import annotations
-
 import secrets
 import shutil
 from collections.abc import Callable, Mapping, Sequence

@@ -2,8 +2,6 @@
 answer does not depend on the workers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, zip_longest
 from math import ceil

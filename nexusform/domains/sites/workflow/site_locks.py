@@ -1,7 +1,5 @@
 """Locks of sites: read one, or release it if the apply has not started."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import socket

@@ -1,7 +1,5 @@
 """Project of one site: its root module with inputs, and its own state."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path

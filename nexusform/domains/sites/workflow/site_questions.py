@@ -1,7 +1,5 @@
 """Questions about one site: certainty of its plan, failures of its racks, replay. Nothing is locked or written."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 

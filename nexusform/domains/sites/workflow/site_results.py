@@ -1,7 +1,5 @@
 """Results of one site as data: plan with its digest, rejection and diagnostics."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from hashlib import sha256

@@ -2,8 +2,6 @@
 takes all of its locks before its first write.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -3,8 +3,6 @@ site's objects keep running. Such sites are found by state files in the usual pl
 from earlier commands, since not every backend can be listed.
 """
 
-from __future__ import annotations
-
 import glob
 import os
 import re

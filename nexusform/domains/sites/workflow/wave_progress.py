@@ -2,8 +2,6 @@
 are authoritative for sites; this file records what they do not: ends, approvals and stops of waves.
 """
 
-from __future__ import annotations
-
 import os
 from enum import StrEnum
 from itertools import filterfalse

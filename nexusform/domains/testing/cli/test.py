@@ -1,7 +1,5 @@
 """Command `nexusform test`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Mapping
 

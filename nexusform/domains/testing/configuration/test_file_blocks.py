@@ -1,7 +1,5 @@
 """Blocks of test files (`*.nftest.hcl`): run blocks with their inputs and expectations."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

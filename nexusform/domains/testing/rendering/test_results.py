@@ -1,7 +1,5 @@
 """Test results as text, JUnit XML and JSON events."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Execution of test files: every run block in order, on states in memory, followed by the teardown."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from enum import StrEnum

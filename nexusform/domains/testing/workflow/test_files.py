@@ -1,7 +1,5 @@
 """Search and parsing of test files."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

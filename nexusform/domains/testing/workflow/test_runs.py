@@ -1,7 +1,5 @@
 """Runs of one test file: inputs, plan and apply, assertions, and teardown."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

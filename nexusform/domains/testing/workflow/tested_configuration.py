@@ -1,7 +1,5 @@
 """Configuration of a test run: names in expressions, overrides, and the file's providers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`nexusform serve sol003`: answers of an NFVO from a plan."""
 
-from __future__ import annotations
-
 import ipaddress
 import signal
 import ssl

@@ -1,7 +1,5 @@
 """Servers of a HOT file: their number, their size, and the rules of their server groups."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 

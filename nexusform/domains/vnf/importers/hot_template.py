@@ -2,8 +2,6 @@
 tosca_vnfd.py: misplaced parts are read as intended, with a warning.
 """
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Values in a HOT template: intrinsic functions are resolved if possible, else marked."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain

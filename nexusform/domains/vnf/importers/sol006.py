@@ -2,8 +2,6 @@
 flavours, levels, scaling, affinity and anti-affinity.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from math import ceil

@@ -1,7 +1,5 @@
 """Structure of a TOSCA document: topology, types and inputs, including misplaced ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, Final

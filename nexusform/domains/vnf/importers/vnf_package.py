@@ -2,8 +2,6 @@
 Documents are read one by one with size limits for each and for all.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 import zipfile

@@ -2,8 +2,6 @@
 precedence, the HOT file fills gaps. Rules of both apply; of duplicate rules the stricter form is used.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """Model of a VNF for placement, independent of its documents: VM numbers per VDU and size, and unmet rules."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import dropwhile, product
 from typing import Final

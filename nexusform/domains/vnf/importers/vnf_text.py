@@ -1,7 +1,5 @@
 """Opening of VNFD and HOT texts: YAML, also with "..." for omitted lines."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Credentials of an OpenStack user from the environment (OS_*) or clouds.yaml, never from a configuration."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

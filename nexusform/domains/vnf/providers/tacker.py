@@ -1,7 +1,5 @@
 """The `tacker` provider: settings and factory."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final

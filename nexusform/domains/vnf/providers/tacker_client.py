@@ -1,7 +1,5 @@
 """Client of Tacker: requests of the interface /vnflcm/v2, and failures with the reason given by Tacker."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """Life cycle of VNFs: instantiate, scale, heal, terminate, import."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Grant requests for the VNFs of a plan (ETSI GS NFV-SOL 003): resources to add and remove, and constraints."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

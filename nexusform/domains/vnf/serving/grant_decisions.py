@@ -1,7 +1,5 @@
 """Decisions on grant requests (ETSI SOL003) from a plan, and its operations in the order of an apply. Pure."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, filterfalse

@@ -1,7 +1,5 @@
 """Prediction of one recorded decision of Tacker: the grant request of a life-cycle operation. Pure."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Resource type tacker_vnf: a VNF with VMs from a TOSCA VNFD, a HOT file, or both."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 

@@ -2,8 +2,6 @@
 rebalance`: the fewest evictions to let all pods run.
 """
 
-from __future__ import annotations
-
 import click
 from msgspec import Struct
 

@@ -1,7 +1,5 @@
 """Unusable free capacity: cells fragmented by small VMs, and vCPUs or memory too small for any SKU."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import StrEnum

@@ -3,8 +3,6 @@ order of its size, as a plan of its own: no smaller set is left. Source of the r
 binding, and the scheduler picks again; only a taint keeps a picked cluster away.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

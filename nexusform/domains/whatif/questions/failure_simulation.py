@@ -2,8 +2,6 @@
 no VM. If the node of an NKS cluster is deleted, its VM is re-created by the placement rule, as simulated here.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum

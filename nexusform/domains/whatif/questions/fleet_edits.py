@@ -1,7 +1,5 @@
 """Edits of fleet members, from flags (`member-1:env=prod`) to members."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final

@@ -3,8 +3,6 @@ scheduling of a plan runs over the current placements, hub objects and pods, wit
 Changes that happen without the edits are separated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter

@@ -3,8 +3,6 @@ a plan with another kubernetes_version: control plane, then pools, by number. Ne
 before the old ones release their capacity.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from msgspec import Struct

@@ -2,8 +2,6 @@
 capacity for all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Final

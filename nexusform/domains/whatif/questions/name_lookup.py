@@ -1,7 +1,5 @@
 """Lookup of user input: sites, racks, machines, clusters, SKUs and mixes. Raises DiagnosticsError for invalid input."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -2,8 +2,6 @@
 observed nodes and pods from kubectl.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Final

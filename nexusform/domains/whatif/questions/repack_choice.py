@@ -1,7 +1,5 @@
 """Choice of VMs and machines from the counts of a program's solution, and a greedy one without the solver."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final

@@ -6,8 +6,6 @@ they exchange machines. A branch ends if more VMs must leave than re-creations r
 searched before.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache

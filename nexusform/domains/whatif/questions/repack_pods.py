@@ -2,8 +2,6 @@
 re-created. Pods with hugepages or devices need another node, and separation rules over workloads must hold.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

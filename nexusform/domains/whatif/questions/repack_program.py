@@ -3,8 +3,6 @@ row with a count; their possible changes are columns. The optimum is a lower bou
 (order, rules on single VMs) can only add cost.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain

@@ -5,8 +5,6 @@ placement rule checks it window by window (repack_windows.py); a rejected choice
 sites every order is searched (repack_orders.py) before a gap is reported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

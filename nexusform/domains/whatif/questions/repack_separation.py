@@ -1,7 +1,5 @@
 """Separation rules during a repacking: machines and racks forbidden for a VM."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 

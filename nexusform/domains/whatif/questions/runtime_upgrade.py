@@ -3,8 +3,6 @@
 PauseAfterRack, max unavailable).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from itertools import chain, pairwise

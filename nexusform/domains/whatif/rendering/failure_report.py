@@ -1,7 +1,5 @@
 """Report of `simulate failure`, also of a drain (`-node`), as text and as data."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial

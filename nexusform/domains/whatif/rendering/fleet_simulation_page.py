@@ -1,7 +1,5 @@
 """Page of `simulate fleet`: the placement matrix before and after."""
 
-from __future__ import annotations
-
 from itertools import chain
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Report of `simulate fleet`, as text and as data."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final

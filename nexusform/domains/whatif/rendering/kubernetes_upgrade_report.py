@@ -1,7 +1,5 @@
 """Report of `simulate kubernetes-upgrade`, also of `-to=V`, as text and as data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Steps of upgrades and failures on the map of a page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 

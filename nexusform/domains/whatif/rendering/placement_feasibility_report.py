@@ -1,7 +1,5 @@
 """Report of `simulate placement`, as text and as data."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

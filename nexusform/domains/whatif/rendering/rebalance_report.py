@@ -1,7 +1,5 @@
 """Report of `simulate rebalance`, as text and as data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

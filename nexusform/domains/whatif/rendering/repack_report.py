@@ -1,7 +1,5 @@
 """Report of `simulate repack`, as text and as data."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Report of `simulate runtime-upgrade`, as text and as data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final

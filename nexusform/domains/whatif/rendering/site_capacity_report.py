@@ -1,7 +1,5 @@
 """Report of `simulate capacity`, as text and as data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Workloads with lost pods, as report sections and as data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 

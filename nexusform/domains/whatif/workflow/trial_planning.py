@@ -1,7 +1,5 @@
 """Plans of the configuration with one more placement, or with evictions, without a lock and without changes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path

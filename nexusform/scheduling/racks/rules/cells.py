@@ -4,8 +4,6 @@ the least free memory first. A VM never straddles cells unless its SKU spans mor
 for tenants). It is inferred: a VM takes them of its own cells.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Hints of plain VMs (outside of clusters and VNFs) and groups of VNFCs: affinity to machines or racks, or against."""
 
-from __future__ import annotations
-
 from nexusform.scheduling.racks.layout import Figure, NumberedSite, Usage
 from nexusform.scheduling.racks.rule import DemandFilter, RankedItemKind, RankingKey, RejectionCheck, ShortageContext
 from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Interval

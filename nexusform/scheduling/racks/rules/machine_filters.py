@@ -4,8 +4,6 @@ must hold the VM's root disk (disk).
 A VM SKU lists its supported machine SKUs; machines with figures of their own pass.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 

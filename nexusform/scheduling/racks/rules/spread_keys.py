@@ -2,8 +2,6 @@
 used; on a rack, machines with the fewest VMs of the cluster, then of the pool, then the least memory used.
 """
 
-from __future__ import annotations
-
 from nexusform.scheduling.racks.layout import Figure, Usage
 from nexusform.scheduling.racks.rule import MEMORY_BITS, KeyDependence, RankingKey
 from nexusform.scheduling.racks.vms import Demand, convert_to_gib

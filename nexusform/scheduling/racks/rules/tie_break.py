@@ -2,8 +2,6 @@
 per VM instead, and indexes the candidates with it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from hashlib import blake2b
 

@@ -1,7 +1,5 @@
 """Zones: a pool's availability_zones are a hard filter on the rack's zone."""
 
-from __future__ import annotations
-
 from nexusform.scheduling.racks.layout import NumberedSite
 from nexusform.scheduling.racks.rule import DemandFilter, RankedItemKind, RejectionCheck, ShortageContext
 from nexusform.scheduling.racks.vms import Demand, Interval

@@ -3,8 +3,6 @@ precede properties, and a property is read only if everything before matches, so
 cycle only if reached.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from itertools import islice

@@ -2,8 +2,6 @@
 minutes on a real hub read "more than 5" here: a configuration declares a state, not a time.
 """
 
-from __future__ import annotations
-
 from nexusform.domains.fleet.scheduling.bindings import Health, Member, PlacementRequest
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
 

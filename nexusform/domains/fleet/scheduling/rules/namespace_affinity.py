@@ -1,7 +1,5 @@
 """Namespace affinity: a namespaced placement requires its namespace on clusters that collect namespaces."""
 
-from __future__ import annotations
-
 from nexusform.domains.fleet.scheduling.bindings import Member, PlacementRequest
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
 

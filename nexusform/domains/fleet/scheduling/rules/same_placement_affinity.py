@@ -1,7 +1,5 @@
 """Same placement: a bound cluster is no candidate; one bound under an earlier policy wins exact ties."""
 
-from __future__ import annotations
-
 from nexusform.domains.fleet.scheduling.bindings import PlacementRequest
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
 

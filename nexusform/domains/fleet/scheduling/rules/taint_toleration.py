@@ -1,7 +1,5 @@
 """Taints and tolerations: a pick requires a toleration for every taint of the cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from nexusform.domains.fleet.scheduling.bindings import PlacementRequest

@@ -3,8 +3,6 @@ the skew is the largest minus the smallest count over all domains of the fleet. 
 constraint if the skew after its pick exceeds max_skew, even if it did before.
 """
 
-from __future__ import annotations
-
 from itertools import product
 
 from msgspec import Struct

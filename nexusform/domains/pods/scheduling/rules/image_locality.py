@@ -3,8 +3,6 @@ of nodes with the image, so that pods do not all follow the first one. Source: k
 pkg/scheduler/framework/plugins/imagelocality.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 

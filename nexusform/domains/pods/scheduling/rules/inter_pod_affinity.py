@@ -1,7 +1,5 @@
 """InterPodAffinity: required terms of the pod and of existing pods; preferred terms as points."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """NodeName and NodeAffinity: node name, nodeSelector and required terms filter, preferred terms add their weights."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Rules by the resources, host ports and disks in use on a node."""
 
-from __future__ import annotations
-
 from itertools import product, starmap
 from typing import Final
 

@@ -2,8 +2,6 @@
 lower the score.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

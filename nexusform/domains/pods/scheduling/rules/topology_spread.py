@@ -1,7 +1,5 @@
 """PodTopologySpread: DoNotSchedule constraints filter, the others lower the score."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import floor, log
 from typing import Final

@@ -2,8 +2,6 @@
 volumes and devices of a pod.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from nexusform.domains.pods.scheduling.cluster_records import REGION, ZONE, Node, PodSpec
