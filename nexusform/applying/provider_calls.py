@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.interfaces.plugins import UNFINISHED_KEY, ChangeRequest, ChangeResult, ObjectKey, Provider, StepProgress
 from nexusform.plans.plan import Action, Change, Step, StepKind
-from nexusform.state.objects import EMPTY_INSTANCE, InstanceState, ObjectState, replace_note_entry
+from nexusform.state.objects import EMPTY_INSTANCE, InstanceState, ObjectState, get_current_object, replace_note_entry
 
 
 def compute_deposed_key(key: ObjectKey) -> str:
@@ -86,6 +86,7 @@ class ProviderCall(Struct, frozen=True):
     context: ProviderRunContext = field(default_factory=ProviderRunContext)
     unfinished: Mapping[str, Any] | None = None
     note: Mapping[str, Any] = field(default_factory=dict)
+    is_repeated_create: bool = False
 
     @property
     def keeps_old(self) -> bool:
@@ -105,6 +106,10 @@ def build_call(
     deposed_key = get_deposed_key(step, change)
     failed_change: Mapping[str, Any] | None = None
     private_note: Mapping[str, Any] = {}
+    current = get_current_object(before)
+    # The object of a failed create is tainted and has the creation number of this step; a predecessor has another one.
+    is_repeated_create = step.kind is StepKind.CREATE and current is not None and current.tainted
+    is_repeated_create = is_repeated_create and current.creation == change.creation
     if before is not None and step.kind is not StepKind.CREATE:
         target = before.deposed.get(deposed_key, before.current)
         private_note = target.note if target is not None else {}
@@ -119,6 +124,7 @@ def build_call(
         context=context,
         unfinished=failed_change,
         note=private_note,
+        is_repeated_create=is_repeated_create,
     )
 
 
@@ -173,6 +179,7 @@ def call_provider(call: ProviderCall, report: Callable[[StepProgress], None]) ->
         private_note=call.note,
         ignored_paths=call.change.ignored_paths,
         planned_note=call.change.note,
+        is_repeated_create=call.is_repeated_create,
         is_sensitive=bool(call.change.sensitive_after or write_only),
         write_only=write_only,
     )

@@ -292,7 +292,8 @@ class ChangeRequest(Struct, frozen=True):
     earlier failed change: it is applied as well. `private_note` is the whole private note. `ignored_paths` are
     arguments with other managers. For dry runs, `replaced_attributes` are those of an object deleted before this one is
     created, and `skip_reason` is why it cannot be validated, or "". `planned_note` is the private note of the object
-    after the plan. `is_sensitive`: no value of the object may be in a message. `write_only` are its write-only
+    after the plan. `is_repeated_create`: an earlier try of this create failed, but its object exists. `is_sensitive`:
+    no value of the object may be in a message. `write_only` are its write-only
     arguments.
     """
 
@@ -312,6 +313,7 @@ class ChangeRequest(Struct, frozen=True):
     replaced_attributes: Mapping[str, Any] | None = None
     skip_reason: str = ""
     planned_note: Mapping[str, Any] = field(default_factory=dict)
+    is_repeated_create: bool = False
     is_sensitive: bool = False
     write_only: Mapping[str, Any] = field(default_factory=dict)
 

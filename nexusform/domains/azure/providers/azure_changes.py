@@ -66,7 +66,8 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
     if planned is None:
         return [ArmChange(ArmOperation.DELETE, target)]
     if prior is None:
-        return [_build_object_creation(kind, target, planned, context)]
+        creation = _build_object_creation(kind, target, planned, context)
+        return [replace(creation, is_retry=request.is_repeated_create)]
     if kind == CLUSTER:
         changes = list(_build_cluster_changes(target, prior, planned, context))
     elif kind == POOL:

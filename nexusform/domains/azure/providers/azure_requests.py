@@ -351,7 +351,7 @@ class ArmClient:
         body = change.build_body(observed)
         arguments = [target.group, *target.names, *([body] if body is not None else [])]
         conditions: dict[str, Any] = {}
-        if change.verb is ArmOperation.CREATE:
+        if change.verb is ArmOperation.CREATE and observed is None:
             conditions = {"match_condition": MatchConditions.IfMissing}
         # An action has no condition: it does not change the version.
         elif change.verb not in _ACTION_VERBS and (etag := get_text(observed, "etag")):
@@ -456,7 +456,7 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
         return _ChangeStatus.NOT_SENT if state in FINAL_STATES else _ChangeStatus.IN_PROGRESS
     if observed is None:
         return _determine_absent_progress(change, was_sent=was_sent)
-    if change.verb is ArmOperation.CREATE and not was_sent:
+    if change.verb is ArmOperation.CREATE and not was_sent and not change.is_retry:
         raise ProviderProblem(
             f"{change.target.title} already exists in resource group {change.target.group} and is not "
             "in the state. Import it with an import block, or use another name."

@@ -108,6 +108,16 @@ def test_failed_new_cluster_is_replaced(nexusform: CommandRunner, server: ArmSer
     assert nexusform("plan", "-detailed-exitcode") == 0
 
 
+def test_failed_create_is_sent_again_by_a_resumed_apply(nexusform: CommandRunner, server: ArmServer) -> None:
+    write_configuration(NEW)
+    server.site.faults = Faults(fails=1)
+    assert nexusform("apply", "-auto-approve", "-parallelism=1", "-target=nexus_kubernetes_cluster.d") == 1
+    assert "Azure could not make d (Failed)" in nexusform.said
+    assert nexusform("apply", "-resume") == 0, nexusform.said
+    assert nexusform.changes() == [("PUT", "kubernetesClusters/d")] * 2
+    assert nexusform("plan", "-detailed-exitcode", "-target=nexus_kubernetes_cluster.d") == 0, nexusform.said
+
+
 @pytest.mark.parametrize("status", [401, 403])
 def test_sent_changes_are_kept_if_azure_forbids_polling(
     status: int, nexusform: CommandRunner, server: ArmServer
