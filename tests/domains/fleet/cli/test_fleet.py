@@ -279,6 +279,14 @@ def test_explain_names_failing_override(nf: Callable[..., Told]) -> None:
     assert list(document["override_failures"]) == ["a"]
 
 
+def test_explain_names_the_action_of_the_plan_and_later_the_origin_in_state(nf: Callable[..., Told]) -> None:
+    explained = nf(FLEET + ENVELOPE, "explain", WEB, "a")[1]
+    assert "In this plan a is placed (placement_created): the placement is new" in explained
+    apply_completely(nf, FLEET + ENVELOPE)
+    explained = nf(FLEET + ENVELOPE, "explain", WEB, "a")[1]
+    assert "a is bound since state serial 1 (placement_created)." in explained
+
+
 def test_explain_of_member_lists_every_placement(nf: Callable[..., Told]) -> None:
     apply_completely(nf, FLEET + ENVELOPE)
     explained = nf(FLEET + ENVELOPE, "explain", "fleet_member_cluster.a")[1]
