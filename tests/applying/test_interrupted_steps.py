@@ -13,7 +13,7 @@ from nexusform.applying.provider_calls import build_call, compute_deposed_key
 from nexusform.interfaces.plugins import ObjectKey, ProviderProblem
 from nexusform.plans.plan import Action, Change, StepKind
 from nexusform.providers.simulated import SimulatedProvider, make_provider
-from nexusform.state.journal import parse_journal
+from nexusform.state.journal import NO_STEP, InstanceOutcome, parse_journal
 from nexusform.state.objects import InstanceState, ObjectState, State
 from tests.applying.plans import JournalLines, build_address, build_attributes, build_change, build_step
 from tests.state.journal_replay import apply_journal_records
@@ -83,6 +83,29 @@ def test_delete_is_recorded_only_if_it_took_effect(tmp_path: Path, took_effect: 
         provider.delete(_build_request(call))
     after = recover_state(state, opened, provider)
     assert list(after.instances) == ([] if took_effect else [build_address("r0")])
+
+
+def list_completed_steps(opened: list[Any], provider: Any) -> list[int]:
+    outcomes = recover_step_outcomes(opened, {"simulated": provider})
+    return [each.number for each in outcomes if isinstance(each, InstanceOutcome) and each.number != NO_STEP]
+
+
+def test_interrupted_delete_is_repeated_until_the_object_is_gone(tmp_path: Path) -> None:
+    provider = build_provider(tmp_path)
+    create = build_call(build_step(0, StepKind.CREATE, 0, _build_create()), _build_create(), provider)
+    provider.create(_build_request(create))
+    deletion = build_change("r0", Action.DELETE, 0, 1)
+    _, opened, call = record_interrupted_step(build_existing_state(), StepKind.DELETE, deletion, provider)
+    assert list_completed_steps(opened, provider) == []
+    provider.delete(_build_request(call))
+    assert list_completed_steps(opened, provider) == [0]
+
+
+def test_interrupted_update_of_an_object_that_is_gone_is_not_completed(tmp_path: Path) -> None:
+    provider = build_provider(tmp_path)
+    update = replace(build_change("r0", Action.UPDATE, 1, 1), after=build_attributes("r0", size=5))
+    _, opened, _ = record_interrupted_step(build_existing_state(size=2), StepKind.UPDATE, update, provider)
+    assert list_completed_steps(opened, provider) == []
 
 
 def test_update_is_recorded_as_observed(tmp_path: Path) -> None:
