@@ -108,8 +108,9 @@ def build_call(
     private_note: Mapping[str, Any] = {}
     current = get_current_object(before)
     # The object of a failed create is tainted and has the creation number of this step; a predecessor has another one.
-    is_repeated_create = step.kind is StepKind.CREATE and current is not None and current.tainted
-    is_repeated_create = is_repeated_create and current.creation == change.creation
+    is_repeated_create = False
+    if step.kind is StepKind.CREATE and current is not None:
+        is_repeated_create = current.tainted and current.creation == change.creation
     if before is not None and step.kind is not StepKind.CREATE:
         target = before.deposed.get(deposed_key, before.current)
         private_note = target.note if target is not None else {}
