@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -120,6 +121,26 @@ def test_objects_imported_one_by_one_have_own_creation_numbers(capsys: pytest.Ca
     numbers = [each["creation"] for one in state["resources"] for each in one["instances"]]
     assert 0 not in numbers
     assert len(set(numbers)) == len(numbers)
+
+
+def test_generated_block_of_an_imported_machine_has_no_observed_facts(capsys: pytest.CaptureFixture[str]) -> None:
+    resources = json.loads(run_command(capsys, "state", "pull")[1])["resources"]
+    machine = next(each for each in resources if each["type"] == "nexus_bare_metal_machine")
+    attributes = machine["instances"][0]["attributes"]
+    assert attributes["power_state"] == "On"
+    assert run_command(capsys, "state", "rm", f"nexus_bare_metal_machine.{machine['name']}")[0] == 0
+    block = re.compile(rf'resource "nexus_bare_metal_machine" "{machine["name"]}" {{.*?^}}$', re.DOTALL | re.MULTILINE)
+    text, count = block.subn("", Path("site.nf.hcl").read_text())
+    assert count == 1
+    target = (
+        f'import {{\n  provider = azure_export\n  to = nexus_bare_metal_machine.m\n  id = "{attributes["id"]}"\n}}\n'
+    )
+    Path("site.nf.hcl").write_text(text + target)
+    code, out = run_command(capsys, "plan", "-generate-config-out=machine.nf.hcl")
+    assert code == 0, out
+    generated = Path("machine.nf.hcl").read_text()
+    assert 'resource "nexus_bare_metal_machine" "m"' in generated
+    assert "power_state" not in generated
 
 
 def test_lost_state_is_named_by_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
