@@ -3,7 +3,7 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import product
+from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -17,7 +17,6 @@ from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 EVICTION_KIND: Final = "ClusterResourcePlacementEviction"
 RUN_KINDS: Final = ("ClusterStagedUpdateRun", "StagedUpdateRun")
 APPROVAL_KINDS: Final = ("ClusterApprovalRequest", "ApprovalRequest")
-_TASK_STATUSES: Final = ("beforeStageTaskStatus", "afterStageTaskStatus")
 
 
 class ObservedEviction(Struct, frozen=True):
@@ -100,13 +99,17 @@ def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], a
     initialized, succeeded = conditions["Initialized"], conditions.get("Succeeded", {})
     is_init_failed = initialized.get("status") == "False"
     final_condition = initialized if is_init_failed else succeeded
-    update_stages = list_mappings(status, "stagesStatus")
-    stages = [*update_stages, get_mapping(status, "deletionStageStatus")]
-    by_stage = {get_text(stage, "stageName"): list_mappings(stage, "clusters") for stage in update_stages}
-    all_clusters = [item for stage in stages for item in list_mappings(stage, "clusters")]  # deleted ones too
-    tasks = [task for stage, key in product(stages, _TASK_STATUSES) for task in list_mappings(stage, key)]
-    granted_tasks = [task for task in tasks if _has_true_condition(task, "ApprovalRequestApproved")]
-    granted = [get_text(task, "approvalRequestName") for task in granted_tasks]
+    stages: dict[str, tuple[str, ...]] = {}  # names of clusters by stage
+    clusters: list[Mapping[str, Any]] = []  # of all stages
+    approved = set(approvals)
+    for stage in list_mappings(status, "stagesStatus"):
+        stage_clusters = list_mappings(stage, "clusters")
+        stages[get_text(stage, "stageName")] = tuple(map(_get_cluster_name, stage_clusters))
+        clusters += stage_clusters
+        approved.update(_find_granted_approvals(stage))
+    deletion_stage = get_mapping(status, "deletionStageStatus")
+    clusters += list_mappings(deletion_stage, "clusters")
+    approved.update(_find_granted_approvals(deletion_stage))
     return ObservedRun(
         name=manifest.name,
         namespace=manifest.namespace,
@@ -117,13 +120,20 @@ def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], a
         policy_snapshot=parse_integer(status.get("policySnapshotIndexUsed")),
         cluster_count=parse_integer(status.get("policyObservedClusterCount")),
         resource_snapshot=parse_integer(status.get("resourceSnapshotIndexUsed")),
-        stages=tuple((name, tuple(map(_get_cluster_name, clusters))) for name, clusters in by_stage.items()),
-        done=tuple(_get_cluster_name(item) for item in all_clusters if _has_true_condition(item, "Succeeded")),
-        approved=tuple(sorted({*approvals, *granted})),
-        overrides={_get_cluster_name(item): tuple(list_override_names(item)) for item in all_clusters},
+        stages=tuple(stages.items()),
+        done=tuple(_get_cluster_name(item) for item in clusters if _has_true_condition(item, "Succeeded")),
+        approved=tuple(sorted(approved)),
+        overrides={_get_cluster_name(item): tuple(list_override_names(item)) for item in clusters},
         strategy=get_mapping(status, "stagedUpdateStrategySnapshot") or None,
         apply=get_mapping(status, "appliedStrategy") or None,
     )
+
+
+def _find_granted_approvals(stage: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of the approval requests granted for the tasks before and after a stage."""
+    for task in chain(list_mappings(stage, "beforeStageTaskStatus"), list_mappings(stage, "afterStageTaskStatus")):
+        if _has_true_condition(task, "ApprovalRequestApproved"):
+            yield get_text(task, "approvalRequestName")
 
 
 def _get_cluster_name(cluster: Mapping[str, Any]) -> str:

@@ -143,12 +143,13 @@ def _parse_quantities(texts: Mapping[str, str]) -> dict[str, Quantity]:
 
 class FleetMemberState(Struct):
     """One member during a plan. `previous` is its record in state (None: new or unknown), `planned` its
-    planned form (None: removed). `address` is None for observed members only. `is_rejoining`: the plan re-creates
-    it; `unnotified_placements` (addresses) have not processed an earlier re-creation.
+    planned form (None: removed). A removed member has only its name in `configuration`. `address` is None for observed
+    members only. `is_rejoining`: the plan re-creates it; `unnotified_placements` (addresses) have not processed an
+    earlier re-creation.
     """
 
     address: Address | None
-    configuration: FleetMember | None
+    configuration: FleetMember
     cluster: NodeCluster | None = None
     previous: Member | None = None
     planned: Member | None = None
@@ -173,10 +174,9 @@ def build_member_clusters(members: Mapping[str, FleetMemberState]) -> MemberClus
     """Return the labels, departures and apply failures of the members after the plan."""
     planned = list_planned_members(members)
     labels = {member.name: member.labels for member in planned}
-    configurations = [state.configuration for state in members.values()]  # None for a removed member
-    failing = frozenset(item.name for item in configurations if item is not None and item.apply_fails)
     leaving = frozenset(member.name for member in planned if member.is_leaving)
-    return MemberClusters(labels, leaving, failing.intersection(labels))
+    failing = frozenset(name for name in labels if members[name].configuration.apply_fails)
+    return MemberClusters(labels, leaving, failing)
 
 
 class ObservedHub(Struct, frozen=True):
@@ -295,8 +295,9 @@ def add_bound_members(observed: ObservedHub, instances: Iterable[InstanceState])
     if not observed.is_unread or observed.members:
         return observed
     in_state = [item.current.attributes for item in instances if item.current is not None]
-    objects = (*in_state, *observed.placements.values())
-    names = {name for attributes in objects for name in get_mapping(attributes, "bindings")}  # of placements only
+    names: set[str] = set()
+    for attributes in (*in_state, *observed.placements.values()):
+        names.update(get_mapping(attributes, "bindings"))  # only placements have them
     return replace(observed, members={name: FleetMember(name) for name in sorted(names)})
 
 

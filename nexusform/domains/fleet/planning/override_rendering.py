@@ -10,11 +10,13 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.fleet.importers.api_defaults import add_api_server_defaults
 from nexusform.domains.fleet.importers.fleet_records import (
     FleetOverride,
@@ -111,9 +113,7 @@ class OverrideIndex:
     """Overrides by placement; those without a placement apply to all."""
 
     def __init__(self, overrides: Iterable[FleetOverride]) -> None:
-        self._by_placement: dict[str, list[FleetOverride]] = {}
-        for override in sorted(overrides, key=_get_application_order_key):
-            self._by_placement.setdefault(override.placement, []).append(override)
+        self._by_placement = group_by(overrides, attrgetter("placement"))
 
     def list_overrides(self, placement: str) -> tuple[FleetOverride, ...]:
         """Return the overrides of a placement (its key) in the order of application."""
@@ -284,34 +284,39 @@ def _apply_object_overrides(
     as (identity, operation, path, value). Raises PatchError, with the hub's message.
     """
     key = get_object_identity(manifest)
-    body: Any = None  # copied on the first patch
-    for override in overrides:
-        if not _is_object_overridden(override, manifest):
-            continue
-        for rule in override.rules:
-            if not _is_rule_for_cluster(rule, labels):
-                continue
-            if rule.delete:
-                changes.append([*key, "delete"])
-                return None
-            body = dict(manifest.body) if body is None else body
+    body: Any = manifest.body
+    for override, rule in _list_matching_rules(manifest, overrides, labels):
+        if rule.delete:
+            changes.append([*key, "delete"])
+            return None
+        try:
+            values = replace_patch_variables(rule.patches, cluster, labels)
             try:
-                values = replace_patch_variables(rule.patches, cluster, labels)
-                try:
-                    body = apply_json_patches(body, rule.patches, values)
-                except PatchError:  # retried with the defaults of the hub's API server
-                    body = apply_json_patches(add_api_server_defaults(body), rule.patches, values)
-                pairs = zip(rule.patches, values, strict=True)
-                changes += ([*key, patch.operation, patch.path, value] for patch, value in pairs)
-            except PatchError as reason:
-                failure = f"{override.snapshot_title} failed to apply on {_describe_target(manifest)}"
-                raise PatchError(f"{failure}: {reason}") from None
-    if body is None:  # no rule patched it
+                body = apply_json_patches(body, rule.patches, values)
+            except PatchError:  # retried with the defaults of the hub's API server
+                body = apply_json_patches(add_api_server_defaults(body), rule.patches, values)
+        except PatchError as reason:
+            failure = f"{override.snapshot_title} failed to apply on {_describe_target(manifest)}"
+            raise PatchError(f"{failure}: {reason}") from None
+        for patch, value in zip(rule.patches, values, strict=True):
+            changes.append([*key, patch.operation, patch.path, value])
+    if body is manifest.body:  # no rule patched it
         return manifest
     changed_manifest = build_changed_manifest(body, manifest)
     if changed_manifest is None:
         raise PatchError(f"{manifest.title}: the result is not an object")
     return changed_manifest
+
+
+def _list_matching_rules(
+    manifest: Manifest, overrides: Iterable[FleetOverride], labels: Mapping[str, str]
+) -> Iterator[tuple[FleetOverride, OverrideRule]]:
+    """Yield the overrides of an object, each with its rules for a cluster with these labels, in order."""
+    for override in overrides:
+        if _is_object_overridden(override, manifest):
+            for rule in override.rules:
+                if _is_rule_for_cluster(rule, labels):
+                    yield override, rule
 
 
 def _describe_target(manifest: Manifest) -> str:

@@ -339,7 +339,7 @@ def _recompute_member_resource_usage(members: Mapping[str, FleetMemberState], po
     """Recompute the members' figures derived from nodes and pods, in place; return True if any changed."""
     has_changed = False
     for state in members.values():
-        if state.configuration is None or state.cluster is None or state.planned is None:
+        if state.cluster is None or state.planned is None:
             continue  # nodes not known, or removed
         updated: Member = build_member(state.configuration, state.cluster, pods.sum_requests(state.cluster.id))
         has_changed |= updated != state.planned

@@ -175,7 +175,7 @@ def _build_instance_spec(
     instance: Instance, blocks: BlockPlanner, evaluation: Evaluation, observed: ObservedHub
 ) -> tuple[PlacementSpec | None, list[Diagnostic]]:
     """Build the spec of an instance; None if it is removed or has errors. A change forbidden by a hub is an error."""
-    if not instance.is_configured or instance.is_invalid or instance.config is None:
+    if instance.is_invalid or instance.config is None:
         return None, []
     configuration = build_merged_placement(instance, instance.config)
     blocks.set_predicted_action(instance, evaluation)
@@ -270,9 +270,11 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
         placement = placements.get(eviction.placement)
         # A provider waits for the replacement of an evicted binding before the next eviction.
         is_replaced = instance.block is not None and bool(instance.block.provider)
-        target = _build_eviction_target(placement, is_replaced=is_replaced) if placement is not None else None
+        target, is_certain = None, True
+        if placement is not None:
+            target = _build_eviction_target(placement, is_replaced=is_replaced)
+            is_certain = not placement.evictions  # an earlier one leaves the hub in an uncertain state
         outcome = evaluate_eviction(eviction.cluster, target, hub.find_budget(eviction.placement))
-        is_certain = placement is None or not placement.evictions  # an earlier one leaves the hub in an uncertain state
         instance.private = {
             PREDICTED_EVICTION: {"executed": outcome.is_executed, "message": outcome.message, "certain": is_certain}
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from itertools import zip_longest
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -78,10 +79,13 @@ class SchedulingResult(Struct, frozen=True):
             else:
                 pick_triggers[change.cluster] = trigger
         has_picked = any(change.cause is ChangeCause.PICKED for change in result.changes)
+        status, is_fulfilled = self.status, self.is_fulfilled
+        if result.status is not None:  # None: a cycle stopped before it wrote a status
+            status, is_fulfilled = result.status, result.status.is_fulfilled
         return SchedulingResult(
-            is_fulfilled=result.status.is_fulfilled if result.status is not None else self.is_fulfilled,
+            is_fulfilled=is_fulfilled,
             has_run=True,
-            status=result.status if result.status is not None else self.status,
+            status=status,
             abort=result.abort,
             cycle_start=(start, member_list) if has_picked else self.cycle_start,
             pick_triggers=pick_triggers,
@@ -272,15 +276,22 @@ class PlacementPlan(Struct):
         return member_list, policy, self.spec.policy_snapshot, self.spec.configuration.namespace
 
     def compute_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
-        """Return a cluster's resources after the rollout to `reached`, without objects of others; None for none."""
+        """Return the resources of a binding's cluster after a rollout to the clusters in `reached`; None for none.
+        Objects with another owner on the cluster are not among its manifests, but in `conflicting_objects`.
+        """
         resources = self._compute_own_resources(binding, reached)
         conflicts = self.ownership.conflicts.get(binding.cluster, {})  # by object with another owner
         if resources is None or not (conflicts or resources.conflicting_objects):
             return resources  # no resources, or no conflict now or before
-        wanted = [(get_object_identity(manifest), manifest) for manifest in self.list_wanted_objects(binding, reached)]
-        manifests = tuple(manifest for identity, manifest in wanted if identity not in conflicts)
-        conflicting_objects = tuple(identity for identity, _ in wanted if identity in conflicts)
-        return replace(resources, manifests=manifests, conflicting_objects=conflicting_objects)
+        manifests: list[Manifest] = []
+        conflicting_objects: list[ObjectIdentity] = []
+        for manifest in self.list_wanted_objects(binding, reached):
+            identity = get_object_identity(manifest)
+            if identity in conflicts:
+                conflicting_objects.append(identity)
+            else:
+                manifests.append(manifest)
+        return replace(resources, manifests=tuple(manifests), conflicting_objects=tuple(conflicting_objects))
 
     def compute_planned_resources(self, binding: Binding) -> RenderedResources | None:
         """Return a cluster's resources after the plan, or before its rollout those of the newest snapshot."""
@@ -429,10 +440,12 @@ class PlacementPlan(Struct):
 
     def compute_final_resources(self) -> dict[str, RenderedResources]:
         """Return the resources on each cluster after the plan."""
-        resources = {
-            binding.cluster: self.compute_resources(binding, self.rollout.clusters) for binding in self.bindings
-        }
-        return {cluster: content for cluster, content in resources.items() if content is not None}
+        resources: dict[str, RenderedResources] = {}
+        for binding in self.bindings:
+            content = self.compute_resources(binding, self.rollout.clusters)
+            if content is not None:
+                resources[binding.cluster] = content
+        return resources
 
     def has_override_change(self, binding: Binding) -> bool:
         """Return True if the plan changes the override result on a binding's cluster."""
@@ -458,8 +471,8 @@ def _find_hub_moves(spec: PlacementSpec) -> HubMoves:
     observed = collect_lasting_clusters(spec.prior_bindings)
     removed, added = sorted(predicted - observed), sorted(observed - predicted)
     # In name order, each added cluster replaces a removed one, or none ("") after the last.
-    replaced = [*removed, *([""] * len(added))]
-    return HubMoves(dict(zip(added, replaced, strict=False)), tuple(removed[len(added) :]))
+    replaced = zip_longest(added, removed[: len(added)], fillvalue="")
+    return HubMoves(dict(replaced), tuple(removed[len(added) :]))
 
 
 def create_placement_plan(

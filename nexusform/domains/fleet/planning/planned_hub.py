@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from msgspec import Struct, field
@@ -185,11 +186,12 @@ class PlannedHub(Struct, dict=True):
     def collect_direct_objects(
         self, members: Mapping[str, FleetMemberState]
     ) -> dict[str, dict[ObjectIdentity, tuple[str, Manifest]]]:
-        """Return the objects added to members' clusters without a placement, by member: each with its address."""
+        """Return the objects added to members' clusters without a placement: by member and identity of the object, the
+        address of the manifest and the object. A cluster is named by its id, or else by the member.
+        """
         by_member: dict[str, dict[ObjectIdentity, tuple[str, Manifest]]] = {}
         for name, member in members.items():
-            cluster_id = member.configuration.cluster_id if member.configuration is not None else ""
-            for instance, manifests in self.direct_objects.get(cluster_id or name, ()):
+            for instance, manifests in self.direct_objects.get(member.configuration.cluster_id or name, ()):
                 member_objects = by_member.setdefault(name, {})
                 member_objects |= {get_object_identity(m): (str(instance.address), m) for m in manifests}
         return by_member
@@ -220,8 +222,8 @@ class PlannedHub(Struct, dict=True):
         if instance.is_replaced:
             return override  # a new object starts at 0
         observed_snapshots = [snapshot for snapshot in self.observed.overrides.values() if snapshot.key == override.key]
-        if observed_snapshots:
-            latest = max(observed_snapshots, key=lambda item: item.snapshot)
+        if observed_snapshots:  # a hub was read, and has the override
+            latest = max(observed_snapshots, key=attrgetter("snapshot"))
         elif instance.before is not None:
             recorded = read_prior_object(instance)
             assert isinstance(recorded, FleetOverride)
@@ -251,9 +253,10 @@ class PlannedHub(Struct, dict=True):
         state transition, or already ended on the hub (with a warning if it failed there).
         """
         key = run.build_key(run.name)
-        prior_run = None if instance.before is None or instance.is_replaced else read_prior_object(instance)
         transition_error = None
-        if isinstance(prior_run, FleetUpdateRun):
+        if instance.before is not None and not instance.is_replaced:
+            prior_run = read_prior_object(instance)
+            assert isinstance(prior_run, FleetUpdateRun)
             transition_error = check_run_state_transition(prior_run.state, run.state)
         if transition_error is not None:
             text = f"{format_sentence(transition_error)} Create another run, or replace this one with -replace."
@@ -301,7 +304,7 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
             continue  # a type of another domain
         if instance.before is not None:
             hub.prior_instances.append(instance)
-        if not instance.is_removed and not instance.is_invalid and instance.planned is not None:  # None: excluded
+        if not instance.is_invalid and instance.planned is not None:  # None: removed
             hub.add_instance(instance)
     # The hub objects outside the configuration and state.
     managed = collect_object_identities((*hub.manifests, *hub.prior_objects.manifests))

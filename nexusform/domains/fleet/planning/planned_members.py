@@ -74,9 +74,9 @@ def build_members(
     for instance in member_instances:
         leaving_member = _find_leaving_member(instance)
         if leaving_member is not None:  # another instance may join a cluster of this name, before or after
-            leaving_state = FleetMemberState(instance.address, configuration=None, previous=leaving_member)
-            members.setdefault(leaving_member.name, leaving_state)
-        if instance.is_removed or instance.is_invalid or instance.planned is None:
+            name_only = FleetMember(leaving_member.name)
+            members.setdefault(name_only.name, FleetMemberState(instance.address, name_only, previous=leaving_member))
+        if instance.is_invalid or instance.planned is None:
             continue  # no valid member after the plan
         configuration = build_object(instance, instance.planned)
         assert isinstance(configuration, FleetMember)
@@ -90,7 +90,7 @@ def build_members(
             )
             problems.append(instance.build_error("unknown-cluster", text, ("kubernetes_cluster_id",)))
             instance.is_invalid = True
-        # None without a cluster, or if a hub reports the member's properties and resources (nodes are for pods only).
+        # A hub reports the properties and resources of its members itself; then nodes are for pods only.
         measured_cluster = None if _is_managed_by_hub_provider(instance, configuration.name, observed) else cluster
         requests = pods.sum_requests(measured_cluster.id) if measured_cluster is not None else (0, 0)  # CPU, memory
         planned = build_member(configuration, measured_cluster, requests)
@@ -132,8 +132,8 @@ def _find_previous_member(instance: Instance, planned: Member, observed: Mapping
 
 def record_processed_members(members: Iterable[FleetMemberState], instances: Mapping[Address, Instance]) -> None:
     """Record the members as processed by all placements; for excluded placements the change stays pending."""
-    unplanned = [item for item in instances.values() if item.block is None and not item.is_removed]
-    excluded = [str(item.address) for item in unplanned if item.type.kind is PlanningKind.PLACEMENT]
+    placements = [item for item in instances.values() if item.type.kind is PlanningKind.PLACEMENT]
+    excluded = [str(placement.address) for placement in placements if placement.is_unselected]
     for member in members:
         if member.planned is None or member.address is None:
             continue  # removed, or without configuration: no note to write
@@ -141,6 +141,7 @@ def record_processed_members(members: Iterable[FleetMemberState], instances: Map
         if not excluded:
             instance.private = build_member_record(member.planned)
         elif member.previous is None:  # else it keeps its record, so its change is found again
-            still_unnotified = sorted(member.unnotified_placements.intersection(excluded))
-            unnotified = excluded if member.is_rejoining else still_unnotified
+            unnotified = sorted(member.unnotified_placements.intersection(excluded))
+            if member.is_rejoining:  # the excluded placements do not process that it leaves
+                unnotified = excluded
             instance.private = {**UNPROCESSED, UNNOTIFIED_PLACEMENTS: unnotified} if unnotified else UNPROCESSED
