@@ -157,6 +157,11 @@ class FleetMemberState(Struct):
     unnotified_placements: frozenset[str] = frozenset()
 
 
+def select_instances(instances: Iterable[Instance], kind: PlanningKind) -> list[Instance]:
+    """Return the instances of the resource types of a kind, such as members or placements."""
+    return [instance for instance in instances if instance.type.kind is kind]
+
+
 def list_planned_members(members: Mapping[str, FleetMemberState]) -> list[Member]:
     """Return the members after the plan."""
     return [member.planned for member in members.values() if member.planned is not None]

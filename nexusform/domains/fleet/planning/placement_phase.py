@@ -31,6 +31,7 @@ from nexusform.domains.fleet.planning.fleet_snapshot import (
     build_member_clusters,
     find_several_hubs,
     read_observed_hub,
+    select_instances,
 )
 from nexusform.domains.fleet.planning.foreign_field_merge import TOLERATIONS, build_merged_placement, find_field_owner
 from nexusform.domains.fleet.planning.placement_iterations import plan_after_staged_runs, run_iterations
@@ -251,9 +252,7 @@ def _build_all_binding_rows(
     rejections: Mapping[Address, tuple[Rejection, ...]],
 ) -> Iterator[PlacementChange]:
     """Build the rows of all bindings; `rejections` are the reasons against members not picked, by placement."""
-    for instance in instances:
-        if instance.type.kind is not PlanningKind.PLACEMENT:
-            continue  # no bindings
+    for instance in select_instances(instances, PlanningKind.PLACEMENT):
         if instance.loses_prior_object:
             yield from build_removed_rows(instance)
         placement = placements.get(instance.address)  # None if removed or with errors

@@ -31,6 +31,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     collect_clusters,
     collect_lasting_clusters,
     select_scheduled_bindings,
+    split_clusters,
 )
 from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
 from nexusform.domains.fleet.scheduling.eviction import EvictionResult
@@ -240,8 +241,8 @@ class PlacementPlan(Struct):
     @property
     def manually_deleted_clusters(self) -> tuple[str, ...]:
         """Missing clusters without an eviction."""
-        evicted_clusters = self._observed_evicted_clusters
-        return tuple(cluster for cluster in self.missing_clusters if cluster not in evicted_clusters)
+        _evicted, others = split_clusters(self.missing_clusters, self._observed_evicted_clusters)
+        return others
 
     @property
     def _observed_evicted_clusters(self) -> frozenset[str]:
@@ -265,10 +266,11 @@ class PlacementPlan(Struct):
         if self.bindings != self.spec.prior_bindings or self.rollout.clusters:
             return True
         nothing = RenderedResources(())
-        return any(
-            content.conflicting_objects != self.current.applied.on_cluster.get(cluster, nothing).conflicting_objects
-            for cluster, content in self.compute_final_resources().items()
-        )
+        for cluster, content in self.compute_final_resources().items():
+            previous = self.current.applied.on_cluster.get(cluster, nothing)
+            if content.conflicting_objects != previous.conflicting_objects:
+                return True
+        return False
 
     def build_scheduling_arguments(self, member_list: MemberList) -> tuple[MemberList, Policy, PolicySnapshot, str]:
         """Return the arguments of scheduling cycles and explanations after the bindings."""

@@ -46,29 +46,17 @@ SNAPSHOTS: Final = "snapshots"
 _CONTENT, _BODIES = "content", "bodies"
 PREDICTED: Final = "predicted"
 # Kinds with known availability, and data that is available once applied.
-_TRACKED: Final = frozenset(
-    {
-        ("apps", "Deployment"),
-        ("apps", "StatefulSet"),
-        ("apps", "DaemonSet"),
-        ("", "Service"),
-        ("apiextensions.k8s.io", "CustomResourceDefinition"),
-        ("policy", "PodDisruptionBudget"),
-        ("", "Namespace"),
-        ("", "ConfigMap"),
-        ("", "Secret"),
-        ("", "ServiceAccount"),
-        ("rbac.authorization.k8s.io", "Role"),
-        ("rbac.authorization.k8s.io", "RoleBinding"),
-        ("rbac.authorization.k8s.io", "ClusterRole"),
-        ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
-        ("networking.k8s.io", "NetworkPolicy"),
-        ("storage.k8s.io", "StorageClass"),
-        ("scheduling.k8s.io", "PriorityClass"),
-        ("placement.kubernetes-fleet.io", "ClusterResourceEnvelope"),
-        ("placement.kubernetes-fleet.io", "ResourceEnvelope"),
-    }
-)
+_TRACKED: Final = {
+    "": {"Service", "Namespace", "ConfigMap", "Secret", "ServiceAccount"},
+    "apps": {"Deployment", "StatefulSet", "DaemonSet"},
+    "apiextensions.k8s.io": {"CustomResourceDefinition"},
+    "policy": {"PodDisruptionBudget"},
+    "rbac.authorization.k8s.io": {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"},
+    "networking.k8s.io": {"NetworkPolicy"},
+    "storage.k8s.io": {"StorageClass"},
+    "scheduling.k8s.io": {"PriorityClass"},
+    "placement.kubernetes-fleet.io": {"ClusterResourceEnvelope", "ResourceEnvelope"},
+}
 
 
 class OwnershipConflict(Struct, frozen=True):
@@ -139,7 +127,7 @@ def compute_comparable_hash(manifest: Manifest) -> str:
 
 def is_availability_tracked(manifests: Iterable[Manifest]) -> bool:
     """Return True if a hub tracks the availability of every object, by its kind."""
-    return all((manifest.group, manifest.kind) in _TRACKED for manifest in manifests)
+    return all(manifest.kind in _TRACKED.get(manifest.group, ()) for manifest in manifests)
 
 
 def read_applied_resources(

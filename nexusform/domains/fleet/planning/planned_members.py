@@ -15,6 +15,7 @@ from nexusform.domains.fleet.planning.fleet_snapshot import (
     build_member,
     build_member_record,
     parse_member_record,
+    select_instances,
 )
 from nexusform.domains.fleet.planning.foreign_field_merge import build_object
 from nexusform.domains.fleet.planning.planned_hub import read_prior_object
@@ -23,7 +24,6 @@ from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_value_at_path, list_texts
 from nexusform.planning.instances.instance import Instance
-from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
 
 
@@ -67,8 +67,8 @@ def build_members(
     configuration; `missing_members` are names of members in state, not found by a provider.
     """
     members: dict[str, FleetMemberState] = {}
-    member_instances = [instance for instance in instances if instance.type.kind is PlanningKind.MEMBER]
-    leaving = [item for item in member_instances if item.action is Action.DELETE or item.is_replaced]
+    member_instances = select_instances(instances, PlanningKind.MEMBER)
+    leaving = [item for item in member_instances if item.is_destroyed]
     leaving_names = {*missing_members, *(str(get_value_at_path(instance.before, "name")) for instance in leaving)}
     problems: list[Diagnostic] = []
     for instance in member_instances:
@@ -132,7 +132,7 @@ def _find_previous_member(instance: Instance, planned: Member, observed: Mapping
 
 def record_processed_members(members: Iterable[FleetMemberState], instances: Mapping[Address, Instance]) -> None:
     """Record the members as processed by all placements; for excluded placements the change stays pending."""
-    placements = [item for item in instances.values() if item.type.kind is PlanningKind.PLACEMENT]
+    placements = select_instances(instances.values(), PlanningKind.PLACEMENT)
     excluded = [str(placement.address) for placement in placements if placement.is_unselected]
     for member in members:
         if member.planned is None or member.address is None:

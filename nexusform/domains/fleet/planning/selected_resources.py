@@ -36,6 +36,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PlacementType,
     collect_clusters,
     select_scheduled_bindings,
+    split_clusters,
 )
 from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.importers.manifest_parser import Manifest, compute_fingerprint
@@ -296,7 +297,7 @@ def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
     prior_note = get_prior_note(placement.spec)
     prior_clusters = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters  # not replaced
     clusters = [binding.cluster for binding in placement.bindings]
-    new_clusters = [cluster for cluster in clusters if cluster not in prior_clusters]
+    _prior, new_clusters = split_clusters(clusters, prior_clusters)
     pick_triggers = [(cluster, str(placement.scheduling.pick_triggers.get(cluster, ""))) for cluster in new_clusters]
     # Of the prior note, only the triggers and the hub record are kept.
     prior_placed = {PLACED_KEY: prior_note[PLACED_KEY]} if PLACED_KEY in prior_note else None

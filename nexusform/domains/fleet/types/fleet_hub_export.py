@@ -421,8 +421,10 @@ def _find_export_problems(
         if not placement.captured_count and any(status["cluster_name"] for status in _read_statuses(placement.manifest))
     ]
     if uncaptured:
-        noun, verb, pronoun = (
-            ("placement", "reports", "it") if len(uncaptured) == 1 else ("placements", "report", "them")
+        noun = select_word_form(len(uncaptured), "placement", "placements")
+        verb, pronoun = (
+            select_word_form(len(uncaptured), "reports", "report"),
+            select_word_form(len(uncaptured), "it", "them"),
         )
         text = (
             f"The {noun} {format_first_items(uncaptured, _MAX_NAMES)} {verb} clusters, but no binding of "

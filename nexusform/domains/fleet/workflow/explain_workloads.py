@@ -1,7 +1,7 @@
 """Explanation of placements (every rule's verdict on every cluster) and of pods of hub objects and placements."""
 
 from collections.abc import Iterable, Sequence
-from itertools import chain, product
+from itertools import product
 
 from msgspec.structs import replace
 
@@ -43,13 +43,12 @@ def explain_placements(
 ) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
     """Explain the placements at an address, with errors; None without any, or if `name` is a pod and no cluster."""
     member_list = fleet.outcome.member_list
-    placements = [p for a, p in fleet.outcome.placements.items() if pattern.is_match(a)]
+    placements = [placement for address, placement in fleet.outcome.placements.items() if pattern.is_match(address)]
     if not placements:
         return None
-    member_names = member_list.positions.keys()
-    policies = [placement.spec.configuration.policy for placement in placements]
-    configured_names = set(chain.from_iterable(policy.cluster_names for policy in policies if policy is not None))
-    if name and name not in member_names | configured_names:
+    member_names = set(member_list.positions)
+    configured_names = [placement.spec.configuration.effective_policy.cluster_names for placement in placements]
+    if name and name not in member_names.union(*configured_names):
         pod = name.rpartition("/")[2]
         if any(row.kind == POD and row.object == pod for row in result.plan.placements):
             return None  # `explain_pods` answers
@@ -65,7 +64,7 @@ def explain_member(
 ) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
     """Explain every placement's verdict on the member clusters at an address; None without any."""
     members = [change.after for change in result.plan.changes if pattern.is_match(change.address)]
-    names = list(filter(None, (get_text(member, "name") for member in members)))  # "" for a removed one
+    names = [name for member in members if (name := get_text(member, "name"))]  # "" for a removed one
     if not names:
         return None
     errors = select_errors(result.diagnostics)
@@ -129,11 +128,7 @@ def explain_pods(
     if unknown_nodes:
         errors.append(build_warning(NODES_UNKNOWN, unknown_nodes))
     reasons = build_pod_reasons(fleet.pods, addresses, pod)
-    selected = [
-        reason
-        for reason in reasons
-        if prefix in ("", reason.cluster, reason.outcome.workload, f"{reason.cluster}/{reason.outcome.workload}")
-    ]
+    selected = [reason for reason in reasons if prefix in ("", *reason.prefixes)]
     if not selected:
         candidates = list(dict.fromkeys(f"{reason.cluster}/{pod}" for reason in reasons))
         text = f'{pattern} has no pod "{name}". Known pods: {format_first_items(candidates, _MAX_NAMES)}.'
