@@ -41,13 +41,9 @@ PLACEMENT_KINDS: Final = ("ClusterResourcePlacement", "ResourcePlacement")
 READY, WAITING, FAILED, OVERRIDE_FAILED = "ready", "waiting", "failed", "not overridden"
 _CONDITION_STEPS: Final = ("Overridden", "WorkSynchronized", "Applied", "Available")
 _PENDING_REASONS: Final = (
-    "OverriddenPending",
-    "WorkNotSynchronizedYet",
-    "ApplyPending",
-    "ApplyInProgress",
-    "ResourceNotAvailableYet",
-    "NotAllWorkAreAvailable",
-)
+    "OverriddenPending", "WorkNotSynchronizedYet", "ApplyPending",
+    "ApplyInProgress", "ResourceNotAvailableYet", "NotAllWorkAreAvailable",
+)  # fmt: skip
 # Failure reasons also appear before any response; the message distinguishes them.
 _OVERRIDE_ERROR_PREFIX: Final = "Failed to apply the override rules on the resources: "
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, product
 from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct, convert, field, json
@@ -193,18 +193,18 @@ class ObservedHub(Struct, frozen=True):
     `is_unread`: a configured hub could not be read, so its members are unknown.
     """
 
-    placements: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
-    members: Mapping[str, FleetMember] = field(default_factory=dict)
-    evictions: frozenset[str] = frozenset()
-    runs: Mapping[str, RunRecord] = field(default_factory=dict)
-    approvals: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    failed_runs: Mapping[str, str] = field(default_factory=dict)
-    objects: tuple[Manifest, ...] = ()
-    pending_requests: frozenset[str] = frozenset()
-    overrides: Mapping[str, FleetOverride] = field(default_factory=dict)
-    run_overrides: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
-    current_overrides: tuple[FleetOverride, ...] = ()
-    budgets: Mapping[str, PlacementDisruptionBudget] = field(default_factory=dict)
+    placements: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    members: dict[str, FleetMember] = field(default_factory=dict)
+    evictions: set[str] = field(default_factory=set)
+    runs: dict[str, RunRecord] = field(default_factory=dict)
+    approvals: dict[str, frozenset[str]] = field(default_factory=dict)
+    failed_runs: dict[str, str] = field(default_factory=dict)
+    objects: list[Manifest] = field(default_factory=list)
+    pending_requests: set[str] = field(default_factory=set)
+    overrides: dict[str, FleetOverride] = field(default_factory=dict)
+    run_overrides: dict[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+    current_overrides: list[FleetOverride] = field(default_factory=list)
+    budgets: dict[str, PlacementDisruptionBudget] = field(default_factory=dict)
     is_unread: bool = False
 
     def get_placement(self, instance: Instance) -> Mapping[str, Any]:
@@ -216,61 +216,36 @@ class ObservedHub(Struct, frozen=True):
 
 def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedHub:
     """Read the hubs of the configuration's data blocks into one; later blocks win. Unread blocks only set a flag."""
-    placements: dict[tuple[str, str], Mapping[str, Any]] = {}  # attributes by resource type and key
-    members: dict[str, FleetMember] = {}
-    evictions: set[str] = set()  # names of completed ones
-    runs: dict[str, RunRecord] = {}
-    approvals: dict[str, frozenset[str]] = {}  # by run
-    failed_runs: dict[str, str] = {}  # reasons by run
-    objects: list[Manifest] = []
-    pending_requests: set[str] = set()  # names of evictions and keys of runs
-    overrides: dict[str, FleetOverride] = {}  # by name of their snapshot
-    current_overrides: list[FleetOverride] = []
-    budgets: dict[str, PlacementDisruptionBudget] = {}  # by placement
-    run_overrides: dict[str, Mapping[str, Sequence[str]]] = {}  # names of override snapshots by run and cluster
+    all_reads = [attributes for _, attributes in list_data_blocks(PlanningKind.HUB_EXPORT, request, evaluation)]
+    names = ("placements", "member_clusters")  # None in an unread block
+    hub = ObservedHub(is_unread=any(get_value_at_path(*pair) is None for pair in product(all_reads, names)))
     types = request.registries.resource_types
     for _, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
-        overrides |= _index_overrides_by_snapshot_name(attributes, types)
+        hub.overrides.update(_index_overrides_by_snapshot_name(attributes, types))
         hub_budgets = _read_objects(attributes, types, _BUDGET_MAPS, FleetDisruptionBudget)
-        budgets |= {item.placement: item.budget for item in hub_budgets}
+        hub.budgets.update((item.placement, item.budget) for item in hub_budgets)
         for key, placement_attributes in get_mapping(attributes, "placements").items():
             namespace, _, name = key.rpartition("/")
             placement = {"name": name, "namespace": namespace or None, **placement_attributes}
             placement["override_snapshots"] = _index_overrides_by_snapshot_name(placement_attributes, types)
             resource_type = placement.pop("type")
-            placements[resource_type, key] = placement
+            hub.placements[resource_type, key] = placement
         for name, member_attributes in get_mapping(attributes, "member_clusters").items():
             values = {"name": name, **member_attributes, "taint": member_attributes.get("taints")}
-            members[name] = _build_object(types, "fleet_member_cluster", values, FleetMember)
+            hub.members[name] = _build_object(types, "fleet_member_cluster", values, FleetMember)
         if attributes.get("read_at"):  # a live hub; a dump may be outdated at the time of the apply
-            objects += build_manifests(map(json.decode, attributes["hub_objects"].values()))
-            current_overrides += _read_objects(attributes, types, _OVERRIDE_MAPS, FleetOverride)
-        evictions.update(get_mapping(attributes, "evictions"))
-        pending_requests.update(*(get_mapping(attributes, name) for name in _REQUEST_ATTRIBUTES))
+            hub.objects.extend(build_manifests(map(json.decode, attributes["hub_objects"].values())))
+            hub.current_overrides.extend(_read_objects(attributes, types, _OVERRIDE_MAPS, FleetOverride))
+        hub.evictions.update(get_mapping(attributes, "evictions"))
+        hub.pending_requests.update(*(get_mapping(attributes, name) for name in _REQUEST_ATTRIBUTES))
         for key, run in get_mapping(attributes, "runs").items():
-            runs[key] = convert(json.decode(run["start_record"]), RunRecord)
-            approvals[key] = frozenset(run["approvals"])
-            run_overrides[key] = get_mapping(run, "overrides")
+            hub.runs[key] = convert(json.decode(run["start_record"]), RunRecord)
+            hub.approvals[key] = frozenset(run["approvals"])
+            hub.run_overrides[key] = get_mapping(run, "overrides")
             if run["ended"] and not run["succeeded"]:
-                failed_runs[key] = run["reason"]
-    return ObservedHub(
-        placements=placements,
-        members=members,
-        evictions=frozenset(evictions),
-        runs=runs,
-        approvals=approvals,
-        failed_runs=failed_runs,
-        objects=tuple(objects),
-        pending_requests=frozenset(pending_requests - evictions - runs.keys()),  # without those processed
-        overrides=overrides,
-        run_overrides=run_overrides,
-        current_overrides=tuple(current_overrides),
-        budgets=budgets,
-        is_unread=any(
-            get_value_at_path(read, "placements") is None or get_value_at_path(read, "member_clusters") is None
-            for _, read in list_data_blocks(PlanningKind.HUB_EXPORT, request, evaluation)
-        ),
-    )
+                hub.failed_runs[key] = run["reason"]
+    hub.pending_requests.difference_update(hub.evictions, hub.runs)  # without those processed
+    return hub
 
 
 def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diagnostic]:

@@ -80,21 +80,13 @@ def assign_object_owners(placement_bindings: Sequence[PlacementBindings], shared
     """Write the conflicts of each placement with other owners of its objects, and duplicates (objects kept, but owned
     by another placement, too), to its `ownership`.
     """
-    candidates: dict[tuple[str, ObjectIdentity], list[_OwnershipCandidate]] = {}
-    for placement, bindings, reached in placement_bindings:  # `reached`: the clusters changed by its rollout
-        if shared.objects and not placement.spec.configuration.is_report_only:  # ReportDiff applies nothing
-            for binding in bindings:
-                for candidate in _list_shared_objects_of_placement(placement, binding, reached, shared.objects):
-                    candidates.setdefault((binding.cluster, candidate.object), []).append(candidate)
     results = {placement.address: ObjectOwnership() for placement, _, _ in placement_bindings}
-    for (cluster, object_id), contenders in candidates.items():
-        live = shared.live.get(cluster, {}).get(f"{object_id.namespace}/{object_id.kind}/{object_id.name}")
-        live_object = (format_list(live.owners), live) if live is not None else None
-        existing_object = shared.direct.get(cluster, {}).get(object_id, live_object)
+    for (cluster, object_id), contenders in _collect_contenders(placement_bindings, shared.objects).items():
+        existing_object = _find_existing_object(shared, cluster, object_id)
         if existing_object is not None:
             # The object exists without an owner of the fleet; placements new to it must take it over.
             owner, existing = existing_object
-            for contender in (item for item in contenders if not item.is_existing):
+            for contender in contenders:
                 reason = _explain_takeover_failure(contender, cluster, existing)
                 if reason:
                     conflicts = results[contender.placement.address].conflicts
@@ -102,6 +94,30 @@ def assign_object_owners(placement_bindings: Sequence[PlacementBindings], shared
         _record_ownership_conflicts(contenders, cluster, results)
     for placement, _, _ in placement_bindings:
         placement.ownership = results[placement.address]
+
+
+def _collect_contenders(
+    placement_bindings: Sequence[PlacementBindings], objects: frozenset[ObjectIdentity]
+) -> dict[tuple[str, ObjectIdentity], list[_OwnershipCandidate]]:
+    """Return the placements that want each of these objects, by cluster and object, in the order of placements."""
+    contenders: dict[tuple[str, ObjectIdentity], list[_OwnershipCandidate]] = {}
+    for placement, bindings, reached in placement_bindings:  # `reached`: the clusters changed by its rollout
+        if objects and not placement.spec.configuration.is_report_only:  # ReportDiff applies nothing
+            for binding in bindings:
+                for candidate in _list_shared_objects_of_placement(placement, binding, reached, objects):
+                    contenders.setdefault((binding.cluster, candidate.object), []).append(candidate)
+    return contenders
+
+
+def _find_existing_object(
+    shared: SharedObjects, cluster: str, object_id: ObjectIdentity
+) -> tuple[str, Manifest | LiveWorkload] | None:
+    """Return an object on a cluster added without a placement, and its owner: its manifest with the address, or else
+    the observed workload with the names of its owners. Return None without one.
+    """
+    live = shared.live.get(cluster, {}).get(f"{object_id.namespace}/{object_id.kind}/{object_id.name}")
+    observed_object = (format_list(live.owners), live) if live is not None else None
+    return shared.direct.get(cluster, {}).get(object_id, observed_object)
 
 
 def _record_ownership_conflicts(
@@ -149,11 +165,13 @@ def _list_shared_objects_of_placement(
 
 
 def _explain_takeover_failure(contender: _OwnershipCandidate, cluster: str, existing: Manifest | LiveWorkload) -> str:
-    """Return the hub's message if an unowned object cannot be adopted, else "". `existing` is on the cluster."""
+    """Return the hub's message if a placement cannot take over an object `existing` on the cluster, else ""."""
     placement = contender.placement
     strategy = placement.spec.configuration.apply
     owners = existing.owners if isinstance(existing, LiveWorkload) else ()
-    if any(owner.startswith("AppliedWork ") for owner in owners):  # applied by the fleet before
+    if contender.is_existing or any(
+        owner.startswith("AppliedWork ") for owner in owners
+    ):  # applied by the fleet before
         return ""
     if strategy.when_to_take_over == NEVER:
         return _NO_OWNERSHIP

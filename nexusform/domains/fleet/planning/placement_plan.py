@@ -28,12 +28,12 @@ from nexusform.domains.fleet.scheduling.bindings import (
     CycleAbort,
     Policy,
     PolicySnapshot,
+    SchedulingStatus,
     collect_clusters,
     collect_lasting_clusters,
     select_scheduled_bindings,
     split_clusters,
 )
-from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
 from nexusform.domains.fleet.scheduling.eviction import EvictionResult
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.rolling_update import (

@@ -24,14 +24,15 @@ from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.importers.hub_objects import remove_server_fields
 from nexusform.domains.fleet.planning.override_rendering import ObjectIdentity, RenderedResources
 from nexusform.domains.fleet.scheduling.bindings import (
+    SCHEDULED,
     Binding,
     BindingState,
     Condition,
     Decision,
     PolicySnapshot,
+    SchedulingStatus,
     index_by_cluster,
 )
-from nexusform.domains.fleet.scheduling.decisions import SCHEDULED, SchedulingStatus
 from nexusform.domains.fleet.scheduling.eviction import EvictionResult
 from nexusform.domains.fleet.scheduling.placement_status import ClusterStatus, FailedObject, PlacementStatus
 from nexusform.domains.pods.importers.manifest_parser import (
@@ -41,6 +42,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     format_canonical_json,
 )
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
+from nexusform.json_data.record_forms import RecordForm
 
 SNAPSHOTS: Final = "snapshots"
 _CONTENT, _BODIES = "content", "bodies"
@@ -253,17 +255,14 @@ def read_bindings(attributes: Mapping[str, Any] | None) -> tuple[Binding, ...]:
 def write_bindings(bindings: Iterable[Binding], provenance: Mapping[str, str]) -> dict[str, Any]:
     """Return bindings as an attribute. `provenance` is "observed" or "predicted" by cluster; others are predicted."""
     return {
-        binding.cluster: {
-            "state": str(binding.state),
-            "previous_state": str(binding.previous_state) if binding.previous_state else None,
-            "affinity_score": binding.affinity_score,
-            "topology_spread_score": binding.topology_spread_score,
-            "policy_snapshot": binding.policy_snapshot,
-            "resource_snapshot": binding.resource_snapshot,
-            "provenance": provenance.get(binding.cluster, PREDICTED),
-        }
+        binding.cluster: {**_BINDING_FORM(binding), "provenance": provenance.get(binding.cluster, PREDICTED)}
         for binding in bindings
     }
+
+
+_BINDING_FORM: Final = RecordForm(
+    Binding, "state previous_state affinity_score topology_spread_score policy_snapshot resource_snapshot"
+)
 
 
 def read_policy_snapshot(attributes: Mapping[str, Any]) -> PolicySnapshot | None:
@@ -282,19 +281,10 @@ def read_conditions(values: Iterable[Mapping[str, Any]]) -> tuple[Condition, ...
     return tuple(Condition(**condition) for condition in values)
 
 
-def write_statuses(status: PlacementStatus) -> list[dict[str, Any]]:
-    """Return the status of each cluster as an attribute."""
-    attributes = []
-    for cluster in status.clusters:
-        attribute: dict[str, Any] = {
-            "cluster_name": cluster.cluster,
-            "observed_resource_index": cluster.observed_resource_index,
-            "conditions": write_conditions(cluster.conditions),
-        }
-        if cluster.failed_objects:
-            attribute["failed_placements"] = list(map(asdict, cluster.failed_objects))
-        attributes.append(attribute)
-    return attributes
+# The status of a cluster as an attribute.
+STATUS_FORM: Final = RecordForm(
+    ClusterStatus, "cluster_name=cluster observed_resource_index conditions [failed_placements=failed_objects]"
+)
 
 
 def read_status(attributes: Mapping[str, Any]) -> PlacementStatus:

@@ -264,17 +264,24 @@ def _render_observed_clusters(
             renderers[snapshot.index, names] = renderer
         renderer = renderers[snapshot.index, names]
         rendered = renderer.render_cluster(binding.cluster) or RenderedResources(snapshot.objects)
-        # A hub's report of the override failure precedes the current result, because labels may have changed.
-        failure, readiness = rendered.failure_message, observed.get("readiness")
-        if readiness == OVERRIDE_FAILED:
-            failure = observed.get("failure") or failure or "overrides failed on the hub"
-        elif readiness in (READY, FAILED) and not rendered.has_envelope_failure:
-            failure = ""  # applied, or failed after the overrides
+        failure = _find_observed_failure(rendered, observed)
         if overrides is not None:
             rendered = replace(rendered, overrides=names)
         if failure != rendered.failure_message:  # the full text of a truncated failure is known
             rendered = replace(rendered, failure=failure, reported_failure="")
         yield binding.cluster, rendered
+
+
+def _find_observed_failure(rendered: RenderedResources, observed_binding: Mapping[str, Any]) -> str:
+    """Return the failure of overrides or envelopes on a cluster, "" for none. The hub's report precedes the resources
+    as rendered now, because the labels of the cluster may have changed since.
+    """
+    readiness = observed_binding.get("readiness")
+    if readiness == OVERRIDE_FAILED:
+        return observed_binding.get("failure") or rendered.failure_message or "overrides failed on the hub"
+    if readiness in (READY, FAILED) and not rendered.has_envelope_failure:
+        return ""  # the overrides succeeded: the objects are applied, or applying them failed
+    return rendered.failure_message
 
 
 def _build_assumed_resources(

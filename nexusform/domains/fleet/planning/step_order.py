@@ -82,11 +82,6 @@ class _RolloutInputs(Struct, frozen=True):
     is_switched: bool = False
 
 
-def _has_new_labels(changed: _ChangedInstance) -> bool:
-    labels = [item.labels for item in changed.versions if isinstance(item, FleetMember)]  # before and after
-    return len(labels) > 1 and labels[0] != labels[1]
-
-
 def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetOverride) -> bool:
     """Return True if a manifest's change adds the namespace of an override, created or newly in the manifest."""
     namespace = ObjectIdentity("", "Namespace", "", override.namespace)
@@ -104,15 +99,27 @@ class _ChangedIndex:
         self.by_position = {item.position: item for item in changed_objects}
         self._by_identity: dict[ObjectIdentity, list[int]] = {}
         self._by_placement: dict[tuple[type, str], list[int]] = {}
+        self.remaining_members: list[int] = []
+        self.changed_members: list[int] = []
+        self.relabeled_members: list[int] = []
         for item in changed_objects:
             for identity in item.identities:
                 self._by_identity.setdefault(identity, []).append(item.position)
             for key in item.placement_keys:
                 self._by_placement.setdefault(key, []).append(item.position)
-        members = [item for item in changed_objects if item.instance.type.kind is PlanningKind.MEMBER]
-        self.remaining_members = [item.position for item in members if not item.instance.is_removed]
-        self.changed_members = [item.position for item in members if len(item.versions) > 1]  # neither new nor removed
-        self.relabeled_members = [item.position for item in members if _has_new_labels(item)]
+            if item.instance.type.kind is PlanningKind.MEMBER:
+                self._add_member(item)
+
+    def _add_member(self, member: _ChangedInstance) -> None:
+        if not member.instance.is_removed:
+            self.remaining_members.append(member.position)
+        if len(member.versions) > 1:  # neither new nor removed
+            self.changed_members.append(member.position)
+            before, after = member.versions
+            assert isinstance(before, FleetMember)
+            assert isinstance(after, FleetMember)
+            if before.labels != after.labels:
+                self.relabeled_members.append(member.position)
 
     def get_override(self, position: int) -> FleetOverride:
         """Return the override at a position, after the plan; the former one if removed."""

@@ -45,13 +45,6 @@ _FEW_CLUSTERS: Final = 12  # up to this number, the grid includes clusters that 
 _SCORES: Final = {"affinity_score": "affinity", "topology_spread_score": "spread"}
 
 
-class RenderedFleetMember(Struct, frozen=True):
-    """Member of the fleet after the plan; `cluster_id` is that of its NKS cluster, "" without one."""
-
-    name: str
-    cluster_id: str
-
-
 class MatrixCell(Struct, frozen=True):
     """Cell of a placement and a cluster: the binding, or the reason for its absence ("" if unknown)."""
 
@@ -104,7 +97,8 @@ def build_fleet_matrix(plan: Plan) -> FleetMatrix:
     changed_placements = {str(row.address) for row in changed_bindings}
     placements = sorted(dict.fromkeys(str(row.address) for row in bindings), key=lambda p: p not in changed_placements)
     picked_clusters = {row.object for row in bindings}
-    all_clusters = {cluster for _, cluster in cells}.union(member.name for member in list_fleet_members(plan))
+    members = dict(list_fleet_members(plan))  # cluster ids by name
+    all_clusters = {cluster for _, cluster in cells}.union(members)
     unpicked = sorted(all_clusters - picked_clusters, key=compute_natural_sort_key)
     changed_clusters = {row.object for row in changed_bindings}
     columns = sorted(picked_clusters, key=lambda name: (name not in changed_clusters, compute_natural_sort_key(name)))
@@ -137,15 +131,15 @@ def render_fleet_part(plan: Plan) -> Part:
     return build_section("fleet", "Fleet", content, unpicked, hint, render_reasons(matrix.cells))
 
 
-def list_fleet_members(plan: Plan) -> list[RenderedFleetMember]:
-    """Return the members of the fleet after the plan, with or without placements."""
-    members: list[RenderedFleetMember] = []
+def list_fleet_members(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Yield the members of the fleet after the plan, with or without placements: the name, and the id of the cluster
+    with its nodes ("" for none).
+    """
     for change in plan.changes:
         if change.address.type == "fleet_member_cluster" and not change.sensitive_after:  # sensitive ones are hidden
-            name, cluster = get_text(change.after, "name"), get_text(change.after, "kubernetes_cluster_id")
+            name = get_text(change.after, "name")
             if name:  # "" after a removal
-                members.append(RenderedFleetMember(name, cluster))
-    return members
+                yield name, get_text(change.after, "kubernetes_cluster_id")
 
 
 def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str, str], MatrixCell]:
@@ -420,9 +414,4 @@ def _render_svg_cell(cell: MatrixCell) -> list[Markup]:
     return parts
 
 
-def _list_members(plan: Plan) -> Iterator[tuple[str, str]]:
-    for member in list_fleet_members(plan):
-        yield member.name, member.cluster_id
-
-
-PARTS: Final = DomainPageParts(render_fleet_part, render_pods_part, _list_members, render_fleet_svg)
+PARTS: Final = DomainPageParts(render_fleet_part, render_pods_part, list_fleet_members, render_fleet_svg)

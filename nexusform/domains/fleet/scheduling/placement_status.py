@@ -15,10 +15,10 @@ from nexusform.domains.fleet.scheduling.bindings import (
     Condition,
     Decision,
     Policy,
+    SchedulingStatus,
     index_by_cluster,
     select_scheduled_bindings,
 )
-from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 CLUSTER_SCOPED, NAMESPACED = "ClusterResourcePlacement", "ResourcePlacement"
@@ -86,21 +86,21 @@ class _ConditionTexts(Struct, frozen=True):
 # Starts of the texts about the status Unknown, of the placement and of one cluster.
 _STILL: Final = "There are still {} cluster(s) in the process of"
 _IN_PROCESS: Final = "In the process of"
+_DECIDING: Final = "deciding whether to roll out the latest resources or not"
+_OVERRIDING: Final = "overriding the selected resources if there is any override defined"
+_CREATING: Final = "creating or updating the work object(s) in the hub cluster"
 _STEP_TEXTS = {
     "rollout_started": _ConditionTexts(
         "RolloutStarted",
         {
             TRUE: ("RolloutStarted", "All {} cluster(s) start rolling out the latest resource"),
             FALSE: ("RolloutNotStartedYet", "The rollout is being blocked by the rollout strategy in {} cluster(s)"),
-            UNKNOWN: ("RolloutStartedUnknown", f"{_STILL} deciding whether to roll out the latest resources or not"),
+            UNKNOWN: ("RolloutStartedUnknown", f"{_STILL} {_DECIDING}"),
         },
         {
             TRUE: ("RolloutStarted", "Detected the new changes on the resources and started the rollout process"),
             FALSE: ("RolloutNotStartedYet", "The rollout is being blocked by the rollout strategy"),
-            UNKNOWN: (
-                "RolloutStartedUnknown",
-                f"{_IN_PROCESS} deciding whether to roll out the latest resources or not",
-            ),
+            UNKNOWN: ("RolloutStartedUnknown", f"{_IN_PROCESS} {_DECIDING}"),
         },
     ),
     "overridden": _ConditionTexts(
@@ -108,18 +108,12 @@ _STEP_TEXTS = {
         {
             TRUE: ("OverriddenSucceeded", "The selected resources are successfully overridden in {} cluster(s)"),
             FALSE: ("OverriddenFailed", "Failed to override resources in {} cluster(s)"),
-            UNKNOWN: (
-                "OverriddenPending",
-                f"{_STILL} overriding the selected resources if there is any override defined",
-            ),
+            UNKNOWN: ("OverriddenPending", f"{_STILL} {_OVERRIDING}"),
         },
         {
             TRUE: ("OverriddenSucceeded", "Successfully applied the override rules on the resources"),
             FALSE: ("OverriddenFailed", "Failed to apply the override rules on the resources"),
-            UNKNOWN: (
-                "OverriddenPending",
-                f"{_IN_PROCESS} overriding the selected resources if there is any override defined",
-            ),
+            UNKNOWN: ("OverriddenPending", f"{_IN_PROCESS} {_OVERRIDING}"),
         },
     ),
     "work_synchronized": _ConditionTexts(
@@ -133,18 +127,12 @@ _STEP_TEXTS = {
                 "WorkNotSynchronizedYet",
                 "There are {} cluster(s) which have not finished creating or updating work(s) yet",
             ),
-            UNKNOWN: (
-                "WorkSynchronizedUnknown",
-                f"{_STILL} creating or updating the work object(s) in the hub cluster",
-            ),
+            UNKNOWN: ("WorkSynchronizedUnknown", f"{_STILL} {_CREATING}"),
         },
         {
             TRUE: ("AllWorkSynced", "All of the works are synchronized to the latest"),
             FALSE: ("SyncWorkFailed", "Failed to synchronize the work to the latest"),
-            UNKNOWN: (
-                "WorkSynchronizedUnknown",
-                f"{_IN_PROCESS} creating or updating the work object(s) in the hub cluster",
-            ),
+            UNKNOWN: ("WorkSynchronizedUnknown", f"{_IN_PROCESS} {_CREATING}"),
         },
     ),
     "applied": _ConditionTexts(

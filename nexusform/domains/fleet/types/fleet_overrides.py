@@ -58,7 +58,9 @@ _PLACEMENT: Final = BlockSchema(
 )
 
 
-def build_override_type(name: str, kind: str, description: str, *, selector: str, is_namespaced: bool) -> ResourceType:
+def build_override_type(
+    name: str, kind: str, description: str, *, selector: str, is_namespaced: bool = False
+) -> ResourceType:
     """Build the resource type of an override; `selector` is the name of its selector blocks."""
     selector_arguments = {
         "group": make_text("API group; empty for the core group.", default=""),
@@ -207,7 +209,6 @@ FLEET_CLUSTER_RESOURCE_OVERRIDE: Final = build_override_type(
     "ClusterResourceOverride",
     "Changes cluster-scoped objects or whole namespaces per cluster.",
     selector="cluster_resource_selector",
-    is_namespaced=False,
 )
 FLEET_RESOURCE_OVERRIDE: Final = build_override_type(
     "fleet_resource_override",

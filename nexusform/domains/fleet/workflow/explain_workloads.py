@@ -117,11 +117,10 @@ def explain_pods(
         text = f"{pattern} has several pods. Specify one of: {format_first_items(names, _MAX_NAMES)}."
         return (), [*errors, build_error("ambiguous-pod", text)]
     prefix, _, pod = (name or names[0]).rpartition("/")
-    if pod in rejected:
-        text = f'The pod "{pod}" of {pattern} is not created: {rejected[pod]}.'
-        return (), [*errors, build_error("no-such-object", text)]
-    if pod not in names:
+    if pod in rejected or pod not in names:
         text = f'{pattern} has no pod "{pod}".{suggest_name(pod, names)}'
+        if pod in rejected:
+            text = f'The pod "{pod}" of {pattern} is not created: {rejected[pod]}.'
         return (), [*errors, build_error("no-such-object", text)]
     addresses = list(dict.fromkeys(str(row.address) for row in rows))
     unknown_nodes = describe_unknown_nodes(result, fleet, pattern)

@@ -36,8 +36,8 @@ from nexusform.domains.fleet.scheduling.bindings import (
     Member,
     PlacementType,
     ResourceUsage,
+    SchedulingStatus,
 )
-from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.placement_explanation import (
     SchedulingDrift,
