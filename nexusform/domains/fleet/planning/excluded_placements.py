@@ -165,13 +165,30 @@ def _build_exclusion_context(
 def find_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[PlacementChange]:
     """Build a row for every binding and pod in state with a member or node missing from the refreshed state."""
     objects = _list_current_attributes(prior.instances)
-    # The node names of refreshed objects by cluster id, without nodes on missing machines.
+    context = _ExclusionContext(
+        clusters={},
+        members=collect_prior_members(prior.instances, registries),
+        removed_nodes=frozenset(),
+        removed_members=frozenset(),
+        existing_nodes=_collect_refreshed_node_names(objects, prior, registries),
+        is_member_missing=find_missing_members(prior, registries).__contains__,
+    )
+    rows = _build_excluded_placement_rows(objects, registries, context)
+    yield from (row for row in rows if row.action is PlacementAction.LOSE)
+
+
+def _collect_refreshed_node_names(
+    objects: Mapping[Address, Mapping[str, Any]], prior: PriorState, registries: PluginRegistries
+) -> dict[str, set[str]]:
+    """Return the node names of the refreshed `objects` by cluster id, without nodes on missing machines. A cluster in
+    state has an entry even if it is gone; then all of its nodes are missing.
+    """
     types = registries.resource_types
     sites = build_sites(build_inventory(objects.items(), types))[0]
     existing_nodes: dict[str, set[str]] = {}
     for address, instance in prior.state.instances.items():
         if registries.get_kind(address.type) is PlanningKind.CLUSTER and instance.current is not None:
-            existing_nodes[str(instance.current.attributes.get("id"))] = set()  # stays empty if the cluster is gone
+            existing_nodes[str(instance.current.attributes.get("id"))] = set()
     for address, attributes in objects.items():
         resource_type = types.get(address.type)
         if resource_type is None or resource_type.vms is None:
@@ -182,16 +199,7 @@ def find_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[
         for vm in resource_type.vms.list_existing_vms(attributes):
             if site is not None and vm.placement.machine in site.machines:
                 names.update(vm.names)
-    context = _ExclusionContext(
-        clusters={},
-        members=collect_prior_members(prior.instances, registries),
-        removed_nodes=frozenset(),
-        removed_members=frozenset(),
-        existing_nodes=existing_nodes,
-        is_member_missing=find_missing_members(prior, registries).__contains__,
-    )
-    rows = _build_excluded_placement_rows(objects, registries, context)
-    yield from (row for row in rows if row.action is PlacementAction.LOSE)
+    return existing_nodes
 
 
 def _build_excluded_placement_rows(

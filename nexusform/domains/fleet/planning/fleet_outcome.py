@@ -142,14 +142,17 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
         return attributes | {name: prior.get(name) for name in _HUB_ATTRIBUTES}
     if placement.selection.selector_problem is not None:
         return attributes | _build_invalid_placement_attributes(placement)
-    attributes = attributes | predict_placement_status(placement)
+    attributes |= predict_placement_status(placement)
     for name in ("placement_statuses", "selected_resources"):
         recorded, predicted = get_list(placement.spec.instance.before, name), get_list(attributes, name)
-        if recorded != predicted and sorted(map(format_canonical_json, recorded)) == sorted(
-            map(format_canonical_json, predicted)
-        ):
+        if recorded != predicted and _sort_canonically(recorded) == _sort_canonically(predicted):
             attributes[name] = recorded  # only the order differs, so nothing changed
     return attributes
+
+
+def _sort_canonically(items: Iterable[Any]) -> list[bytes]:
+    """Return the items as JSON texts, in an order that depends on the texts only."""
+    return sorted(map(format_canonical_json, items))
 
 
 def _find_rolled_out_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:

@@ -1,7 +1,6 @@
-"""Ownership of objects that several placements apply to one cluster. An object belongs to the first manager
-that applies it until its removal; others fail to take it over. If several are added in one plan, the result
-is open; the plan assumes the order of the configuration. Source: KubeFleet pkg/controllers/workapplier
-(process.go, drift_detection_takeover.go).
+"""Ownership of objects that several placements apply to one cluster: the first manager owns an object until its
+removal; others fail to take it over. Of several in one plan, the plan assumes the order of the configuration.
+Source: KubeFleet pkg/controllers/workapplier (process.go, drift_detection_takeover.go).
 """
 
 from __future__ import annotations

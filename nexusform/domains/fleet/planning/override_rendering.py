@@ -383,18 +383,13 @@ def apply_json_patches(body: Any, patches: Sequence[JsonPatch], values: Sequence
 
 def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
     """Apply a patch to a body in place; raise PatchError, with the hub's text, if its target is missing."""
-    steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")]  # JSON pointer (RFC 6901)
-    last, target = steps[-1], body
-    for step in steps[1:-1]:  # without the empty step before the first slash; None if a step is missing
-        if isinstance(target, dict):
-            target = target.get(step)
-        else:
-            position = _resolve_index(step, len(target)) if isinstance(target, list) else None
-            target = None if position is None else target[position]
+    # A JSON pointer (RFC 6901): "/a/b~1c" has the steps "", "a" and "b/c".
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")]
+    last, target = steps[-1], _find_patch_target(body, steps[1:-1])
     if isinstance(target, dict):
-        if patch.operation != "add" and last not in target:
-            if patch.operation == "replace":
-                raise PatchError(_describe_missing_key(patch))
+        if patch.operation == "replace" and last not in target:
+            raise PatchError(_describe_missing_key(patch))
+        if patch.operation == "remove" and last not in target:
             unable = f"unable to remove nonexistent key: {last}: {_MISSING_VALUE}"
             raise PatchError(f"error in remove for path: '{patch.path}': {unable}")
         if patch.operation == "remove":
@@ -406,6 +401,18 @@ def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
     else:
         path = patch.path if patch.operation == "replace" else f'"{patch.path}"'  # quoted as by the hub
         raise PatchError(f"{patch.operation} operation does not apply: doc is missing path: {path}: {_MISSING_VALUE}")
+
+
+def _find_patch_target(body: Any, steps: Sequence[str]) -> Any:
+    """Return the mapping or list reached from a body by these steps of a patch path; None if a step is missing."""
+    target = body
+    for step in steps:
+        if isinstance(target, dict):
+            target = target.get(step)
+        else:
+            position = _resolve_index(step, len(target)) if isinstance(target, list) else None
+            target = None if position is None else target[position]
+    return target
 
 
 def _describe_missing_key(patch: JsonPatch) -> str:

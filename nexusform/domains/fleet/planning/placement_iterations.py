@@ -260,18 +260,19 @@ def update_pod_predictions(
     pods: FleetPodPredictor,
     iterations: PlacementIterations,
 ) -> None:
-    """Determine object owners, remove pods of removed bindings, and predict pods of bindings not `placed` yet."""
+    """Determine object owners, remove pods of removed bindings, and predict pods of bindings not `placed` yet. All
+    removals are first: they free resources on the nodes.
+    """
     # Triples of a placement, its bindings after the rollout, and the clusters reached by the rollout.
     placement_bindings = [(placement, *_project_clusters_after_rollout(placement)) for placement in placements]
     assign_object_owners(placement_bindings, iterations.shared_objects)
     # Resources of a member are removed with it, even if no rollout removes its binding.
     present = {name for name, member in members.items() if member.planned is not None}
     for placement, bindings, reached in placement_bindings:
-        clusters_with_objects = {
-            binding.cluster
-            for binding in bindings
-            if binding.cluster in present and placement.compute_resources(binding, reached) is not None
-        }
+        clusters_with_objects: set[str] = set()
+        for binding in bindings:
+            if binding.cluster in present and placement.compute_resources(binding, reached) is not None:
+                clusters_with_objects.add(binding.cluster)
         for cluster in _find_clusters_losing_pods(placement, clusters_with_objects, iterations):
             pods.remove_pods(placement.address, cluster)
             placement.workloads.pop(cluster, None)

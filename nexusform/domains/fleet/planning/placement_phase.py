@@ -1,7 +1,5 @@
-"""Placement phase of a plan: all placements as one batch, over the members and hub objects. Each iteration
-runs the scheduling cycles of every queued placement on the same member figures and predicts the new pods.
-Members with changed figures queue placements as the watcher does, until no binding changes. Evictions,
-rollouts and staged runs follow, then the final attributes.
+"""Placement phase of a plan: all placements as one batch, over the members and hub objects. Evictions precede the
+iterations (placement_iterations.py); staged runs, rollouts and the final attributes follow.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -363,16 +363,15 @@ class PlacementPlan(Struct):
     @property
     def previously_failed_clusters(self) -> frozenset[str]:
         """Clusters with permanent failures before this plan, under the new apply strategy if it changes."""
-        spec, effective = self.spec, self.spec.configuration
-        if not spec.apply_strategy_changed and spec.previous_configuration is not None:
-            effective = spec.previous_configuration
-        failure_states = {FAILED, OVERRIDE_FAILED}
-        if effective.is_report_only and spec.apply_strategy_changed:
-            failure_states.remove(FAILED)  # no longer applied, so apply failures end
-        failed_on_hub = self._find_observed_clusters(failure_states)
-        by_overriding = self.current.applied.failed_clusters
-        by_applying = frozenset() if effective.is_report_only else self.selection.clusters.failing  # as configured
-        return frozenset(failed_on_hub | by_overriding | by_applying)
+        is_changed, effective = self.spec.apply_strategy_changed, self.spec.configuration
+        if not is_changed and self.spec.previous_configuration is not None:
+            effective = self.spec.previous_configuration
+        failed = self.current.applied.failed_clusters | self._find_observed_clusters({OVERRIDE_FAILED})
+        if not (is_changed and effective.is_report_only):  # a switch to reporting differences ends apply failures
+            failed |= self._find_observed_clusters({FAILED})
+        if not effective.is_report_only:
+            failed |= self.selection.clusters.failing  # as configured
+        return failed
 
     @property
     def clusters_with_unknown_rollout(self) -> frozenset[str]:

@@ -189,13 +189,15 @@ def write_applied_resources(applied: AppliedResources, bindings: Iterable[Bindin
         digests = bodies.add_manifests(rendered.manifests)
         has_differences = rendered.digest or rendered.failure or rendered.overrides
         if has_differences or digests != digests_of.get(binding.resource_snapshot):
-            content[binding.cluster] = {"objects": digests, "overrides": rendered.digest, "failure": rendered.failure}
-            content[binding.cluster]["picked"] = list(rendered.overrides)
-            if rendered.reported_failure:
-                content[binding.cluster]["said"] = rendered.reported_failure
-            if rendered.conflicting_objects:
-                content[binding.cluster]["refused"] = list(map(list, rendered.conflicting_objects))
+            content[binding.cluster] = {"objects": digests, **_CONTENT_FORM(rendered)}
     return {SNAPSHOTS: snapshots, _CONTENT: content, _BODIES: dict(sorted(bodies.by_digest.items()))}
+
+
+_CONTENT_FORM: Final = RecordForm(
+    RenderedResources,
+    "overrides=digest failure picked=overrides [said=reported_failure] [refused=conflicting_objects]",
+    refused=list,
+)
 
 
 class _ObjectBodyCollector:

@@ -72,9 +72,10 @@ def build_members(
     leaving_names = {*missing_members, *(str(get_value_at_path(instance.before, "name")) for instance in leaving)}
     problems: list[Diagnostic] = []
     for instance in member_instances:
-        leaving_member = _find_leaving_member(instance)
-        if leaving_member is not None:  # another instance may join a cluster of this name, before or after
-            name_only = FleetMember(leaving_member.name)
+        if instance.before is not None and instance.loses_prior_object:
+            name_only = FleetMember(str(instance.before.get("name")))
+            leaving_member = parse_member_record(name_only.name, instance.prior_note)
+            # Another instance may join a cluster of this name, before or after.
             members.setdefault(name_only.name, FleetMemberState(instance.address, name_only, previous=leaving_member))
         if instance.is_invalid or instance.planned is None:
             continue  # no valid member after the plan
@@ -109,13 +110,6 @@ def build_members(
             planned = build_member(observed_member, cluster=None, requests=(0, 0))
             members[name] = FleetMemberState(None, configuration=observed_member, previous=planned, planned=planned)
     return members, problems
-
-
-def _find_leaving_member(instance: Instance) -> Member | None:
-    """Return the removed or replaced member of an instance; None if it stays or is new."""
-    if instance.before is None or not instance.loses_prior_object:
-        return None
-    return parse_member_record(str(instance.before.get("name")), instance.prior_note)
 
 
 def _find_previous_member(instance: Instance, planned: Member, observed: Mapping[str, FleetMember]) -> Member | None:

@@ -1,7 +1,5 @@
-"""Order of the steps evaluated once by a hub. A staged run or an eviction is not repeated after a start with
-older objects, so it waits for all of its inputs in the plan. A rollout applies the overrides existing at its
-start, to the clusters with matching labels. An override without a placement name starts none, so the steps
-starting one wait for it, and for labels. A placement is left to staged runs before its content changes.
+"""Order of the steps evaluated once by a hub: a staged run or an eviction waits for all of its inputs in the plan. A
+rollout applies the overrides existing at its start, so the steps starting one wait for overrides, and for labels.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -82,9 +80,13 @@ class _RolloutInputs(Struct, frozen=True):
     is_switched: bool = False
 
 
+def _get_namespace(override: FleetOverride) -> ObjectIdentity:
+    return ObjectIdentity("", "Namespace", "", override.namespace)
+
+
 def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetOverride) -> bool:
     """Return True if a manifest's change adds the namespace of an override, created or newly in the manifest."""
-    namespace = ObjectIdentity("", "Namespace", "", override.namespace)
+    namespace = _get_namespace(override)
     if changed.instance.is_removed or namespace not in changed.identities:
         return False
     return changed.instance.action in _CREATE_ACTIONS or namespace not in _collect_identities(changed.versions[:1])
@@ -130,10 +132,6 @@ class _ChangedIndex:
     def list_content(self, identities: AbstractSet[ObjectIdentity]) -> Iterator[int]:
         """Yield the positions of the manifests with any of these objects."""
         return chain.from_iterable(map(self._by_identity.__getitem__, self._by_identity.keys() & identities))
-
-    def list_namespace(self, name: str) -> Iterator[int]:
-        """Yield the positions of the manifests with this Namespace."""
-        return self.list_content({ObjectIdentity("", "Namespace", "", name)})
 
     def list_steps(self, kind: type, *placements: str) -> Iterator[int]:
         """Yield the positions of the objects of a type for one of these placements."""
@@ -202,7 +200,7 @@ def _find_removed_content(index: _ChangedIndex, rollout: _RolloutInputs) -> Iter
 
 def _find_manifests_with_namespace(index: _ChangedIndex, override: FleetOverride) -> Iterator[int]:
     """Yield the manifests creating the namespace of an override."""
-    for position in index.list_namespace(override.namespace):
+    for position in index.list_content({_get_namespace(override)}):
         if _has_new_namespace_of_override(index.by_position[position], override):
             yield position
 

@@ -5,6 +5,8 @@ in snake case; repeated blocks are in the singular.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from nexusform.kubernetes.quantity import MAX_INT32, MAX_INT64
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, ObjectReference, OnChange
 from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType, Type
@@ -245,37 +247,28 @@ PLACEMENT_BLOCKS: Final[Mapping[str, NestedBlock]] = {
     "strategy": make_block("Rollout of changes.", STRATEGY),
 }
 
-CONDITIONS: Final = ListType(ObjectType.create(dict.fromkeys(("type", "status", "reason", "message"), STRING)))
-EVICTION: Final = ObjectType.create(
-    {"name": STRING, "cluster_name": STRING, "valid": BOOL, "executed": BOOL, "reason": STRING}
+
+def make_object_type(texts: str, numbers: str = "", **others: Type) -> ObjectType:
+    """Return an object type: `texts` and `numbers` are names of its attributes of these types, separated by spaces."""
+    text_attributes = dict.fromkeys(texts.split(), STRING)
+    return ObjectType.create({**text_attributes, **dict.fromkeys(numbers.split(), NUMBER), **others})
+
+
+CONDITIONS: Final = ListType(make_object_type("type status reason message"))
+EVICTION: Final = make_object_type("name cluster_name reason", valid=BOOL, executed=BOOL)
+POLICY_SNAPSHOT: Final = make_object_type("hash", "index number_of_clusters")
+_SELECTED: Final = make_object_type("group version kind namespace name")
+_FAILED: Final = make_object_type("group kind namespace name reason message")
+BINDING: Final = make_object_type(
+    "state previous_state provenance", "affinity_score topology_spread_score policy_snapshot resource_snapshot"
 )
-POLICY_SNAPSHOT: Final = ObjectType.create({"index": NUMBER, "hash": STRING, "number_of_clusters": NUMBER})
-_FAILED: Final = ObjectType.create(dict.fromkeys(("group", "kind", "namespace", "name", "reason", "message"), STRING))
-BINDING: Final = ObjectType.create(
-    {
-        "state": STRING,
-        "previous_state": STRING,
-        "affinity_score": NUMBER,
-        "topology_spread_score": NUMBER,
-        "policy_snapshot": NUMBER,
-        "resource_snapshot": NUMBER,
-        "provenance": STRING,
-    }
-)
-_POD: Final = ObjectType.create(
-    {
-        "node": STRING,
-        "machine": STRING,
-        "availability_zone": STRING,
-        "certain": BOOL,
-        "provenance": STRING,
-        "former_template": STRING,
-        "former_pod": STRING,
-        "state": STRING,
-        "reason": STRING,
-        "volumes": MapType(STRING),
-    },
-    optional=("former_template", "former_pod", "state", "reason", "volumes"),
+_POD: Final = replace(
+    make_object_type(
+        "node machine availability_zone provenance former_template former_pod state reason",
+        certain=BOOL,
+        volumes=MapType(STRING),
+    ),
+    optional=frozenset({"former_template", "former_pod", "state", "reason", "volumes"}),
 )
 PODS: Final = MapType(MapType(_POD))
 
@@ -311,7 +304,7 @@ PLACEMENT_VALUES: Final[Mapping[str, AttributeSchema]] = {
         "A status per cluster.",
     ),
     "selected_resources": make_computed(
-        ListType(ObjectType.create(dict.fromkeys(("group", "version", "kind", "namespace", "name"), STRING))),
+        ListType(_SELECTED),
         "Selected objects on the hub.",
         refers_to=ObjectReference(("fleet_hub_manifest",), "objects", ("group", "kind", "namespace", "name")),
     ),
