@@ -181,7 +181,7 @@ def _collect_refreshed_node_names(
     objects: Mapping[Address, Mapping[str, Any]], prior: PriorState, registries: PluginRegistries
 ) -> dict[str, set[str]]:
     """Return the node names of the refreshed `objects` by cluster id, without nodes on missing machines. A cluster in
-    state has an entry even if it is gone; then all of its nodes are missing.
+    state that no longer exists has no names, so all of its nodes are missing.
     """
     types = registries.resource_types
     sites = build_sites(build_inventory(objects.items(), types))[0]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
@@ -181,12 +181,17 @@ def _explain_takeover_failure(contender: _OwnershipCandidate, cluster: str, exis
     rendered = placement.snapshot_store.render_cluster(placement.snapshot_store.latest_index, cluster)
     manifests = expand_envelopes(rendered.manifests) if rendered is not None else ()
     wanted = [manifest.body for manifest in manifests if get_object_identity(manifest) == contender.object]
-    if isinstance(existing, Manifest):
-        return "" if existing.body in wanted else _DIFFERS
+    is_equal = existing.body in wanted if isinstance(existing, Manifest) else _is_workload_equal(existing, wanted)
+    return "" if is_equal else _DIFFERS
+
+
+def _is_workload_equal(existing: LiveWorkload, wanted: Sequence[Mapping[str, Any]]) -> bool:
+    """Return True if a workload on a cluster equals the `wanted` object (at most one) in the fields with an effect on
+    pods: its replicas, and the template of its pods.
+    """
     spec = get_mapping(next(iter(wanted), {}), "spec")
-    # The fields with an effect on pods are compared: replicas, and those of the pod spec.
     is_other_template = find_current_revisions(get_mapping(spec, "template"), existing, ()) == ()
-    return _DIFFERS if is_other_template or spec.get("replicas", existing.replicas) != existing.replicas else ""
+    return not is_other_template and spec.get("replicas", existing.replicas) == existing.replicas
 
 
 def build_ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:

@@ -339,10 +339,10 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
     selected = [row for row in rows if row.is_selected]
     for address, group in group_by(selected, attrgetter("placement")).items():
         placement = outcome.placements[address]
-        policy, kind = _get_editable_policy(placement), placement.spec.configuration.placement_type
-        is_all = kind is PlacementType.PICK_ALL
-        if policy is None or not (is_all or (kind is PlacementType.PICK_N and not placement.spec.is_new)):
-            continue  # no editable policy, a PickFixed, or a new PickN
+        policy = _get_extensible_policy(placement)
+        is_all = placement.spec.configuration.placement_type is PlacementType.PICK_ALL
+        if policy is None:
+            continue
         clusters = sorted(row.cluster for row in group if row.is_waiting)
         if not clusters or (is_all and len(clusters) == len(group)):  # nothing to leave out, or nothing left
             continue
@@ -365,8 +365,13 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
         )
 
 
-def _get_editable_policy(placement: PlacementPlan) -> Mapping[str, Any] | None:
-    """Return the policy block, a PickAll for a new placement without one; None if in a manifest, or for another one."""
+def _get_extensible_policy(placement: PlacementPlan) -> Mapping[str, Any] | None:
+    """Return the policy block of a PickAll or of an existing PickN, to be extended by an affinity; None for others. A
+    new placement without a policy gets a block of type PickAll. A policy in a manifest cannot be edited.
+    """
+    kind = placement.spec.configuration.placement_type
+    if kind is PlacementType.PICK_FIXED or (kind is PlacementType.PICK_N and placement.spec.is_new):
+        return None
     config = get_mapping(placement.spec.instance.config)
     policy = config.get("policy")
     if policy is None and placement.spec.is_new and not config.get("manifest"):

@@ -419,16 +419,15 @@ class PlacementPlan(Struct):
         rollout starts. An override naming the placement, the strategy, a changed binding or new resources start one.
         """
         previous = self.spec.previous_configuration
-        has_rollout = (
-            self.current.has_override_change
-            or self.spec.apply_strategy_changed
-            or bool(self.evicted_clusters)
-            # A hub retries a blocked rollout continuously.
-            or bool(self.find_reported_clusters("RolloutStarted", "False"))
-            or (previous is not None and previous.strategy != self.spec.configuration.strategy)
-            or any(item.state is not BindingState.BOUND or item.resource_snapshot != latest for item in self.bindings)
-        )
-        return self.current.outdated_clusters if has_rollout else frozenset()
+        has_other_type = previous is not None and previous.strategy != self.spec.configuration.strategy
+        has_changed_strategy = self.spec.apply_strategy_changed or has_other_type
+        is_retried = bool(self.find_reported_clusters("RolloutStarted", "False"))  # a hub retries a blocked rollout
+        if self.current.has_override_change or has_changed_strategy or self.evicted_clusters or is_retried:
+            return self.current.outdated_clusters
+        for binding in self.bindings:
+            if binding.state is not BindingState.BOUND or binding.resource_snapshot != latest:
+                return self.current.outdated_clusters  # a new or removed binding, or new resources
+        return frozenset()
 
     @property
     def override_pending_clusters(self) -> tuple[str, ...]:

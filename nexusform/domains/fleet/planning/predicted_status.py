@@ -35,7 +35,7 @@ _TRACKED_WORKLOADS: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet"}
 def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
     """Return the conditions and cluster statuses after the plan as attributes; unchanged if nothing updates them."""
     prior = placement.spec.prior_attributes
-    if _keeps_status(placement):
+    if _is_status_unchanged(placement):
         return {name: prior.get(name) for name in ("conditions", "placement_statuses")}
     # Without a status written by a cycle of this plan, the result of the last cycle stays.
     scheduling = placement.scheduling.status or read_scheduling(prior, placement.bindings)
@@ -61,7 +61,7 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
     return {"conditions": conditions, "placement_statuses": statuses}
 
 
-def _keeps_status(placement: PlacementPlan) -> bool:
+def _is_status_unchanged(placement: PlacementPlan) -> bool:
     """Return True if nothing in the plan updates the status of a placement."""
     if _is_unchanged_on_hub(placement):
         return True

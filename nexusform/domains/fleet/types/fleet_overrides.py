@@ -18,6 +18,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     LABEL_SELECTOR,
     make_block,
     make_block_list,
+    make_choice,
     make_text,
 )
 from nexusform.interfaces.plugins import ResourceType
@@ -28,7 +29,7 @@ MAX_RULES: Final = 20
 _VALUE: Final = make_text("New value as JSON (jsonencode(...)); other text is used as is.")
 
 _RULE: Final = BlockSchema(
-    {"override_type": make_text("Patch the object, or omit it.", default="JSONPatch", choices=("JSONPatch", "Delete"))},
+    {"override_type": make_choice("Patch the object, or omit it.", "JSONPatch", "Delete")},
     {
         "cluster_selector": make_block(
             "The clusters. Empty block: all. No block: none.",
@@ -53,7 +54,7 @@ _RULE: Final = BlockSchema(
 _PLACEMENT: Final = BlockSchema(
     {
         "name": make_text("Name of the placement.", required=True),
-        "scope": make_text("Cluster or Namespaced.", default="Cluster", choices=("Cluster", "Namespaced")),
+        "scope": make_choice("Cluster or Namespaced.", "Cluster", "Namespaced"),
     }
 )
 

@@ -26,6 +26,11 @@ def make_text(description: str, **more: Any) -> AttributeSchema:
     return make_placement_argument(STRING, description, **more)
 
 
+def make_choice(description: str, *choices: str) -> AttributeSchema:
+    """Return a text argument with these choices; the first one is the default."""
+    return make_text(description, default=choices[0], choices=choices)
+
+
 def make_number(description: str, **more: Any) -> AttributeSchema:
     """Return a number argument."""
     return make_placement_argument(NUMBER, description, **more)
@@ -136,7 +141,7 @@ TOLERATION: Final = BlockSchema(
 )
 POLICY: Final = BlockSchema(
     {
-        "placement_type": make_text("Selection type.", default="PickAll", choices=("PickAll", "PickFixed", "PickN")),
+        "placement_type": make_choice("Selection type.", "PickAll", "PickFixed", "PickN"),
         "number_of_clusters": make_number("Number of clusters (PickN).", minimum=0, maximum=MAX_INT32),
         "cluster_names": make_text_list_attribute("Cluster names (PickFixed).", default=[]),
     },
@@ -182,23 +187,11 @@ _ROLLING: Final = BlockSchema(
 )
 _APPLY: Final = BlockSchema(
     {
-        "type": make_text(
-            "How to apply objects.",
-            default="ClientSideApply",
-            choices=("ClientSideApply", "ServerSideApply", "ReportDiff"),
-        ),
-        "comparison_option": make_text(
-            "Fields to compare with the member.",
-            default="PartialComparison",
-            choices=("PartialComparison", "FullComparison"),
-        ),
-        "when_to_apply": make_text(
-            "Whether to apply drifted objects.", default="Always", choices=("Always", "IfNotDrifted")
-        ),
-        "when_to_take_over": make_text(
-            "Whether to take over existing objects on a member.",
-            default="Always",
-            choices=("Always", "IfNoDiff", "Never"),
+        "type": make_choice("How to apply objects.", "ClientSideApply", "ServerSideApply", "ReportDiff"),
+        "comparison_option": make_choice("Fields to compare with the member.", "PartialComparison", "FullComparison"),
+        "when_to_apply": make_choice("Whether to apply drifted objects.", "Always", "IfNotDrifted"),
+        "when_to_take_over": make_choice(
+            "Whether to take over existing objects on a member.", "Always", "IfNoDiff", "Never"
         ),
         "allow_co_ownership": make_placement_argument(BOOL, "Whether an object may have other owners too."),
     },
@@ -210,11 +203,7 @@ _APPLY: Final = BlockSchema(
     },
 )
 _DELETE: Final = BlockSchema(
-    {
-        "propagation_policy": make_text(
-            "What to do with objects on members after deletion.", default="Delete", choices=("Delete", "Abandon")
-        )
-    }
+    {"propagation_policy": make_choice("What to do with objects on members after deletion.", "Delete", "Abandon")}
 )
 _REPORT_BACK: Final = BlockSchema(
     {
@@ -223,11 +212,7 @@ _REPORT_BACK: Final = BlockSchema(
     }
 )
 STRATEGY: Final = BlockSchema(
-    {
-        "type": make_text(
-            "Rollout by the hub or by a staged run.", default="RollingUpdate", choices=("RollingUpdate", "External")
-        )
-    },
+    {"type": make_choice("Rollout by the hub or by a staged run.", "RollingUpdate", "External")},
     {
         "rolling_update": make_block("Limits of a rolling update.", _ROLLING),
         "apply_strategy": make_block("How to apply objects.", _APPLY),

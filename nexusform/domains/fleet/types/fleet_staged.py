@@ -29,6 +29,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     PLACEMENT_NAME,
     make_block,
     make_block_list,
+    make_choice,
     make_placement_argument,
     make_text,
 )
@@ -57,7 +58,7 @@ def _build_run_spec(strategy: str) -> BlockSchema:
             "resource_snapshot_index": make_text(
                 "Number of the resource snapshot. Default: the latest.", on_change=OnChange.REPLACE
             ),
-            "state": make_text("Requested state of the run.", default="Initialize", choices=tuple(map(str, RunState))),
+            "state": make_choice("Requested state of the run.", *map(str, RunState)),
         }
     )
 
