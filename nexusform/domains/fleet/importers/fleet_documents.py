@@ -1,6 +1,5 @@
-"""Conversion of fleet objects from YAML to the arguments of their blocks. Guided by the kind's shape
-(fleet_shapes.py): anything rejected by `kubectl apply`, the API's schema or its rules is an error at its
-line. A lenient reading applies the corrections of a closed table and lists them; other mistakes stay errors.
+"""Conversion of fleet objects from YAML to the arguments of their blocks, guided by the kind's shape (fleet_shapes.py).
+A lenient reading applies the corrections of a closed table and lists them; other mistakes stay errors.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Hub objects as listed by `kubectl get ... -A -o json|yaml` -> placements with bindings, policies and
-resources, and managers of objects. Sources: KubeFleet's apis/placement/v1beta1 (bindings, snapshots); labels
-and annotations of Flux and Argo CD.
+"""Hub objects as listed by `kubectl get` -> placements with bindings, policies and resources, and managers of objects.
+Sources: KubeFleet's apis/placement/v1beta1 (bindings, snapshots); labels and annotations of Flux and Argo CD.
 """
 
 import re

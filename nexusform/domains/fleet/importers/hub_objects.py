@@ -1,6 +1,5 @@
-"""Observed objects without server fields, and detection of generated objects. Sources: KubeFleet
-pkg/utils/controller/resource_selector_resolver.go (fields removed before an object enters a resource
-snapshot); the labels of Kubernetes' own objects.
+"""Observed objects without server fields, and detection of generated objects. Source: KubeFleet
+pkg/utils/controller/resource_selector_resolver.go (fields removed before an object enters a resource snapshot).
 """
 
 import copy

@@ -1,6 +1,5 @@
 """Observed evictions, staged runs and members as records. Sources: KubeFleet apis/placement/v1beta1 (eviction_types.go,
-stageupdate_types.go); conditions seen on a running hub. The health of a member follows from its agent's conditions and
-last heartbeat, in the order and with the limits of KubeFleet's pkg/scheduler/clustereligibilitychecker at e160c1cd.
+stageupdate_types.go) and pkg/scheduler/clustereligibilitychecker at e160c1cd; conditions seen on a running hub.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

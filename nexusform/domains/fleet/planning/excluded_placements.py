@@ -1,6 +1,4 @@
-"""Bindings and pods outside the plan's targets: excluded by -target or -exclude, or forgotten. Their node or
-member may be removed, or missing already.
-"""
+"""Bindings and pods outside the plan's targets (excluded or forgotten); their node or member may be missing."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet

@@ -1,6 +1,5 @@
-"""Overrides rendered per cluster: matching rules and resulting objects. Source: KubeFleet
-pkg/controllers/workgenerator/override.go. Cluster overrides precede namespaced ones; rules apply in order and
-the last one wins; Delete removes the object.
+"""Overrides rendered per cluster. Cluster overrides precede namespaced ones; of the rules, the last one wins;
+Delete removes the object. Source: KubeFleet pkg/controllers/workgenerator/override.go.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Feasibility of every binding of a plan: its pods on the nodes of its cluster, and the site below them. Proposals for
-waiting pods: more nodes, another cluster, or an affinity without the cluster.
-"""
+"""Feasibility of every binding: its pods on the nodes of its cluster, and the site below; proposals for pods."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
@@ -219,11 +218,11 @@ def _evaluate_site_capacity(addition: _AdditionalNodes, additions: Iterable[_Add
     """
     on_site = [other for other in additions if other.site == addition.site]
     same_sku = [other for other in on_site if other.sku == addition.sku]
-    largest: dict[tuple[str, str], int] = {}  # by cluster and pool
+    largest: Counter[tuple[str, str]] = Counter()  # by cluster and pool
     for other in same_sku:
         key = other.cluster_id, other.pool
-        largest[key] = max(largest.get(key, 0), other.count)
-    if sum(largest.values()) > addition.free.maximum:  # `free` is an interval
+        largest[key] = max(largest[key], other.count)
+    if largest.total() > addition.free.maximum:  # `free` is an interval
         return "no"
     is_enough = sum(other.count for other in same_sku) <= addition.free.minimum
     # VMs of other sizes use the same machines, so the numbers of free VMs do not add up.

@@ -129,15 +129,17 @@ def _plan_rejoining_members(
     earlier, only the excluded placements are planned. Afterwards all members are present.
     """
     bound = collect_clusters(chain.from_iterable(placement.spec.prior_bindings for placement in placements))
-    rejoining = {
-        name: state.planned
-        for name, state in members.items()
-        if name in bound and (state.is_rejoining or state.unnotified_placements)
-    }
+    rejoining: dict[str, Member | None] = {}  # the members after the plan, by name
+    has_new_replacement = False
+    unnotified: set[str] = set()  # addresses of placements
+    for name, state in members.items():
+        if name in bound and (state.is_rejoining or state.unnotified_placements):
+            rejoining[name] = state.planned
+            has_new_replacement |= state.is_rejoining
+            unnotified |= state.unnotified_placements
     if not rejoining:
         return iterations
-    if not any(members[name].is_rejoining for name in rejoining):  # other placements processed the re-creations
-        unnotified = frozenset[str]().union(*(members[name].unnotified_placements for name in rejoining))
+    if not has_new_replacement:  # other placements processed the earlier ones
         placements = [placement for placement in placements if placement.address in unnotified]
 
     for name in rejoining:

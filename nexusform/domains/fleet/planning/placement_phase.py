@@ -1,6 +1,4 @@
-"""Placement phase of a plan: all placements as one batch, over the members and hub objects. Evictions precede the
-iterations (placement_iterations.py); staged runs, rollouts and the final attributes follow.
-"""
+"""Placement phase of a plan: evictions, iterations over all placements, staged runs, rollouts, final attributes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain

@@ -84,12 +84,7 @@ def build_members(
         configuration = build_planned_member(instance, configuration, observed)
         cluster = clusters.get(configuration.cluster_id or configuration.name)  # data blocks may name the member
         if configuration.cluster_id and cluster is None:
-            listed = f" Known clusters: {', '.join(sorted(clusters)[:8])}." if clusters else ""
-            text = (
-                f'No nexus_kubernetes_cluster or tacker_vnf has the id "{configuration.cluster_id}".{listed} Use a '
-                "reference such as nexus_kubernetes_cluster.a.id, so that the cluster is planned first."
-            )
-            problems.append(instance.build_error("unknown-cluster", text, ("kubernetes_cluster_id",)))
+            problems.append(_build_unknown_cluster_error(instance, configuration.cluster_id, clusters))
             instance.is_invalid = True
         # A hub reports the properties and resources of its members itself; then nodes are for pods only.
         measured_cluster = None if _is_managed_by_hub_provider(instance, configuration.name, observed) else cluster
@@ -110,6 +105,17 @@ def build_members(
             planned = build_member(observed_member, cluster=None, requests=(0, 0))
             members[name] = FleetMemberState(None, configuration=observed_member, previous=planned, planned=planned)
     return members, problems
+
+
+def _build_unknown_cluster_error(instance: Instance, cluster_id: str, clusters: Iterable[str]) -> Diagnostic:
+    """Build the error for a member on a cluster that is not among the known `clusters` (ids)."""
+    names = ", ".join(sorted(clusters)[:8])
+    listed = f" Known clusters: {names}." if names else ""
+    text = (
+        f'No nexus_kubernetes_cluster or tacker_vnf has the id "{cluster_id}".{listed} Use a '
+        "reference such as nexus_kubernetes_cluster.a.id, so that the cluster is planned first."
+    )
+    return instance.build_error("unknown-cluster", text, ("kubernetes_cluster_id",))
 
 
 def _find_previous_member(instance: Instance, planned: Member, observed: Mapping[str, FleetMember]) -> Member | None:

@@ -101,7 +101,9 @@ class HubIndex:
 
 
 def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest, ...]:
-    """Return the hub objects selected by a placement, in selector order, each once."""
+    """Return the hub objects selected by a placement, in selector order, each once. A selected namespace may add the
+    objects inside: all of them, or only those that other selectors match (NamespaceWithResourceSelectors).
+    """
     by_key: dict[ObjectKey, Manifest] = {}
     includes_all: dict[str, bool] = {}  # by selected namespace: True if all its objects are included
     for selector in placement.selectors:

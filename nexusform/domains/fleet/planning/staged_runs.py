@@ -1,6 +1,4 @@
-"""Staged update runs of a plan: values fixed at their start, and their progress. A run may wait for approvals
-across plans; the values fixed at its start are recorded in its note.
-"""
+"""Staged update runs of a plan: values fixed at their start and recorded in their note, and their progress."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain

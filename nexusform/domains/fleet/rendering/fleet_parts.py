@@ -1,6 +1,4 @@
-"""Fleet as a matrix of placements and clusters, and the pods affected by a plan; complete without scripts.
-Longer texts, such as the reason for a pick, are tooltips of the cells and a list below the matrix.
-"""
+"""Fleet as a matrix of placements and clusters, and the pods affected by a plan; complete without scripts."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice

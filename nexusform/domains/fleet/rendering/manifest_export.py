@@ -1,6 +1,4 @@
-"""Exports of a plan: Kubernetes YAML of fleet objects for GitOps tools, a script with node labels. Blocks mirror
-the API in snake case, repeated ones in the singular; the schemas give the API names.
-"""
+"""Exports of a plan: Kubernetes YAML of fleet objects for GitOps tools, and a script with node labels."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -108,9 +106,12 @@ def _list_export_limitations(objects: Sequence[_ExportedObject], registries: Plu
 
 
 def _find_limitation(item: _ExportedObject) -> str:
-    """Return the key of `_LIMITATION_TEXTS` for an object not exported in full; "" for others."""
+    """Return the key of `_LIMITATION_TEXTS` for an object not exported in full; "" for others. A hub creates approval
+    requests itself, and approves them in their status; so the approvals in a run are not exported either.
+    """
     kind, attributes = item.address.type, item.attributes
-    if kind in _APPROVALS or (kind.endswith("_run") and attributes.get("approvals")):
+    has_approvals = kind.endswith("_run") and attributes.get("approvals")
+    if kind in _APPROVALS or has_approvals:
         return "approvals"
     if kind == _HUB_OBJECTS and attributes.get("cluster_id"):
         return "clusters"

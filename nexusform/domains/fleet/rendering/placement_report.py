@@ -101,19 +101,21 @@ def _describe_pick_batches(explanation: PlacementExplanation) -> Iterator[str]:
 
 
 def _describe_binding_history(clusters: Sequence[ClusterExplanation], reason: PlacementReason) -> Iterator[str]:
-    """Yield the action of this plan on each cluster, or else the start of its recorded binding."""
+    """Yield the action of this plan on each cluster, or else the start of its recorded binding. A binding kept in spite
+    of a change has a trigger; other kept ones have none, and count as without an action.
+    """
     for cluster in clusters:
         name = cluster.cluster
         row = reason.rows.get(name)
-        if row is not None and (row.action in _ACTION_TEXTS or row.trigger):  # changed, or kept in spite of a change
-            if row.action not in _ACTION_TEXTS and cluster.is_bound and cluster.rejections:
-                yield (
-                    f"In this plan {name} is kept ({row.trigger}): {reason.kept_reason}. A new pick would be "
-                    f"rejected: {_describe_rejection(cluster)}."
-                )
-            else:
-                action_text = _ACTION_TEXTS.get(row.action, "kept")
-                yield f"In this plan {name} is {action_text} ({row.trigger}): {row.reason}."
+        if row is not None and row.action in _ACTION_TEXTS:
+            yield f"In this plan {name} is {_ACTION_TEXTS[row.action]} ({row.trigger}): {row.reason}."
+        elif row is not None and row.trigger and cluster.is_bound and cluster.rejections:
+            yield (
+                f"In this plan {name} is kept ({row.trigger}): {reason.kept_reason}. A new pick would be "
+                f"rejected: {_describe_rejection(cluster)}."
+            )
+        elif row is not None and row.trigger:
+            yield f"In this plan {name} is kept ({row.trigger}): {row.reason}."
         elif name in reason.recorded and cluster.binding is not None:
             trigger, serial = reason.recorded[name]
             yield f"{name} is bound since state serial {serial} ({trigger})."

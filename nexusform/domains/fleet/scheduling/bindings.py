@@ -1,6 +1,4 @@
-"""Types of fleet placement: members, policies, bindings and decisions. Frozen, with KubeFleet's names.
-Policies are hashable, so results are computed once for all placements with the same policy.
-"""
+"""Types of fleet placement, frozen and with KubeFleet's names. Policies are hashable: equal ones are evaluated once."""
 
 from collections.abc import Container, Iterable, Mapping
 from enum import StrEnum

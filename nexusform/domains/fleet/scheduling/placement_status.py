@@ -253,13 +253,17 @@ def _build_placement_conditions(progresses: Sequence[ClusterProgress], prefix: s
     """Yield the conditions of the placement up to the first step that is not True everywhere."""
     if not progresses:
         return  # no cluster is picked
+    has_overrides = any(progress.has_overrides for progress in progresses)
     for name in list_step_names(progresses[0]):
         statuses = [getattr(progress, name) for progress in progresses]
-        status = next(status for status in (FALSE, UNKNOWN, TRUE) if status in statuses)  # the worst of the clusters'
+        status = TRUE
+        if FALSE in statuses:  # the worst status of a cluster is that of the placement
+            status = FALSE
+        elif UNKNOWN in statuses:
+            status = UNKNOWN
         step = _STEP_TEXTS[name]
         reason, text = step.placement[status]
-        has_no_overrides = not any(progress.has_overrides for progress in progresses)
-        if name == "overridden" and status == TRUE and has_no_overrides:
+        if name == "overridden" and status == TRUE and not has_overrides:
             reason, text = "NoOverrideSpecified", NO_OVERRIDES
         yield Condition(f"{prefix}{step.type}", status, reason, text.format(statuses.count(status)))
         if status != TRUE:  # later steps have not begun

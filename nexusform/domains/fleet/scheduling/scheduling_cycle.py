@@ -1,7 +1,5 @@
-"""Scheduling cycle: bindings, members and policy -> next bindings. `run_cycle` runs one cycle, `run_scheduling_cycles`
-the chain run by the controller. A cycle runs the filters in order (`filter_members`) and the scores
-(`rank_members`): topology spread, then affinity, then an obsolete binding, then the LARGER name; compared one
-after the other, never added. Source: KubeFleet pkg/scheduler/framework.
+"""Scheduling cycle: bindings, members and policy -> next bindings. Filters run in order. Scores are compared in turn,
+never added: topology spread, affinity, an obsolete binding, the LARGER name. Source: KubeFleet pkg/scheduler/framework.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,4 @@
-"""Staged update runs: the rollout of a placement with strategy External. Source: KubeFleet
-pkg/controllers/updaterun. A run fixes its stages at initialization, updates the clusters of each stage with
-at most max_concurrency at a time, and deletes unscheduled bindings at the end.
-"""
+"""Staged update runs: rollouts with strategy External. Source: KubeFleet pkg/controllers/updaterun."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum

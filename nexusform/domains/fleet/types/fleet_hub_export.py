@@ -181,12 +181,12 @@ def _select_user_objects(manifests: list[Manifest], placements: Mapping[str, Obs
     user_objects = [manifest for manifest in manifests if is_user_object(manifest, services)]
     for placement in placements.values():
         user_objects += placement.snapshots[-1].objects if placement.snapshots else ()
-    return [
-        manifest
-        if is_fleet_group(manifest.group) and manifest.kind == MEMBER  # read with its status
-        else replace(manifest, body=remove_server_fields(manifest.body))
-        for manifest in user_objects
-    ]
+    cleaned_objects: list[Manifest] = []
+    for manifest in user_objects:
+        is_member = is_fleet_group(manifest.group) and manifest.kind == MEMBER  # read with its status
+        body = manifest.body if is_member else remove_server_fields(manifest.body)
+        cleaned_objects.append(replace(manifest, body=body))
+    return cleaned_objects
 
 
 def _build_placement(
@@ -411,14 +411,11 @@ def _find_export_problems(
         if not placement.captured_count and any(status["cluster_name"] for status in _read_statuses(placement.manifest))
     ]
     if uncaptured:
-        noun = select_word_form(len(uncaptured), "placement", "placements")
-        verb, pronoun = (
-            select_word_form(len(uncaptured), "reports", "report"),
-            select_word_form(len(uncaptured), "it", "them"),
-        )
+        names, count = format_first_items(uncaptured, _MAX_NAMES), len(uncaptured)
+        noun, verb = select_word_form(count, "placement"), select_word_form(count, "reports", "report")
         text = (
-            f"The {noun} {format_first_items(uncaptured, _MAX_NAMES)} {verb} clusters, but no binding of "
-            f"{pronoun} was captured. A plan would pick clusters again. Capture all with: {COMMAND}"
+            f"The {noun} {names} {verb} clusters, but no binding of {select_word_form(count, 'it', 'them')} was "
+            f"captured. A plan would pick clusters again. Capture all with: {COMMAND}"
         )
         problems.append(Problem(argument, "not-captured", text))
     if managers:

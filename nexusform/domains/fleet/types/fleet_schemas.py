@@ -1,6 +1,4 @@
-"""Schemas shared by fleet types: selectors, policy, strategy and placement attributes. Blocks mirror the API
-in snake case; repeated blocks are in the singular.
-"""
+"""Schemas shared by fleet types. Blocks mirror the API in snake case; repeated blocks are in the singular."""
 
 from collections.abc import Mapping
 from typing import Any, Final

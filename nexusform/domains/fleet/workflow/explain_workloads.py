@@ -1,6 +1,6 @@
 """Explanation of placements (every rule's verdict on every cluster) and of pods of hub objects and placements."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 
 from msgspec.structs import replace
@@ -107,32 +107,49 @@ def explain_pods(
     without pods. A prefix selects one cluster or workload (`east/web/Deployment/shop/shop-0`, `east/shop-0`).
     """
     errors = select_errors(result.diagnostics)
-    pod_rows = [r for r in result.plan.placements if r.kind == POD and pattern.is_match(r.address)]
-    rows = [row for row in pod_rows if row.target]
-    rejected = {row.object: row.reason for row in pod_rows if compute_effect(row) is Effect.NOT_CREATED}  # by pod name
-    names = list(dict.fromkeys([*(row.object for row in rows), *rejected]))
+    addresses: dict[str, None] = {}  # of objects with pods after the plan, an ordered set
+    rejected: dict[str, str] = {}  # reasons against pods not created, by name
+    existing: dict[str, None] = {}  # names of pods after the plan
+    for row in result.plan.placements:
+        if row.kind == POD and pattern.is_match(row.address):
+            if row.target:
+                addresses[str(row.address)] = existing[row.object] = None
+            if compute_effect(row) is Effect.NOT_CREATED:
+                rejected[row.object] = row.reason
+    names = list(existing | rejected)
     if not names:
         return None
-    if not name and len(names) > 1:
-        text = f"{pattern} has several pods. Specify one of: {format_first_items(names, _MAX_NAMES)}."
-        return (), [*errors, build_error("ambiguous-pod", text)]
     prefix, _, pod = (name or names[0]).rpartition("/")
-    if pod in rejected or pod not in names:
-        text = f'{pattern} has no pod "{pod}".{suggest_name(pod, names)}'
-        if pod in rejected:
-            text = f'The pod "{pod}" of {pattern} is not created: {rejected[pod]}.'
-        return (), [*errors, build_error("no-such-object", text)]
-    addresses = list(dict.fromkeys(str(row.address) for row in rows))
+    problem = _check_pod_name(pattern, name, names, rejected)
+    if problem is not None:
+        return (), [*errors, problem]
     unknown_nodes = describe_unknown_nodes(result, fleet, pattern)
     if unknown_nodes:
         errors.append(build_warning(NODES_UNKNOWN, unknown_nodes))
-    reasons = build_pod_reasons(fleet.pods, addresses, pod)
+    reasons = build_pod_reasons(fleet.pods, list(addresses), pod)
     selected = [reason for reason in reasons if prefix in ("", *reason.prefixes)]
     if not selected:
         candidates = list(dict.fromkeys(f"{reason.cluster}/{pod}" for reason in reasons))
         text = f'{pattern} has no pod "{name}". Known pods: {format_first_items(candidates, _MAX_NAMES)}.'
         return (), [*errors, build_error("no-such-object", text)]
     return tuple(selected), errors
+
+
+def _check_pod_name(
+    pattern: AddressPattern, name: str, names: list[str], rejected: Mapping[str, str]
+) -> Diagnostic | None:
+    """Return an error if a name ("": the only pod) suits none of the pods with these `names`, or a pod not created:
+    `rejected` gives the reasons by name.
+    """
+    if not name and len(names) > 1:
+        text = f"{pattern} has several pods. Specify one of: {format_first_items(names, _MAX_NAMES)}."
+        return build_error("ambiguous-pod", text)
+    pod = (name or names[0]).rpartition("/")[2]
+    if pod in rejected:
+        return build_error("no-such-object", f'The pod "{pod}" of {pattern} is not created: {rejected[pod]}.')
+    if pod not in names:
+        return build_error("no-such-object", f'{pattern} has no pod "{pod}".{suggest_name(pod, names)}')
+    return None
 
 
 def describe_unknown_nodes(result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern) -> str:
