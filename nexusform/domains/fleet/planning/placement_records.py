@@ -189,15 +189,13 @@ def write_applied_resources(applied: AppliedResources, bindings: Iterable[Bindin
         digests = bodies.add_manifests(rendered.manifests)
         has_differences = rendered.digest or rendered.failure or rendered.overrides
         if has_differences or digests != digests_of.get(binding.resource_snapshot):
-            content[binding.cluster] = {"objects": digests, **_CONTENT_FORM(rendered)}
+            content[binding.cluster] = {"objects": digests, "overrides": rendered.digest, "failure": rendered.failure}
+            content[binding.cluster]["picked"] = list(rendered.overrides)
+            if rendered.reported_failure:
+                content[binding.cluster]["said"] = rendered.reported_failure
+            if rendered.conflicting_objects:
+                content[binding.cluster]["refused"] = list(map(list, rendered.conflicting_objects))
     return {SNAPSHOTS: snapshots, _CONTENT: content, _BODIES: dict(sorted(bodies.by_digest.items()))}
-
-
-_CONTENT_FORM: Final = RecordForm(
-    RenderedResources,
-    "overrides=digest failure picked=overrides [said=reported_failure] [refused=conflicting_objects]",
-    refused=list,
-)
 
 
 class _ObjectBodyCollector:
@@ -257,14 +255,17 @@ def read_bindings(attributes: Mapping[str, Any] | None) -> tuple[Binding, ...]:
 def write_bindings(bindings: Iterable[Binding], provenance: Mapping[str, str]) -> dict[str, Any]:
     """Return bindings as an attribute. `provenance` is "observed" or "predicted" by cluster; others are predicted."""
     return {
-        binding.cluster: {**_BINDING_FORM(binding), "provenance": provenance.get(binding.cluster, PREDICTED)}
+        binding.cluster: {
+            "state": str(binding.state),
+            "previous_state": str(binding.previous_state) if binding.previous_state else None,
+            "affinity_score": binding.affinity_score,
+            "topology_spread_score": binding.topology_spread_score,
+            "policy_snapshot": binding.policy_snapshot,
+            "resource_snapshot": binding.resource_snapshot,
+            "provenance": provenance.get(binding.cluster, PREDICTED),
+        }
         for binding in bindings
     }
-
-
-_BINDING_FORM: Final = RecordForm(
-    Binding, "state previous_state affinity_score topology_spread_score policy_snapshot resource_snapshot"
-)
 
 
 def read_policy_snapshot(attributes: Mapping[str, Any]) -> PolicySnapshot | None:
@@ -285,7 +286,10 @@ def read_conditions(values: Iterable[Mapping[str, Any]]) -> tuple[Condition, ...
 
 # The status of a cluster as an attribute.
 STATUS_FORM: Final = RecordForm(
-    ClusterStatus, "cluster_name=cluster observed_resource_index conditions [failed_placements=failed_objects]"
+    ClusterStatus,
+    "cluster_name=cluster observed_resource_index conditions [failed_placements=failed_objects]",
+    conditions=asdict,
+    failed_placements=asdict,
 )
 
 

@@ -1,6 +1,5 @@
-"""Status of a placement as in `kubectl describe crp`: conditions, and a status per cluster. Source: KubeFleet
-pkg/utils/condition and pkg/controllers/placement. Conditions have a fixed order and end at the first that is
-not True. The functions with 2023 in their names give the names and texts of November 2023, as in the product document.
+"""Status of a placement as in `kubectl describe crp`. Source: KubeFleet pkg/utils/condition, pkg/controllers/placement.
+Functions with 2023 in their names give the names and texts of November 2023, as in the product document.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
