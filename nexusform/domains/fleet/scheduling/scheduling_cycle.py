@@ -66,9 +66,9 @@ class MemberRanking(Struct, frozen=True):
             for affinity, affinity_members in self.members_by_affinity:
                 if not remaining:
                     break
-                tied = remaining & affinity_members
-                remaining &= ~tied
-                for equal_members in same_placement_affinity.split_tied_candidates(tied, self.binding_masks):
+                equal = remaining & affinity_members  # in both scores
+                remaining &= ~equal
+                for equal_members in same_placement_affinity.split_tied_candidates(equal, self.binding_masks):
                     for position in iterate_descending(equal_members):
                         yield ScoredMember(position, affinity, spread)
 
