@@ -1,6 +1,6 @@
 """Placement kind of fleet bindings to clusters."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
@@ -19,10 +19,6 @@ def _format_binding_location(location: Binding) -> str:
     return f"{location.cluster} ({location.state})"
 
 
-def _format_binding_clusters(locations: Sequence[Binding]) -> str:
-    return ", ".join(location.cluster for location in locations)
-
-
 KIND: Final = PlacementKind(
     name=BINDING,
     noun="fleet binding",
@@ -36,7 +32,7 @@ KIND: Final = PlacementKind(
     # A binding is named like its cluster, so the state is the only addition.
     format_next_to_name=lambda place, _name: str(place.state),
     build_document=lambda place: {"cluster": place.cluster, "state": str(place.state)},
-    format_many=_format_binding_clusters,
+    format_many=lambda places: ", ".join(place.cluster for place in places),
     get_link=lambda place: (place.cluster, "", ""),
     get_state=lambda place: str(place.state),
     # An unscheduled binding waits for its removal.

@@ -7,9 +7,8 @@ PUBLIC = {
         "build_manifests list_conditions is_deleting find_external_manager AZURE_MANAGER list_override_names "
         "read_placements read_snapshot_objects ObservedPlacement"
     ),
-    "fleet_members": "read_member_health find_newest_heartbeat",
     "fleet_records": "FleetEviction FleetMember FleetOverride FleetPlacement",
     "fleet_shapes": "API_KINDS",
     "hub_objects": "remove_server_fields",
-    "hub_records": "read_runs",
+    "hub_records": "read_runs read_member_health find_newest_heartbeat",
 }

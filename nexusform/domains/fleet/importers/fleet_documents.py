@@ -1,6 +1,5 @@
-"""Conversion of fleet objects from YAML to the arguments of their blocks. Guided by the kind's shape
-(fleet_shapes.py): anything rejected by `kubectl apply`, the API's schema or its rules is an error at its
-line. A lenient reading applies the corrections of a closed table and lists them; other mistakes stay errors.
+"""Conversion of fleet objects from YAML to the arguments of their blocks, guided by the kind's shape (fleet_shapes.py).
+A lenient reading applies the corrections of a closed table and lists them; other mistakes stay errors.
 """
 
 from __future__ import annotations
@@ -333,12 +332,8 @@ class _FleetObjectReader:
         values = _build_empty_spec_arguments(schema)
         found_fields: dict[str, Any] = {}  # raw data by field name, for the rules
         for key, node in part.node.list_fields():
-            field_name = self._find_field_of_key(key, _DocumentPart(node, part.path, part.api_path), shape)
-            if field_name is None and key not in shape.fields:
-                # A misspelled key counts as its field, so this is not reported as missing too.
-                suggestion = find_nearest_name(key, shape.fields)
-                field_name = suggestion if suggestion and suggestion not in part.node.data else None
-            if field_name is None:
+            field_name = self._find_field_of_key(key, part, shape)
+            if not field_name:
                 continue  # an unknown key, reported already
             found_fields[field_name] = node.data
             name = get_block_name(field_name, shape.fields[field_name])
@@ -373,27 +368,31 @@ class _FleetObjectReader:
         if location.path not in self.reported_paths:  # one finding per value is enough
             self._reject(location, text)
 
-    def _find_field_of_key(self, key: str, part: _DocumentPart, shape: FieldShape) -> str | None:
-        """Return the field of a key: the key itself, or the new name of an old one (a correction). Return None for a
-        rejected old name, an unknown key, or one not served in this version, after reporting it.
+    def _find_field_of_key(self, key: str, part: _DocumentPart, shape: FieldShape) -> str:
+        """Return the field of a key in a mapping: the key itself, or the new name of an old one (a correction). Report
+        other keys; a misspelled one counts as its field, so this is not reported as missing too. "" if there is none.
         """
+        value, path = part.node.get_node(key), f"{part.display_path}.{key}"
         field_shape = shape.fields.get(key)
         if field_shape is not None:
-            if field_shape.versions and self.version not in field_shape.versions:
-                versions = " and ".join(field_shape.versions)
-                text = f'unknown field "{part.display_path}.{key}": {self.version} does not have it, {versions} has it.'
-                self.notes.add_error(part.node, INVALID, text)
-                return None
-            return key
+            if not field_shape.versions or self.version in field_shape.versions:
+                return key
+            versions = " and ".join(field_shape.versions)
+            text = f'unknown field "{path}": {self.version} does not have it, {versions} has it.'
+            self.notes.add_error(value, INVALID, text)
+            return ""
         field_name = _ALIASES.get(key, "")
         if field_name in shape.fields:
-            error = f'unknown field "{part.display_path}.{key}"; use {field_name}.'
-            field_part = replace(part, path=(*part.path, get_block_name(field_name, shape.fields[field_name])))
-            notice = f'"{key}" is read as {field_name}.'
-            return field_name if self._apply_correction("metric-sorter", field_part, error, notice) else None
-        hint = suggest_name(key, shape.fields) or f" Known fields: {', '.join(shape.fields)}."
-        self.notes.add_error(part.node, INVALID, f'unknown field "{part.display_path}.{key}".{hint}')
-        return None
+            error = f'unknown field "{path}"; use {field_name}.'
+            field_path = (*part.path, get_block_name(field_name, shape.fields[field_name]))
+            field_part = _DocumentPart(value, field_path, part.api_path)
+            if self._apply_correction("metric-sorter", field_part, error, f'"{key}" is read as {field_name}.'):
+                return field_name
+        else:
+            hint = suggest_name(key, shape.fields) or f" Known fields: {', '.join(shape.fields)}."
+            self.notes.add_error(value, INVALID, f'unknown field "{path}".{hint}')
+        intended_name = find_nearest_name(key, shape.fields)
+        return "" if intended_name in part.node.data else intended_name
 
     def _read_list(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> list[Any]:
         """Return the items of a list, or a mapping as its only item (a correction); [] if rejected."""

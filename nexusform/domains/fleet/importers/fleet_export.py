@@ -1,17 +1,16 @@
-"""Hub objects as listed by `kubectl get ... -A -o json|yaml` -> placements with bindings, policies and
-resources, and managers of objects. Sources: KubeFleet's apis/placement/v1beta1 (bindings, snapshots); labels
-and annotations of Flux and Argo CD.
+"""Hub objects as listed by `kubectl get` -> placements with bindings, policies and resources, and managers of objects.
+Sources: KubeFleet's apis/placement/v1beta1 (bindings, snapshots); labels and annotations of Flux and Argo CD.
 """
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
+from nexusform.diagnostics.phrases import group_by
 from nexusform.documents.scalars import parse_integer
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.fleet.importers.fleet_records import format_object_key
@@ -41,13 +40,9 @@ PLACEMENT_KINDS: Final = ("ClusterResourcePlacement", "ResourcePlacement")
 READY, WAITING, FAILED, OVERRIDE_FAILED = "ready", "waiting", "failed", "not overridden"
 _CONDITION_STEPS: Final = ("Overridden", "WorkSynchronized", "Applied", "Available")
 _PENDING_REASONS: Final = (
-    "OverriddenPending",
-    "WorkNotSynchronizedYet",
-    "ApplyPending",
-    "ApplyInProgress",
-    "ResourceNotAvailableYet",
-    "NotAllWorkAreAvailable",
-)
+    "OverriddenPending", "WorkNotSynchronizedYet", "ApplyPending",
+    "ApplyInProgress", "ResourceNotAvailableYet", "NotAllWorkAreAvailable",
+)  # fmt: skip
 # Failure reasons also appear before any response; the message distinguishes them.
 _OVERRIDE_ERROR_PREFIX: Final = "Failed to apply the override rules on the resources: "
 
@@ -105,10 +100,8 @@ def read_placements(manifests: Sequence[Manifest]) -> dict[str, ObservedPlacemen
     """Return the placements by key with the objects created by the hub; placements in deletion are omitted."""
     placements = _select_existing_placements(manifests)
     names = {(manifest.namespace, manifest.name) for manifest in placements}
-    created: dict[str, list[Manifest]] = {}  # by key of the placement
-    for manifest in select_fleet_objects(manifests, HUB_CREATED_KINDS):
-        parent = _find_parent(manifest, names)
-        created.setdefault(format_object_key(manifest.namespace, parent), []).append(manifest)
+    created_objects = select_fleet_objects(manifests, HUB_CREATED_KINDS)
+    created = group_by(created_objects, lambda item: format_object_key(item.namespace, _find_parent(item, names)))
     observed = (_read_placement(manifest, created) for manifest in placements)
     return {placement.key: placement for placement in observed}
 
@@ -125,17 +118,16 @@ def _select_existing_placements(manifests: Iterable[Manifest]) -> list[Manifest]
 
 def _read_placement(manifest: Manifest, created: Mapping[str, list[Manifest]]) -> ObservedPlacement:
     """Return a placement with its bindings and snapshots; `created` are objects of the hub by key of placement."""
-    placement_objects = created.get(ObservedPlacement(manifest).key, [])
-    bindings = [_read_binding(item, manifest.name) for item in placement_objects if item.kind in BINDING_KINDS]
+    placement_objects = created.get(format_object_key(manifest.namespace, manifest.name), [])
+    bindings = [_read_binding(item, manifest.name) for item in select_fleet_objects(placement_objects, BINDING_KINDS)]
     by_cluster: dict[str, ObservedBinding] = {}
     for binding in bindings:  # None for an unreadable one
         # An evicted binding in deletion may have a successor on its cluster: the successor counts.
         if binding is not None and (binding.cluster not in by_cluster or not binding.deleting):
             by_cluster[binding.cluster] = binding
-    resource_snapshots = [item for item in placement_objects if item.kind in _RESOURCE_SNAPSHOT_KINDS]
-    snapshots = _read_snapshots(resource_snapshots, manifest.name)
+    snapshots = _read_snapshots(select_fleet_objects(placement_objects, _RESOURCE_SNAPSHOT_KINDS), manifest.name)
     placement = ObservedPlacement(manifest, by_cluster, snapshots=snapshots, captured_count=len(bindings))
-    policy_snapshots = [item for item in placement_objects if item.kind in _POLICY_SNAPSHOT_KINDS]
+    policy_snapshots = select_fleet_objects(placement_objects, _POLICY_SNAPSHOT_KINDS)
     indexes = {item.name: _read_index(item, _POLICY_INDEX, _POLICY_SUFFIX, manifest.name) for item in policy_snapshots}
     policy = _find_latest(policy_snapshots, indexes)
     if policy is None:  # none captured: the policy fields stay unset
@@ -177,9 +169,11 @@ def _read_snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[Observed
 
 def read_snapshot_objects(manifests: Sequence[Manifest], index: int) -> tuple[Manifest, ...]:
     """Return the objects of one resource snapshot of a placement; `manifests` are all its snapshots."""
-    owners = {manifest.labels.get(_PARENT, "") for manifest in manifests}
-    snapshots = chain.from_iterable(_read_snapshots(manifests, owner) for owner in owners)
-    return next((snapshot.objects for snapshot in snapshots if snapshot.index == index), ())
+    for owner in {manifest.labels.get(_PARENT, "") for manifest in manifests}:
+        for snapshot in _read_snapshots(manifests, owner):
+            if snapshot.index == index:
+                return snapshot.objects
+    return ()
 
 
 def _read_binding(manifest: Manifest, owner: str) -> ObservedBinding | None:
@@ -209,7 +203,8 @@ def _read_binding(manifest: Manifest, owner: str) -> ObservedBinding | None:
 
 def list_override_names(spec: Mapping[str, Any]) -> Iterator[str]:
     """Yield the override snapshots of a binding, or of a cluster in a run: `<name>` or `<namespace>/<name>`."""
-    for entry in chain.from_iterable(get_list(spec, key) for key in _OVERRIDE_LISTS):
+    cluster_overrides, namespaced_overrides = _OVERRIDE_LISTS
+    for entry in (*get_list(spec, cluster_overrides), *get_list(spec, namespaced_overrides)):
         yield f"{entry.get('namespace')}/{entry.get('name')}" if isinstance(entry, Mapping) else str(entry)
 
 
@@ -230,8 +225,9 @@ def _determine_binding_progress(binding: Manifest) -> tuple[str, str]:
         if step == "Overridden":
             return OVERRIDE_FAILED, message
         return WAITING if "has not yet completed" in message else FAILED, message  # both cases have one `reason`
-    is_done = (conditions.get(name, {}).get("status") == "True" for name in ("Available", "DiffReported"))
-    return READY if any(is_done) else WAITING, ""
+    is_done = get_text(conditions, "Available", "status") == "True"
+    is_diff_reported = get_text(conditions, "DiffReported", "status") == "True"  # with strategy ReportDiff
+    return READY if is_done or is_diff_reported else WAITING, ""
 
 
 def list_conditions(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -271,7 +267,7 @@ def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[P
             kind = snapshot_kinds[BINDING_KINDS.index(binding.kind)]
             if name and (kind, binding.namespace, name) not in captured:
                 users.setdefault((spec_field, binding.namespace, name), []).append(binding)
-    captured_kinds = {kind for kind, _, _ in captured}
+    captured_kinds = {manifest.kind for manifest in manifests}
     reported_kinds: set[str] = set()
     for (spec_field, _namespace, name), bindings in users.items():
         first, other_count = bindings[0], len(bindings) - 1
@@ -314,8 +310,11 @@ def _find_parent(manifest: Manifest, placements: Collection[tuple[str, str]]) ->
     label_value = manifest.labels.get(_PARENT)
     if label_value:
         return label_value
-    neighbours = (owner for namespace, owner in placements if namespace == manifest.namespace)
-    owners = (owner for owner in neighbours if manifest.name.startswith(f"{owner}-"))
+    owners = [
+        owner
+        for namespace, owner in placements
+        if namespace == manifest.namespace and manifest.name.startswith(f"{owner}-")
+    ]
     return max(owners, key=len, default=re.sub(r"-\d+(?:-snapshot|-\d+)?$", "", manifest.name))
 
 

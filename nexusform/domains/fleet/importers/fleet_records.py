@@ -1,6 +1,4 @@
-"""Configured fleet objects as frozen records: members, placements, and objects that act on them. Built by
-domains/fleet/types/fleet_arguments.py, planned by domains/fleet/planning/placement_phase.py.
-"""
+"""Configured fleet objects as frozen records: members, placements, and objects that act on them."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias

@@ -369,63 +369,40 @@ class ApiKind(Struct, frozen=True, eq=False):
     required_by_version: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
+_CLUSTER_PLACEMENT: Final = _make_object(_PLACEMENT_FIELDS, _check_status_namespace, _check_namespace_selectors)
+_PLACEMENT: Final = _make_object(_PLACEMENT_FIELDS, _check_namespace_selectors)
+_CLUSTER_OVERRIDE: Final = _make_object(
+    {
+        "placement": _PLACEMENT_REFERENCE,
+        "clusterResourceSelectors": _make_required(_make_object_list(_SELECTOR_FIELDS, 1, 20)),
+        "policy": _make_required(_OVERRIDE_POLICY),
+    },
+    _require_cluster_scope,
+)
+_NAMED_OBJECT: Final = {**_OBJECT_FIELDS, "name": _make_required(_TEXT)}
+_OVERRIDE: Final = _make_object(
+    {
+        "placement": _PLACEMENT_REFERENCE,
+        "resourceSelectors": _make_required(_make_object_list(_NAMED_OBJECT, 1, 20)),
+        "policy": _make_required(_OVERRIDE_POLICY),
+    }
+)
+_BUDGET: Final = _make_object({"maxUnavailable": _BUDGET_AMOUNT, "minAvailable": _BUDGET_AMOUNT}, _check_budget_amounts)
+_EVICTION: Final = _make_object({"placementName": _NAME, "clusterName": _NAME})
 _ALL_VERSIONS: Final = (V1, BETA, ALPHA)
 _BETA_VERSIONS: Final = (BETA, ALPHA)
 _CURRENT_VERSIONS: Final = (V1, BETA)
 API_KINDS: Final[Mapping[str, ApiKind]] = {
     each.kind: each
     for each in (
+        ApiKind("ClusterResourcePlacement", "fleet_cluster_resource_placement", _CURRENT_VERSIONS, _CLUSTER_PLACEMENT),
+        ApiKind("ResourcePlacement", "fleet_resource_placement", _CURRENT_VERSIONS, _PLACEMENT),
+        ApiKind("ClusterResourceOverride", "fleet_cluster_resource_override", _ALL_VERSIONS, _CLUSTER_OVERRIDE),
+        ApiKind("ResourceOverride", "fleet_resource_override", _ALL_VERSIONS, _OVERRIDE),
         ApiKind(
-            "ClusterResourcePlacement",
-            "fleet_cluster_resource_placement",
-            _CURRENT_VERSIONS,
-            _make_object(_PLACEMENT_FIELDS, _check_status_namespace, _check_namespace_selectors),
+            "ClusterResourcePlacementDisruptionBudget", "fleet_placement_disruption_budget", _BETA_VERSIONS, _BUDGET
         ),
-        ApiKind(
-            "ResourcePlacement",
-            "fleet_resource_placement",
-            _CURRENT_VERSIONS,
-            _make_object(_PLACEMENT_FIELDS, _check_namespace_selectors),
-        ),
-        ApiKind(
-            "ClusterResourceOverride",
-            "fleet_cluster_resource_override",
-            _ALL_VERSIONS,
-            _make_object(
-                {
-                    "placement": _PLACEMENT_REFERENCE,
-                    "clusterResourceSelectors": _make_required(_make_object_list(_SELECTOR_FIELDS, 1, 20)),
-                    "policy": _make_required(_OVERRIDE_POLICY),
-                },
-                _require_cluster_scope,
-            ),
-        ),
-        ApiKind(
-            "ResourceOverride",
-            "fleet_resource_override",
-            _ALL_VERSIONS,
-            _make_object(
-                {
-                    "placement": _PLACEMENT_REFERENCE,
-                    "resourceSelectors": _make_required(
-                        _make_object_list({**_OBJECT_FIELDS, "name": _make_required(_TEXT)}, 1, 20)
-                    ),
-                    "policy": _make_required(_OVERRIDE_POLICY),
-                }
-            ),
-        ),
-        ApiKind(
-            "ClusterResourcePlacementDisruptionBudget",
-            "fleet_placement_disruption_budget",
-            _BETA_VERSIONS,
-            _make_object({"maxUnavailable": _BUDGET_AMOUNT, "minAvailable": _BUDGET_AMOUNT}, _check_budget_amounts),
-        ),
-        ApiKind(
-            "ClusterResourcePlacementEviction",
-            "fleet_placement_eviction",
-            _BETA_VERSIONS,
-            _make_object({"placementName": _NAME, "clusterName": _NAME}),
-        ),
+        ApiKind("ClusterResourcePlacementEviction", "fleet_placement_eviction", _BETA_VERSIONS, _EVICTION),
         ApiKind(
             "ClusterStagedUpdateRun",
             "fleet_cluster_staged_update_run",

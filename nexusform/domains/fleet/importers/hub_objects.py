@@ -1,6 +1,5 @@
-"""Observed objects without server fields, and detection of generated objects. Sources: KubeFleet
-pkg/utils/controller/resource_selector_resolver.go (fields removed before an object enters a resource
-snapshot); the labels of Kubernetes' own objects.
+"""Observed objects without server fields, and detection of generated objects. Source: KubeFleet
+pkg/utils/controller/resource_selector_resolver.go (fields removed before an object enters a resource snapshot).
 """
 
 import copy
@@ -19,29 +18,19 @@ from nexusform.json_data.plain_data import get_value_at_path, list_objects
 
 # Metadata fields written by servers only.
 _SERVER_FIELDS: Final = (
-    "managedFields",
-    "resourceVersion",
-    "uid",
-    "generation",
-    "creationTimestamp",
-    "selfLink",
-    "finalizers",
-    "ownerReferences",
-)
+    "managedFields", "resourceVersion", "uid", "generation",
+    "creationTimestamp", "selfLink", "finalizers", "ownerReferences",
+)  # fmt: skip
 _SERVER_ANNOTATIONS: Final = (
     "kubectl.kubernetes.io/last-applied-configuration",
     "deprecated.daemonset.template.generation",
     "deployment.kubernetes.io/revision",
 )
-_KUBERNETES_KINDS: Final = frozenset(
-    {
-        ("apiregistration.k8s.io", "APIService"),
-        ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
-        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
-        ("networking.k8s.io", "IPAddress"),
-        ("networking.k8s.io", "ServiceCIDR"),
-    }
-)
+_KUBERNETES_KINDS: Final = {
+    "apiregistration.k8s.io": {"APIService"},
+    "flowcontrol.apiserver.k8s.io": {"FlowSchema", "PriorityLevelConfiguration"},
+    "networking.k8s.io": {"IPAddress", "ServiceCIDR"},
+}
 
 
 def is_user_object(manifest: Manifest, services: Collection[tuple[str, str]]) -> bool:
@@ -55,7 +44,7 @@ def is_user_object(manifest: Manifest, services: Collection[tuple[str, str]]) ->
     if find_selection_exclusion(manifest, services) is not None or "kubernetes.io/bootstrapping" in manifest.labels:
         return False  # never selected by a placement, or a default role
     is_system_class = manifest.kind == "PriorityClass" and manifest.name.startswith("system-")
-    return not is_system_class and (manifest.group, manifest.kind) not in _KUBERNETES_KINDS
+    return not is_system_class and manifest.kind not in _KUBERNETES_KINDS.get(manifest.group, ())
 
 
 def remove_server_fields(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from nexusform.domains.fleet.scheduling.bindings import (
     BindingState,
     PlacementRequest,
     PlacementType,
+    build_selected_decision,
     index_by_cluster,
     split_clusters,
 )
-from nexusform.domains.fleet.scheduling.decisions import build_selected_decision
 from nexusform.domains.fleet.scheduling.rolling_update import RolloutWave
 from nexusform.domains.fleet.scheduling.staged_update import RunStep, RunStepKind, StagedRunOutcome
 from nexusform.domains.fleet.scheduling.watcher import Trigger, find_member_observations, find_queue_trigger
@@ -241,6 +241,11 @@ def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMe
         return "", "its member left; the rollout budget does not allow its removal yet"
     if binding.cluster in placement.override_pending_clusters:
         return "", "kept: overrides are applied with the next change of content or bindings"
+    return _explain_keeping_on_changed_member(placement, member)
+
+
+def _explain_keeping_on_changed_member(placement: PlacementPlan, member: FleetMemberState | None) -> tuple[str, str]:
+    """Return the trigger and the reason for a kept binding in spite of a change of its member; "" for none."""
     if member is None or member.planned is None or member.previous is None or member.previous == member.planned:
         return "", ""  # no member, or no change of it
     request = PlacementRequest(placement.spec.configuration.effective_policy, placement.spec.configuration.namespace)

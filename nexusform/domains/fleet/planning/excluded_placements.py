@@ -1,6 +1,4 @@
-"""Bindings and pods outside the plan's targets: excluded by -target or -exclude, or forgotten. Their node or
-member may be removed, or missing already.
-"""
+"""Bindings and pods outside the plan's targets (excluded or forgotten); their node or member may be missing."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -10,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.planning.binding_rows import KIND as BINDING
+from nexusform.domains.fleet.planning.fleet_snapshot import select_instances
 from nexusform.domains.fleet.planning.placement_records import read_bindings
 from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.planning.manifest_blocks import collect_prior_members
@@ -102,8 +101,8 @@ def forget_on_forgotten_members(
     """
     # Cluster ids of forgotten members, by member name for rows of bindings, and by cluster name for rows of pods.
     forgotten_cluster_ids: dict[str, str] = {}
-    for instance in blocks.instances.values():
-        if instance.type.kind is PlanningKind.MEMBER and instance.action is Action.FORGET:
+    for instance in select_instances(blocks.instances.values(), PlanningKind.MEMBER):
+        if instance.action is Action.FORGET:
             name = get_text(instance.before, "name")
             cluster_id = get_text(instance.before, "kubernetes_cluster_id") or name
             forgotten_cluster_ids[name] = forgotten_cluster_ids[cluster_id.rpartition("/")[2]] = cluster_id
@@ -148,8 +147,8 @@ def _build_exclusion_context(
             for vm in vm_object.prior.existing.values():
                 names.update(vm.names)
     # The members removed from the fleet, re-created ones included. Forgotten members stay on the hub.
-    members = [item for item in blocks.instances.values() if item.type.kind is PlanningKind.MEMBER]
-    removed_members = [item for item in members if item.loses_prior_object and item.action is not Action.FORGET]
+    members = select_instances(blocks.instances.values(), PlanningKind.MEMBER)
+    removed_members = [item for item in members if item.is_destroyed]
     return _ExclusionContext(
         clusters=clusters,
         members=collect_prior_members(instances, registries),
@@ -164,13 +163,30 @@ def _build_exclusion_context(
 def find_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[PlacementChange]:
     """Build a row for every binding and pod in state with a member or node missing from the refreshed state."""
     objects = _list_current_attributes(prior.instances)
-    # The node names of refreshed objects by cluster id, without nodes on missing machines.
+    context = _ExclusionContext(
+        clusters={},
+        members=collect_prior_members(prior.instances, registries),
+        removed_nodes=frozenset(),
+        removed_members=frozenset(),
+        existing_nodes=_collect_refreshed_node_names(objects, prior, registries),
+        is_member_missing=find_missing_members(prior, registries).__contains__,
+    )
+    rows = _build_excluded_placement_rows(objects, registries, context)
+    yield from (row for row in rows if row.action is PlacementAction.LOSE)
+
+
+def _collect_refreshed_node_names(
+    objects: Mapping[Address, Mapping[str, Any]], prior: PriorState, registries: PluginRegistries
+) -> dict[str, set[str]]:
+    """Return the node names of the refreshed `objects` by cluster id, without nodes on missing machines. A cluster in
+    state that no longer exists has no names, so all of its nodes are missing.
+    """
     types = registries.resource_types
     sites = build_sites(build_inventory(objects.items(), types))[0]
     existing_nodes: dict[str, set[str]] = {}
     for address, instance in prior.state.instances.items():
         if registries.get_kind(address.type) is PlanningKind.CLUSTER and instance.current is not None:
-            existing_nodes[str(instance.current.attributes.get("id"))] = set()  # stays empty if the cluster is gone
+            existing_nodes[str(instance.current.attributes.get("id"))] = set()
     for address, attributes in objects.items():
         resource_type = types.get(address.type)
         if resource_type is None or resource_type.vms is None:
@@ -181,16 +197,7 @@ def find_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[
         for vm in resource_type.vms.list_existing_vms(attributes):
             if site is not None and vm.placement.machine in site.machines:
                 names.update(vm.names)
-    context = _ExclusionContext(
-        clusters={},
-        members=collect_prior_members(prior.instances, registries),
-        removed_nodes=frozenset(),
-        removed_members=frozenset(),
-        existing_nodes=existing_nodes,
-        is_member_missing=find_missing_members(prior, registries).__contains__,
-    )
-    rows = _build_excluded_placement_rows(objects, registries, context)
-    yield from (row for row in rows if row.action is PlacementAction.LOSE)
+    return existing_nodes
 
 
 def _build_excluded_placement_rows(
@@ -214,7 +221,7 @@ def _build_excluded_placement_rows(
                     cluster=binding.cluster,
                     reason=_EXCLUDED_REASON,
                 )
-                yield _mark_lost(row, reason, Trigger.CLUSTER_LEFT) if reason else row
+                yield _mark_if_lost(row, reason, Trigger.CLUSTER_LEFT)
             for member, member_workloads in workloads.items():  # by member; its name replaces an unknown cluster id
                 cluster_id, reason = context.members.get(member, member), context.explain_lost_member(member)
                 yield from _build_excluded_pod_rows(address, cluster_id, member_workloads, context, reason)
@@ -223,8 +230,10 @@ def _build_excluded_placement_rows(
             yield from _build_excluded_pod_rows(address, cluster_id, workloads, context)
 
 
-def _mark_lost(row: PlacementChange, reason: str, trigger: str) -> PlacementChange:
-    """Return the row of a kept binding or pod as a lost one."""
+def _mark_if_lost(row: PlacementChange, reason: str, trigger: str) -> PlacementChange:
+    """Return the row of a kept binding or pod, as a lost one if there is a `reason`."""
+    if not reason:
+        return row
     return replace(row, action=PlacementAction.LOSE, target=None, trigger=str(trigger), reason=reason)
 
 
@@ -276,7 +285,6 @@ def _build_excluded_pod_rows(
             if pod_record.node:
                 location = PodLocation(cluster, pod_record.node, pod_record.machine, pod_record.availability_zone)
             node_reason = context.explain_lost_node(cluster_id, pod_record.node)
-            loss_reason = node_reason or member_reason
             row = PlacementChange(
                 address=address,
                 kind="pod",
@@ -291,4 +299,4 @@ def _build_excluded_pod_rows(
                 reason=_EXCLUDED_REASON,
             )
             trigger = _NODE_REMOVED if node_reason else _BINDING_REMOVED
-            yield _mark_lost(row, loss_reason, trigger) if loss_reason else row
+            yield _mark_if_lost(row, node_reason or member_reason, trigger)

@@ -9,12 +9,17 @@ from msgspec import Struct, field, json
 from msgspec.structs import asdict
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
+from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, select_word_form
 from nexusform.domains.fleet.importers.fleet_documents import OLD_NODE_COUNT
 from nexusform.domains.fleet.importers.fleet_export import READY, build_manifests
 from nexusform.domains.fleet.importers.fleet_records import ABANDON, FleetPlacement
 from nexusform.domains.fleet.planning.binding_rows import CHANGE_REASONS, build_removed_rows, explain_kept_bindings
-from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState, ObservedHub, list_planned_members
+from nexusform.domains.fleet.planning.fleet_snapshot import (
+    FleetMemberState,
+    ObservedHub,
+    list_planned_members,
+    select_instances,
+)
 from nexusform.domains.fleet.planning.object_ownership import build_ownership_warnings
 from nexusform.domains.fleet.planning.override_rendering import collect_namespace_names
 from nexusform.domains.fleet.planning.placement_iterations import PlacementIterations
@@ -24,7 +29,13 @@ from nexusform.domains.fleet.planning.placement_spec import rename_policy_proper
 from nexusform.domains.fleet.planning.planned_hub import read_prior_object
 from nexusform.domains.fleet.planning.predicted_status import predict_placement_status
 from nexusform.domains.fleet.planning.resource_selection import ResourceSelectorProblem, write_selected_resources
-from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Condition, index_by_cluster
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    BindingState,
+    Condition,
+    index_by_cluster,
+    split_clusters,
+)
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.placement_explanation import compute_policy_drift
 from nexusform.domains.fleet.scheduling.placement_status import FALSE
@@ -33,7 +44,7 @@ from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
 from nexusform.planning.instances.instance import Instance
-from nexusform.plans.plan import Action, PlacementChange, RejectedCluster, Rollout
+from nexusform.plans.plan import PlacementChange, RejectedCluster, Rollout
 from nexusform.resources.address import Address
 
 
@@ -79,7 +90,7 @@ def build_observed_bindings(placements: Iterable[PlacementPlan]) -> Iterator[tup
 
 def build_destroy_outcome(instances: Iterable[Instance]) -> FleetOutcome:
     """Build the outcome of a destroy plan."""
-    removed = [item for item in instances if item.is_removed and item.type.kind is PlanningKind.PLACEMENT]
+    removed = [item for item in select_instances(instances, PlanningKind.PLACEMENT) if item.is_removed]
     rows = chain.from_iterable(map(build_removed_rows, removed))
     return FleetOutcome(tuple(rows), diagnostics=tuple(warn_abandon_policy(removed)))
 
@@ -88,9 +99,8 @@ def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
     """Yield warnings about removed placements with propagation policy Abandon. KubeFleet ignores it.
     Source: KubeFleet apis/placement/v1beta1 at e160c1cd; pkg/ does not reference DeleteStrategy.
     """
-    for instance in instances:
-        is_deleted = instance.loses_prior_object and instance.action is not Action.FORGET
-        if instance.type.kind is not PlanningKind.PLACEMENT or not is_deleted:
+    for instance in select_instances(instances, PlanningKind.PLACEMENT):
+        if not instance.is_destroyed:
             continue  # not removed from a hub
         placement = read_prior_object(instance)
         if isinstance(placement, FleetPlacement) and placement.propagation_policy == ABANDON:
@@ -132,14 +142,17 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
         return attributes | {name: prior.get(name) for name in _HUB_ATTRIBUTES}
     if placement.selection.selector_problem is not None:
         return attributes | _build_invalid_placement_attributes(placement)
-    attributes = attributes | predict_placement_status(placement)
+    attributes |= predict_placement_status(placement)
     for name in ("placement_statuses", "selected_resources"):
         recorded, predicted = get_list(placement.spec.instance.before, name), get_list(attributes, name)
-        if recorded != predicted and sorted(map(format_canonical_json, recorded)) == sorted(
-            map(format_canonical_json, predicted)
-        ):
+        if recorded != predicted and _sort_canonically(recorded) == _sort_canonically(predicted):
             attributes[name] = recorded  # only the order differs, so nothing changed
     return attributes
+
+
+def _sort_canonically(items: Iterable[Any]) -> list[bytes]:
+    """Return the items as JSON texts, in an order that depends on the texts only."""
+    return sorted(map(format_canonical_json, items))
 
 
 def _find_rolled_out_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
@@ -222,14 +235,13 @@ def _warn_pending_overrides(placement: PlacementPlan) -> Iterator[Diagnostic]:
 def _warn_missing_bindings(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Warn about clusters without a binding on the hub: those in the hub's status, and those predicted in state."""
     removed = placement.hub_moves.removed_clusters  # predicted in state
-    deleted = [cluster for cluster in placement.manually_deleted_clusters if cluster not in removed]
+    _removed, deleted = split_clusters(placement.manually_deleted_clusters, removed)
     if deleted:
-        noun, verb = ("binding", "was") if len(deleted) == 1 else ("bindings", "were")
+        verb_phrase = select_word_form(len(deleted), "binding there was", "bindings there were")
         text = (
-            f"The hub's status lists {placement.key} on {format_list(deleted, 4)}, but the {noun} "
-            f"there {verb} deleted or not captured. The plan predicts the next scheduling of the "
-            "placement. It happens at once after an ordinary deletion. If the finalizers were "
-            "removed first, it happens with the next change."
+            f"The hub's status lists {placement.key} on {format_list(deleted, 4)}, but the {verb_phrase} "
+            "deleted or not captured. The plan predicts the next scheduling of the placement. It happens at "
+            "once after an ordinary deletion. If the finalizers were removed first, it happens with the next change."
         )
         summary = f"the status lists {format_list(deleted, 4)}, but no binding exists there"
         yield _build_warning(placement, "binding-deleted", text, summary=summary)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, product
 from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct, convert, field, json
@@ -143,17 +143,23 @@ def _parse_quantities(texts: Mapping[str, str]) -> dict[str, Quantity]:
 
 class FleetMemberState(Struct):
     """One member during a plan. `previous` is its record in state (None: new or unknown), `planned` its
-    planned form (None: removed). `address` is None for observed members only. `is_rejoining`: the plan re-creates
-    it; `unnotified_placements` (addresses) have not processed an earlier re-creation.
+    planned form (None: removed). A removed member has only its name in `configuration`. `address` is None for observed
+    members only. `is_rejoining`: the plan re-creates it; `unnotified_placements` (addresses) have not processed an
+    earlier re-creation.
     """
 
     address: Address | None
-    configuration: FleetMember | None
+    configuration: FleetMember
     cluster: NodeCluster | None = None
     previous: Member | None = None
     planned: Member | None = None
     is_rejoining: bool = False
     unnotified_placements: frozenset[str] = frozenset()
+
+
+def select_instances(instances: Iterable[Instance], kind: PlanningKind) -> list[Instance]:
+    """Return the instances of the resource types of a kind, such as members or placements."""
+    return [instance for instance in instances if instance.type.kind is kind]
 
 
 def list_planned_members(members: Mapping[str, FleetMemberState]) -> list[Member]:
@@ -173,10 +179,9 @@ def build_member_clusters(members: Mapping[str, FleetMemberState]) -> MemberClus
     """Return the labels, departures and apply failures of the members after the plan."""
     planned = list_planned_members(members)
     labels = {member.name: member.labels for member in planned}
-    configurations = [state.configuration for state in members.values()]  # None for a removed member
-    failing = frozenset(item.name for item in configurations if item is not None and item.apply_fails)
     leaving = frozenset(member.name for member in planned if member.is_leaving)
-    return MemberClusters(labels, leaving, failing.intersection(labels))
+    failing = frozenset(name for name in labels if members[name].configuration.apply_fails)
+    return MemberClusters(labels, leaving, failing)
 
 
 class ObservedHub(Struct, frozen=True):
@@ -188,18 +193,18 @@ class ObservedHub(Struct, frozen=True):
     `is_unread`: a configured hub could not be read, so its members are unknown.
     """
 
-    placements: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
-    members: Mapping[str, FleetMember] = field(default_factory=dict)
-    evictions: frozenset[str] = frozenset()
-    runs: Mapping[str, RunRecord] = field(default_factory=dict)
-    approvals: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    failed_runs: Mapping[str, str] = field(default_factory=dict)
-    objects: tuple[Manifest, ...] = ()
-    pending_requests: frozenset[str] = frozenset()
-    overrides: Mapping[str, FleetOverride] = field(default_factory=dict)
-    run_overrides: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
-    current_overrides: tuple[FleetOverride, ...] = ()
-    budgets: Mapping[str, PlacementDisruptionBudget] = field(default_factory=dict)
+    placements: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    members: dict[str, FleetMember] = field(default_factory=dict)
+    evictions: set[str] = field(default_factory=set)
+    runs: dict[str, RunRecord] = field(default_factory=dict)
+    approvals: dict[str, frozenset[str]] = field(default_factory=dict)
+    failed_runs: dict[str, str] = field(default_factory=dict)
+    objects: list[Manifest] = field(default_factory=list)
+    pending_requests: set[str] = field(default_factory=set)
+    overrides: dict[str, FleetOverride] = field(default_factory=dict)
+    run_overrides: dict[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+    current_overrides: list[FleetOverride] = field(default_factory=list)
+    budgets: dict[str, PlacementDisruptionBudget] = field(default_factory=dict)
     is_unread: bool = False
 
     def get_placement(self, instance: Instance) -> Mapping[str, Any]:
@@ -211,61 +216,36 @@ class ObservedHub(Struct, frozen=True):
 
 def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedHub:
     """Read the hubs of the configuration's data blocks into one; later blocks win. Unread blocks only set a flag."""
-    placements: dict[tuple[str, str], Mapping[str, Any]] = {}  # attributes by resource type and key
-    members: dict[str, FleetMember] = {}
-    evictions: set[str] = set()  # names of completed ones
-    runs: dict[str, RunRecord] = {}
-    approvals: dict[str, frozenset[str]] = {}  # by run
-    failed_runs: dict[str, str] = {}  # reasons by run
-    objects: list[Manifest] = []
-    pending_requests: set[str] = set()  # names of evictions and keys of runs
-    overrides: dict[str, FleetOverride] = {}  # by name of their snapshot
-    current_overrides: list[FleetOverride] = []
-    budgets: dict[str, PlacementDisruptionBudget] = {}  # by placement
-    run_overrides: dict[str, Mapping[str, Sequence[str]]] = {}  # names of override snapshots by run and cluster
+    all_reads = [attributes for _, attributes in list_data_blocks(PlanningKind.HUB_EXPORT, request, evaluation)]
+    names = ("placements", "member_clusters")  # None in an unread block
+    hub = ObservedHub(is_unread=any(get_value_at_path(*pair) is None for pair in product(all_reads, names)))
     types = request.registries.resource_types
     for _, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
-        overrides |= _index_overrides_by_snapshot_name(attributes, types)
+        hub.overrides.update(_index_overrides_by_snapshot_name(attributes, types))
         hub_budgets = _read_objects(attributes, types, _BUDGET_MAPS, FleetDisruptionBudget)
-        budgets |= {item.placement: item.budget for item in hub_budgets}
+        hub.budgets.update((item.placement, item.budget) for item in hub_budgets)
         for key, placement_attributes in get_mapping(attributes, "placements").items():
             namespace, _, name = key.rpartition("/")
             placement = {"name": name, "namespace": namespace or None, **placement_attributes}
             placement["override_snapshots"] = _index_overrides_by_snapshot_name(placement_attributes, types)
             resource_type = placement.pop("type")
-            placements[resource_type, key] = placement
+            hub.placements[resource_type, key] = placement
         for name, member_attributes in get_mapping(attributes, "member_clusters").items():
             values = {"name": name, **member_attributes, "taint": member_attributes.get("taints")}
-            members[name] = _build_object(types, "fleet_member_cluster", values, FleetMember)
+            hub.members[name] = _build_object(types, "fleet_member_cluster", values, FleetMember)
         if attributes.get("read_at"):  # a live hub; a dump may be outdated at the time of the apply
-            objects += build_manifests(map(json.decode, attributes["hub_objects"].values()))
-            current_overrides += _read_objects(attributes, types, _OVERRIDE_MAPS, FleetOverride)
-        evictions.update(get_mapping(attributes, "evictions"))
-        pending_requests.update(*(get_mapping(attributes, name) for name in _REQUEST_ATTRIBUTES))
+            hub.objects.extend(build_manifests(map(json.decode, attributes["hub_objects"].values())))
+            hub.current_overrides.extend(_read_objects(attributes, types, _OVERRIDE_MAPS, FleetOverride))
+        hub.evictions.update(get_mapping(attributes, "evictions"))
+        hub.pending_requests.update(*(get_mapping(attributes, name) for name in _REQUEST_ATTRIBUTES))
         for key, run in get_mapping(attributes, "runs").items():
-            runs[key] = convert(json.decode(run["start_record"]), RunRecord)
-            approvals[key] = frozenset(run["approvals"])
-            run_overrides[key] = get_mapping(run, "overrides")
+            hub.runs[key] = convert(json.decode(run["start_record"]), RunRecord)
+            hub.approvals[key] = frozenset(run["approvals"])
+            hub.run_overrides[key] = get_mapping(run, "overrides")
             if run["ended"] and not run["succeeded"]:
-                failed_runs[key] = run["reason"]
-    return ObservedHub(
-        placements=placements,
-        members=members,
-        evictions=frozenset(evictions),
-        runs=runs,
-        approvals=approvals,
-        failed_runs=failed_runs,
-        objects=tuple(objects),
-        pending_requests=frozenset(pending_requests - evictions - runs.keys()),  # without those processed
-        overrides=overrides,
-        run_overrides=run_overrides,
-        current_overrides=tuple(current_overrides),
-        budgets=budgets,
-        is_unread=any(
-            get_value_at_path(read, "placements") is None or get_value_at_path(read, "member_clusters") is None
-            for _, read in list_data_blocks(PlanningKind.HUB_EXPORT, request, evaluation)
-        ),
-    )
+                hub.failed_runs[key] = run["reason"]
+    hub.pending_requests.difference_update(hub.evictions, hub.runs)  # without those processed
+    return hub
 
 
 def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diagnostic]:
@@ -295,8 +275,9 @@ def add_bound_members(observed: ObservedHub, instances: Iterable[InstanceState])
     if not observed.is_unread or observed.members:
         return observed
     in_state = [item.current.attributes for item in instances if item.current is not None]
-    objects = (*in_state, *observed.placements.values())
-    names = {name for attributes in objects for name in get_mapping(attributes, "bindings")}  # of placements only
+    names: set[str] = set()
+    for attributes in (*in_state, *observed.placements.values()):
+        names.update(get_mapping(attributes, "bindings"))  # only placements have them
     return replace(observed, members={name: FleetMember(name) for name in sorted(names)})
 
 

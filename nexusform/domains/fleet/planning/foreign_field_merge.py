@@ -74,22 +74,25 @@ def _read_arguments(instance: Instance, attributes: Values) -> Values:
 
 
 def _merge_arguments(schema: BlockSchema, foreign: Values, configured: Values) -> dict[str, Any]:
-    """Merge configured arguments over `foreign` ones (set on the hub by other managers), like a server-side apply."""
+    """Merge configured arguments over `foreign` ones (set on the hub by other managers), like a server-side apply.
+    Return the arguments of a block with this schema. A foreign argument stays where the configuration has none, or only
+    the default, since a default is not sent to the hub. Repeated blocks have one owner, so they do not mix.
+    """
     merged: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
         value = configured.get(name)
-        if name in foreign and (value is None or value == attribute.default):  # a default is not sent to the hub
+        if name in foreign and value in (None, attribute.default):
             merged[name] = foreign[name]
         elif name in configured:
             merged[name] = value
     for name, block in schema.blocks.items():
-        value = configured.get(name)
-        if name not in foreign or (value and block.nesting is Nesting.LIST):  # repeated blocks have one owner
+        value, foreign_value = configured.get(name), foreign.get(name)
+        if not value:
+            merged[name] = foreign_value or value
+        elif not foreign_value or block.nesting is Nesting.LIST:
             merged[name] = value
-        elif value and foreign[name]:
-            merged[name] = _merge_arguments(block.schema, foreign[name], value)
         else:
-            merged[name] = value or foreign[name]
+            merged[name] = _merge_arguments(block.schema, foreign_value, value)
     return merged
 
 
@@ -137,9 +140,11 @@ def _merge_mapping(
             merged[name] = _merge_field(value, previous.get(name), configured[name])
         elif name not in previous:
             merged[name] = value  # of another manager
-        elif isinstance(value, Mapping) and isinstance(previous[name], Mapping):  # may have fields of others
+        elif isinstance(value, Mapping) and isinstance(previous[name], Mapping):
+            # Not configured any more, but other managers may have fields inside, which stay.
             foreign_fields = _merge_mapping(value, previous[name], configured={})
-            merged |= {name: foreign_fields} if foreign_fields else {}
+            if foreign_fields:
+                merged[name] = foreign_fields
     return {**merged, **configured, **merged}  # the merged values, in their order, then the new ones
 
 

@@ -1,7 +1,6 @@
-"""Ownership of objects that several placements apply to one cluster. An object belongs to the first manager
-that applies it until its removal; others fail to take it over. If several are added in one plan, the result
-is open; the plan assumes the order of the configuration. Source: KubeFleet pkg/controllers/workapplier
-(process.go, drift_detection_takeover.go).
+"""Ownership of objects that several placements apply to one cluster: the first manager owns an object until its
+removal; others fail to take it over. Of several in one plan, the plan assumes the order of the configuration.
+Source: KubeFleet pkg/controllers/workapplier (process.go, drift_detection_takeover.go).
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
@@ -80,21 +79,13 @@ def assign_object_owners(placement_bindings: Sequence[PlacementBindings], shared
     """Write the conflicts of each placement with other owners of its objects, and duplicates (objects kept, but owned
     by another placement, too), to its `ownership`.
     """
-    candidates: dict[tuple[str, ObjectIdentity], list[_OwnershipCandidate]] = {}
-    for placement, bindings, reached in placement_bindings:  # `reached`: the clusters changed by its rollout
-        if shared.objects and not placement.spec.configuration.is_report_only:  # ReportDiff applies nothing
-            for binding in bindings:
-                for candidate in _list_shared_objects_of_placement(placement, binding, reached, shared.objects):
-                    candidates.setdefault((binding.cluster, candidate.object), []).append(candidate)
     results = {placement.address: ObjectOwnership() for placement, _, _ in placement_bindings}
-    for (cluster, object_id), contenders in candidates.items():
-        live = shared.live.get(cluster, {}).get(f"{object_id.namespace}/{object_id.kind}/{object_id.name}")
-        live_object = (format_list(live.owners), live) if live is not None else None
-        existing_object = shared.direct.get(cluster, {}).get(object_id, live_object)
+    for (cluster, object_id), contenders in _collect_contenders(placement_bindings, shared.objects).items():
+        existing_object = _find_existing_object(shared, cluster, object_id)
         if existing_object is not None:
             # The object exists without an owner of the fleet; placements new to it must take it over.
             owner, existing = existing_object
-            for contender in (item for item in contenders if not item.is_existing):
+            for contender in contenders:
                 reason = _explain_takeover_failure(contender, cluster, existing)
                 if reason:
                     conflicts = results[contender.placement.address].conflicts
@@ -102,6 +93,30 @@ def assign_object_owners(placement_bindings: Sequence[PlacementBindings], shared
         _record_ownership_conflicts(contenders, cluster, results)
     for placement, _, _ in placement_bindings:
         placement.ownership = results[placement.address]
+
+
+def _collect_contenders(
+    placement_bindings: Sequence[PlacementBindings], objects: frozenset[ObjectIdentity]
+) -> dict[tuple[str, ObjectIdentity], list[_OwnershipCandidate]]:
+    """Return the placements that want each of these objects, by cluster and object, in the order of placements."""
+    contenders: dict[tuple[str, ObjectIdentity], list[_OwnershipCandidate]] = {}
+    for placement, bindings, reached in placement_bindings:  # `reached`: the clusters changed by its rollout
+        if objects and not placement.spec.configuration.is_report_only:  # ReportDiff applies nothing
+            for binding in bindings:
+                for candidate in _list_shared_objects_of_placement(placement, binding, reached, objects):
+                    contenders.setdefault((binding.cluster, candidate.object), []).append(candidate)
+    return contenders
+
+
+def _find_existing_object(
+    shared: SharedObjects, cluster: str, object_id: ObjectIdentity
+) -> tuple[str, Manifest | LiveWorkload] | None:
+    """Return an object on a cluster added without a placement, and its owner: its manifest with the address, or else
+    the observed workload with the names of its owners. Return None without one.
+    """
+    live = shared.live.get(cluster, {}).get(f"{object_id.namespace}/{object_id.kind}/{object_id.name}")
+    observed_object = (format_list(live.owners), live) if live is not None else None
+    return shared.direct.get(cluster, {}).get(object_id, observed_object)
 
 
 def _record_ownership_conflicts(
@@ -149,11 +164,13 @@ def _list_shared_objects_of_placement(
 
 
 def _explain_takeover_failure(contender: _OwnershipCandidate, cluster: str, existing: Manifest | LiveWorkload) -> str:
-    """Return the hub's message if an unowned object cannot be adopted, else "". `existing` is on the cluster."""
+    """Return the hub's message if a placement cannot take over an object `existing` on the cluster, else ""."""
     placement = contender.placement
     strategy = placement.spec.configuration.apply
     owners = existing.owners if isinstance(existing, LiveWorkload) else ()
-    if any(owner.startswith("AppliedWork ") for owner in owners):  # applied by the fleet before
+    if contender.is_existing or any(
+        owner.startswith("AppliedWork ") for owner in owners
+    ):  # applied by the fleet before
         return ""
     if strategy.when_to_take_over == NEVER:
         return _NO_OWNERSHIP
@@ -164,12 +181,17 @@ def _explain_takeover_failure(contender: _OwnershipCandidate, cluster: str, exis
     rendered = placement.snapshot_store.render_cluster(placement.snapshot_store.latest_index, cluster)
     manifests = expand_envelopes(rendered.manifests) if rendered is not None else ()
     wanted = [manifest.body for manifest in manifests if get_object_identity(manifest) == contender.object]
-    if isinstance(existing, Manifest):
-        return "" if existing.body in wanted else _DIFFERS
+    is_equal = existing.body in wanted if isinstance(existing, Manifest) else _is_workload_equal(existing, wanted)
+    return "" if is_equal else _DIFFERS
+
+
+def _is_workload_equal(existing: LiveWorkload, wanted: Sequence[Mapping[str, Any]]) -> bool:
+    """Return True if a workload on a cluster equals the `wanted` object (at most one) in the fields with an effect on
+    pods: its replicas, and the template of its pods.
+    """
     spec = get_mapping(next(iter(wanted), {}), "spec")
-    # The fields with an effect on pods are compared: replicas, and those of the pod spec.
     is_other_template = find_current_revisions(get_mapping(spec, "template"), existing, ()) == ()
-    return _DIFFERS if is_other_template or spec.get("replicas", existing.replicas) != existing.replicas else ""
+    return not is_other_template and spec.get("replicas", existing.replicas) == existing.replicas
 
 
 def build_ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:

@@ -1,6 +1,5 @@
-"""Overrides rendered per cluster: matching rules and resulting objects. Source: KubeFleet
-pkg/controllers/workgenerator/override.go. Cluster overrides precede namespaced ones; rules apply in order and
-the last one wins; Delete removes the object.
+"""Overrides rendered per cluster. Cluster overrides precede namespaced ones; of the rules, the last one wins;
+Delete removes the object. Source: KubeFleet pkg/controllers/workgenerator/override.go.
 """
 
 from __future__ import annotations
@@ -10,11 +9,13 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.fleet.importers.api_defaults import add_api_server_defaults
 from nexusform.domains.fleet.importers.fleet_records import (
     FleetOverride,
@@ -111,9 +112,7 @@ class OverrideIndex:
     """Overrides by placement; those without a placement apply to all."""
 
     def __init__(self, overrides: Iterable[FleetOverride]) -> None:
-        self._by_placement: dict[str, list[FleetOverride]] = {}
-        for override in sorted(overrides, key=_get_application_order_key):
-            self._by_placement.setdefault(override.placement, []).append(override)
+        self._by_placement = group_by(overrides, attrgetter("placement"))
 
     def list_overrides(self, placement: str) -> tuple[FleetOverride, ...]:
         """Return the overrides of a placement (its key) in the order of application."""
@@ -284,34 +283,39 @@ def _apply_object_overrides(
     as (identity, operation, path, value). Raises PatchError, with the hub's message.
     """
     key = get_object_identity(manifest)
-    body: Any = None  # copied on the first patch
-    for override in overrides:
-        if not _is_object_overridden(override, manifest):
-            continue
-        for rule in override.rules:
-            if not _is_rule_for_cluster(rule, labels):
-                continue
-            if rule.delete:
-                changes.append([*key, "delete"])
-                return None
-            body = dict(manifest.body) if body is None else body
+    body: Any = manifest.body
+    for override, rule in _list_matching_rules(manifest, overrides, labels):
+        if rule.delete:
+            changes.append([*key, "delete"])
+            return None
+        try:
+            values = replace_patch_variables(rule.patches, cluster, labels)
             try:
-                values = replace_patch_variables(rule.patches, cluster, labels)
-                try:
-                    body = apply_json_patches(body, rule.patches, values)
-                except PatchError:  # retried with the defaults of the hub's API server
-                    body = apply_json_patches(add_api_server_defaults(body), rule.patches, values)
-                pairs = zip(rule.patches, values, strict=True)
-                changes += ([*key, patch.operation, patch.path, value] for patch, value in pairs)
-            except PatchError as reason:
-                failure = f"{override.snapshot_title} failed to apply on {_describe_target(manifest)}"
-                raise PatchError(f"{failure}: {reason}") from None
-    if body is None:  # no rule patched it
+                body = apply_json_patches(body, rule.patches, values)
+            except PatchError:  # retried with the defaults of the hub's API server
+                body = apply_json_patches(add_api_server_defaults(body), rule.patches, values)
+        except PatchError as reason:
+            failure = f"{override.snapshot_title} failed to apply on {_describe_target(manifest)}"
+            raise PatchError(f"{failure}: {reason}") from None
+        for patch, value in zip(rule.patches, values, strict=True):
+            changes.append([*key, patch.operation, patch.path, value])
+    if body is manifest.body:  # no rule patched it
         return manifest
     changed_manifest = build_changed_manifest(body, manifest)
     if changed_manifest is None:
         raise PatchError(f"{manifest.title}: the result is not an object")
     return changed_manifest
+
+
+def _list_matching_rules(
+    manifest: Manifest, overrides: Iterable[FleetOverride], labels: Mapping[str, str]
+) -> Iterator[tuple[FleetOverride, OverrideRule]]:
+    """Yield the overrides of an object, each with its rules for a cluster with these labels, in order."""
+    for override in overrides:
+        if _is_object_overridden(override, manifest):
+            for rule in override.rules:
+                if _is_rule_for_cluster(rule, labels):
+                    yield override, rule
 
 
 def _describe_target(manifest: Manifest) -> str:
@@ -378,18 +382,13 @@ def apply_json_patches(body: Any, patches: Sequence[JsonPatch], values: Sequence
 
 def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
     """Apply a patch to a body in place; raise PatchError, with the hub's text, if its target is missing."""
-    steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")]  # JSON pointer (RFC 6901)
-    last, target = steps[-1], body
-    for step in steps[1:-1]:  # without the empty step before the first slash; None if a step is missing
-        if isinstance(target, dict):
-            target = target.get(step)
-        else:
-            position = _resolve_index(step, len(target)) if isinstance(target, list) else None
-            target = None if position is None else target[position]
+    # A JSON pointer (RFC 6901): "/a/b~1c" has the steps "", "a" and "b/c".
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")]
+    last, target = steps[-1], _find_patch_target(body, steps[1:-1])
     if isinstance(target, dict):
-        if patch.operation != "add" and last not in target:
-            if patch.operation == "replace":
-                raise PatchError(_describe_missing_key(patch))
+        if patch.operation == "replace" and last not in target:
+            raise PatchError(_describe_missing_key(patch))
+        if patch.operation == "remove" and last not in target:
             unable = f"unable to remove nonexistent key: {last}: {_MISSING_VALUE}"
             raise PatchError(f"error in remove for path: '{patch.path}': {unable}")
         if patch.operation == "remove":
@@ -401,6 +400,18 @@ def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
     else:
         path = patch.path if patch.operation == "replace" else f'"{patch.path}"'  # quoted as by the hub
         raise PatchError(f"{patch.operation} operation does not apply: doc is missing path: {path}: {_MISSING_VALUE}")
+
+
+def _find_patch_target(body: Any, steps: Sequence[str]) -> Any:
+    """Return the mapping or list reached from a body by these steps of a patch path; None if a step is missing."""
+    target = body
+    for step in steps:
+        if isinstance(target, dict):
+            target = target.get(step)
+        else:
+            position = _resolve_index(step, len(target)) if isinstance(target, list) else None
+            target = None if position is None else target[position]
+    return target
 
 
 def _describe_missing_key(patch: JsonPatch) -> str:

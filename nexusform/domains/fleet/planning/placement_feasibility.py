@@ -1,15 +1,16 @@
-"""Feasibility of every binding of a plan: its pods on the nodes of its cluster, and the site below them. Proposals for
-waiting pods: more nodes, another cluster, or an affinity without the cluster.
-"""
+"""Feasibility of every binding: its pods on the nodes of its cluster, and the site below; proposals for pods."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_count, format_list
+from nexusform.diagnostics.phrases import format_count, format_list, group_by
 from nexusform.domains.fleet.planning.fleet_outcome import FleetOutcome
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.scheduling.bindings import (
@@ -70,7 +71,7 @@ def list_binding_feasibility(
         order = {address: number for number, address in enumerate(outcome.placements)}
         rows.sort(key=lambda row: order[row.placement])
     additions = [list(_list_added_nodes(vms, row, outcome)) for row in rows]
-    all_additions = [addition for row_additions in additions for addition in row_additions]
+    all_additions = list(chain.from_iterable(additions))
     for row, row_additions in zip(rows, additions, strict=True):
         capacities = {_evaluate_site_capacity(addition, all_additions) for addition in row_additions}
         if len(row_additions) < len(row.missing_pools):  # the site of a pool is unknown
@@ -217,11 +218,11 @@ def _evaluate_site_capacity(addition: _AdditionalNodes, additions: Iterable[_Add
     """
     on_site = [other for other in additions if other.site == addition.site]
     same_sku = [other for other in on_site if other.sku == addition.sku]
-    largest: dict[tuple[str, str], int] = {}  # by cluster and pool
+    largest: Counter[tuple[str, str]] = Counter()  # by cluster and pool
     for other in same_sku:
         key = other.cluster_id, other.pool
-        largest[key] = max(largest.get(key, 0), other.count)
-    if sum(largest.values()) > addition.free.maximum:  # `free` is an interval
+        largest[key] = max(largest[key], other.count)
+    if largest.total() > addition.free.maximum:  # `free` is an interval
         return "no"
     is_enough = sum(other.count for other in same_sku) <= addition.free.minimum
     # VMs of other sizes use the same machines, so the numbers of free VMs do not add up.
@@ -230,7 +231,6 @@ def _evaluate_site_capacity(addition: _AdditionalNodes, additions: Iterable[_Add
 
 _REQUIRED_AFFINITY: Final = "required_during_scheduling_ignored_during_execution"
 _MAX_OTHER_CLUSTERS: Final = 2  # other clusters tried per binding
-_MAX_EXTRA_NODES: Final = 2  # new nodes may be on other machines, racks and zones than the predicted ones
 
 
 def suggest_feasibility_fixes(
@@ -240,20 +240,25 @@ def suggest_feasibility_fixes(
     clusters for the first `limit` of the rows, and affinities leaving out the clusters of such rows.
     """
     waiting = [row for row in rows if row.is_waiting]
-    for extra in range(_MAX_EXTRA_NODES):
-        # A proposal per cluster and pools with missing nodes, for all its placements with these pools.
-        groups: dict[tuple[str, tuple[str, ...]], list[Feasibility]] = {}
-        for row in waiting:
-            if row.missing_pools and row.site_capacity != "no":
-                groups.setdefault((row.cluster, tuple(row.missing_pools)), []).append(row)
-        for (cluster, pools), group in groups.items():
-            candidates = [_find_pool(vms, outcome.clusters[cluster].id, pool) for pool in pools]
-            adjustable_pools = [candidate for candidate in candidates if candidate is not None]
-            if len(adjustable_pools) == len(pools):  # more nodes in some pools only would not suffice
-                yield _build_count_fix(group, adjustable_pools, extra)
-        if not extra:  # once, before larger counts
-            yield from _suggest_replacements(waiting[:limit], outcome, pods)
-            yield from _suggest_affinity_exclusions(rows, outcome)
+    extendable = [row for row in waiting if row.missing_pools and row.site_capacity != "no"]
+    yield from _suggest_pool_counts(extendable, outcome, vms, extra=0)
+    yield from _suggest_replacements(waiting[:limit], outcome, pods)
+    yield from _suggest_affinity_exclusions(rows, outcome)
+    # New nodes may be on other machines, racks and zones than the predicted ones, so one more may be needed.
+    yield from _suggest_pool_counts(extendable, outcome, vms, extra=1)
+
+
+def _suggest_pool_counts(
+    rows: Iterable[Feasibility], outcome: FleetOutcome, vms: Sequence[VmObject], extra: int
+) -> Iterator[ProposedFix]:
+    """Yield a proposal per cluster and pools with missing nodes, for all rows with these pools: their missing nodes,
+    and `extra` ones.
+    """
+    for (cluster, pools), group in group_by(rows, lambda row: (row.cluster, tuple(row.missing_pools))).items():
+        candidates = [_find_pool(vms, outcome.clusters[cluster].id, pool) for pool in pools]
+        adjustable_pools = [candidate for candidate in candidates if candidate is not None]
+        if len(adjustable_pools) == len(pools):  # more nodes in some pools only would not suffice
+            yield _build_count_fix(group, adjustable_pools, extra)
 
 
 def _build_count_fix(
@@ -330,16 +335,13 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
     """Yield a proposal per PickAll or existing PickN placement: a required cluster affinity leaving out its clusters
     with waiting pods. A new PickN gets a PickFixed policy instead.
     """
-    selected: dict[Address, list[Feasibility]] = {}  # rows of selected clusters by placement
-    for row in rows:
-        if row.is_selected:
-            selected.setdefault(row.placement, []).append(row)
-    for address, group in selected.items():
+    selected = [row for row in rows if row.is_selected]
+    for address, group in group_by(selected, attrgetter("placement")).items():
         placement = outcome.placements[address]
-        policy, kind = _get_editable_policy(placement), placement.spec.configuration.placement_type
-        is_all = kind is PlacementType.PICK_ALL
-        if policy is None or not (is_all or (kind is PlacementType.PICK_N and not placement.spec.is_new)):
-            continue  # no editable policy, a PickFixed, or a new PickN
+        policy = _get_extensible_policy(placement)
+        is_all = placement.spec.configuration.placement_type is PlacementType.PICK_ALL
+        if policy is None:
+            continue
         clusters = sorted(row.cluster for row in group if row.is_waiting)
         if not clusters or (is_all and len(clusters) == len(group)):  # nothing to leave out, or nothing left
             continue
@@ -362,8 +364,13 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
         )
 
 
-def _get_editable_policy(placement: PlacementPlan) -> Mapping[str, Any] | None:
-    """Return the policy block, a PickAll for a new placement without one; None if in a manifest, or for another one."""
+def _get_extensible_policy(placement: PlacementPlan) -> Mapping[str, Any] | None:
+    """Return the policy block of a PickAll or of an existing PickN, to be extended by an affinity; None for others. A
+    new placement without a policy gets a block of type PickAll. A policy in a manifest cannot be edited.
+    """
+    kind = placement.spec.configuration.placement_type
+    if kind is PlacementType.PICK_FIXED or (kind is PlacementType.PICK_N and placement.spec.is_new):
+        return None
     config = get_mapping(placement.spec.instance.config)
     policy = config.get("policy")
     if policy is None and placement.spec.is_new and not config.get("manifest"):

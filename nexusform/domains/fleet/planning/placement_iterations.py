@@ -129,15 +129,17 @@ def _plan_rejoining_members(
     earlier, only the excluded placements are planned. Afterwards all members are present.
     """
     bound = collect_clusters(chain.from_iterable(placement.spec.prior_bindings for placement in placements))
-    rejoining = {
-        name: state.planned
-        for name, state in members.items()
-        if name in bound and (state.is_rejoining or state.unnotified_placements)
-    }
+    rejoining: dict[str, Member | None] = {}  # the members after the plan, by name
+    has_new_replacement = False
+    unnotified: set[str] = set()  # addresses of placements
+    for name, state in members.items():
+        if name in bound and (state.is_rejoining or state.unnotified_placements):
+            rejoining[name] = state.planned
+            has_new_replacement |= state.is_rejoining
+            unnotified |= state.unnotified_placements
     if not rejoining:
         return iterations
-    if not any(members[name].is_rejoining for name in rejoining):  # other placements processed the re-creations
-        unnotified = frozenset[str]().union(*(members[name].unnotified_placements for name in rejoining))
+    if not has_new_replacement:  # other placements processed the earlier ones
         placements = [placement for placement in placements if placement.address in unnotified]
 
     for name in rejoining:
@@ -260,18 +262,19 @@ def update_pod_predictions(
     pods: FleetPodPredictor,
     iterations: PlacementIterations,
 ) -> None:
-    """Determine object owners, remove pods of removed bindings, and predict pods of bindings not `placed` yet."""
+    """Determine object owners, remove pods of removed bindings, and predict pods of bindings not `placed` yet. All
+    removals are first: they free resources on the nodes.
+    """
     # Triples of a placement, its bindings after the rollout, and the clusters reached by the rollout.
     placement_bindings = [(placement, *_project_clusters_after_rollout(placement)) for placement in placements]
     assign_object_owners(placement_bindings, iterations.shared_objects)
     # Resources of a member are removed with it, even if no rollout removes its binding.
     present = {name for name, member in members.items() if member.planned is not None}
     for placement, bindings, reached in placement_bindings:
-        clusters_with_objects = {
-            binding.cluster
-            for binding in bindings
-            if binding.cluster in present and placement.compute_resources(binding, reached) is not None
-        }
+        clusters_with_objects: set[str] = set()
+        for binding in bindings:
+            if binding.cluster in present and placement.compute_resources(binding, reached) is not None:
+                clusters_with_objects.add(binding.cluster)
         for cluster in _find_clusters_losing_pods(placement, clusters_with_objects, iterations):
             pods.remove_pods(placement.address, cluster)
             placement.workloads.pop(cluster, None)
@@ -339,7 +342,7 @@ def _recompute_member_resource_usage(members: Mapping[str, FleetMemberState], po
     """Recompute the members' figures derived from nodes and pods, in place; return True if any changed."""
     has_changed = False
     for state in members.values():
-        if state.configuration is None or state.cluster is None or state.planned is None:
+        if state.cluster is None or state.planned is None:
             continue  # nodes not known, or removed
         updated: Member = build_member(state.configuration, state.cluster, pods.sum_requests(state.cluster.id))
         has_changed |= updated != state.planned

@@ -1,8 +1,4 @@
-"""Placement phase of a plan: all placements as one batch, over the members and hub objects. Each iteration
-runs the scheduling cycles of every queued placement on the same member figures and predicts the new pods.
-Members with changed figures queue placements as the watcher does, until no binding changes. Evictions,
-rollouts and staged runs follow, then the final attributes.
-"""
+"""Placement phase of a plan: evictions, iterations over all placements, staged runs, rollouts, final attributes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -31,6 +27,7 @@ from nexusform.domains.fleet.planning.fleet_snapshot import (
     build_member_clusters,
     find_several_hubs,
     read_observed_hub,
+    select_instances,
 )
 from nexusform.domains.fleet.planning.foreign_field_merge import TOLERATIONS, build_merged_placement, find_field_owner
 from nexusform.domains.fleet.planning.placement_iterations import plan_after_staged_runs, run_iterations
@@ -175,7 +172,7 @@ def _build_instance_spec(
     instance: Instance, blocks: BlockPlanner, evaluation: Evaluation, observed: ObservedHub
 ) -> tuple[PlacementSpec | None, list[Diagnostic]]:
     """Build the spec of an instance; None if it is removed or has errors. A change forbidden by a hub is an error."""
-    if not instance.is_configured or instance.is_invalid or instance.config is None:
+    if instance.is_invalid or instance.config is None:
         return None, []
     configuration = build_merged_placement(instance, instance.config)
     blocks.set_predicted_action(instance, evaluation)
@@ -251,9 +248,7 @@ def _build_all_binding_rows(
     rejections: Mapping[Address, tuple[Rejection, ...]],
 ) -> Iterator[PlacementChange]:
     """Build the rows of all bindings; `rejections` are the reasons against members not picked, by placement."""
-    for instance in instances:
-        if instance.type.kind is not PlanningKind.PLACEMENT:
-            continue  # no bindings
+    for instance in select_instances(instances, PlanningKind.PLACEMENT):
         if instance.loses_prior_object:
             yield from build_removed_rows(instance)
         placement = placements.get(instance.address)  # None if removed or with errors
@@ -270,9 +265,11 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
         placement = placements.get(eviction.placement)
         # A provider waits for the replacement of an evicted binding before the next eviction.
         is_replaced = instance.block is not None and bool(instance.block.provider)
-        target = _build_eviction_target(placement, is_replaced=is_replaced) if placement is not None else None
+        target, is_certain = None, True
+        if placement is not None:
+            target = _build_eviction_target(placement, is_replaced=is_replaced)
+            is_certain = not placement.evictions  # an earlier one leaves the hub in an uncertain state
         outcome = evaluate_eviction(eviction.cluster, target, hub.find_budget(eviction.placement))
-        is_certain = placement is None or not placement.evictions  # an earlier one leaves the hub in an uncertain state
         instance.private = {
             PREDICTED_EVICTION: {"executed": outcome.is_executed, "message": outcome.message, "certain": is_certain}
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from itertools import zip_longest
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -27,11 +28,12 @@ from nexusform.domains.fleet.scheduling.bindings import (
     CycleAbort,
     Policy,
     PolicySnapshot,
+    SchedulingStatus,
     collect_clusters,
     collect_lasting_clusters,
     select_scheduled_bindings,
+    split_clusters,
 )
-from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
 from nexusform.domains.fleet.scheduling.eviction import EvictionResult
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.rolling_update import (
@@ -78,10 +80,13 @@ class SchedulingResult(Struct, frozen=True):
             else:
                 pick_triggers[change.cluster] = trigger
         has_picked = any(change.cause is ChangeCause.PICKED for change in result.changes)
+        status, is_fulfilled = self.status, self.is_fulfilled
+        if result.status is not None:  # None: a cycle stopped before it wrote a status
+            status, is_fulfilled = result.status, result.status.is_fulfilled
         return SchedulingResult(
-            is_fulfilled=result.status.is_fulfilled if result.status is not None else self.is_fulfilled,
+            is_fulfilled=is_fulfilled,
             has_run=True,
-            status=result.status if result.status is not None else self.status,
+            status=status,
             abort=result.abort,
             cycle_start=(start, member_list) if has_picked else self.cycle_start,
             pick_triggers=pick_triggers,
@@ -236,8 +241,8 @@ class PlacementPlan(Struct):
     @property
     def manually_deleted_clusters(self) -> tuple[str, ...]:
         """Missing clusters without an eviction."""
-        evicted_clusters = self._observed_evicted_clusters
-        return tuple(cluster for cluster in self.missing_clusters if cluster not in evicted_clusters)
+        _evicted, others = split_clusters(self.missing_clusters, self._observed_evicted_clusters)
+        return others
 
     @property
     def _observed_evicted_clusters(self) -> frozenset[str]:
@@ -261,10 +266,11 @@ class PlacementPlan(Struct):
         if self.bindings != self.spec.prior_bindings or self.rollout.clusters:
             return True
         nothing = RenderedResources(())
-        return any(
-            content.conflicting_objects != self.current.applied.on_cluster.get(cluster, nothing).conflicting_objects
-            for cluster, content in self.compute_final_resources().items()
-        )
+        for cluster, content in self.compute_final_resources().items():
+            previous = self.current.applied.on_cluster.get(cluster, nothing)
+            if content.conflicting_objects != previous.conflicting_objects:
+                return True
+        return False
 
     def build_scheduling_arguments(self, member_list: MemberList) -> tuple[MemberList, Policy, PolicySnapshot, str]:
         """Return the arguments of scheduling cycles and explanations after the bindings."""
@@ -272,15 +278,22 @@ class PlacementPlan(Struct):
         return member_list, policy, self.spec.policy_snapshot, self.spec.configuration.namespace
 
     def compute_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
-        """Return a cluster's resources after the rollout to `reached`, without objects of others; None for none."""
+        """Return the resources of a binding's cluster after a rollout to the clusters in `reached`; None for none.
+        Objects with another owner on the cluster are not among its manifests, but in `conflicting_objects`.
+        """
         resources = self._compute_own_resources(binding, reached)
         conflicts = self.ownership.conflicts.get(binding.cluster, {})  # by object with another owner
         if resources is None or not (conflicts or resources.conflicting_objects):
             return resources  # no resources, or no conflict now or before
-        wanted = [(get_object_identity(manifest), manifest) for manifest in self.list_wanted_objects(binding, reached)]
-        manifests = tuple(manifest for identity, manifest in wanted if identity not in conflicts)
-        conflicting_objects = tuple(identity for identity, _ in wanted if identity in conflicts)
-        return replace(resources, manifests=manifests, conflicting_objects=conflicting_objects)
+        manifests: list[Manifest] = []
+        conflicting_objects: list[ObjectIdentity] = []
+        for manifest in self.list_wanted_objects(binding, reached):
+            identity = get_object_identity(manifest)
+            if identity in conflicts:
+                conflicting_objects.append(identity)
+            else:
+                manifests.append(manifest)
+        return replace(resources, manifests=tuple(manifests), conflicting_objects=tuple(conflicting_objects))
 
     def compute_planned_resources(self, binding: Binding) -> RenderedResources | None:
         """Return a cluster's resources after the plan, or before its rollout those of the newest snapshot."""
@@ -350,16 +363,15 @@ class PlacementPlan(Struct):
     @property
     def previously_failed_clusters(self) -> frozenset[str]:
         """Clusters with permanent failures before this plan, under the new apply strategy if it changes."""
-        spec, effective = self.spec, self.spec.configuration
-        if not spec.apply_strategy_changed and spec.previous_configuration is not None:
-            effective = spec.previous_configuration
-        failure_states = {FAILED, OVERRIDE_FAILED}
-        if effective.is_report_only and spec.apply_strategy_changed:
-            failure_states.remove(FAILED)  # no longer applied, so apply failures end
-        failed_on_hub = self._find_observed_clusters(failure_states)
-        by_overriding = self.current.applied.failed_clusters
-        by_applying = frozenset() if effective.is_report_only else self.selection.clusters.failing  # as configured
-        return frozenset(failed_on_hub | by_overriding | by_applying)
+        is_changed, effective = self.spec.apply_strategy_changed, self.spec.configuration
+        if not is_changed and self.spec.previous_configuration is not None:
+            effective = self.spec.previous_configuration
+        failed = self.current.applied.failed_clusters | self._find_observed_clusters({OVERRIDE_FAILED})
+        if not (is_changed and effective.is_report_only):  # a switch to reporting differences ends apply failures
+            failed |= self._find_observed_clusters({FAILED})
+        if not effective.is_report_only:
+            failed |= self.selection.clusters.failing  # as configured
+        return failed
 
     @property
     def clusters_with_unknown_rollout(self) -> frozenset[str]:
@@ -407,16 +419,15 @@ class PlacementPlan(Struct):
         rollout starts. An override naming the placement, the strategy, a changed binding or new resources start one.
         """
         previous = self.spec.previous_configuration
-        has_rollout = (
-            self.current.has_override_change
-            or self.spec.apply_strategy_changed
-            or bool(self.evicted_clusters)
-            # A hub retries a blocked rollout continuously.
-            or bool(self.find_reported_clusters("RolloutStarted", "False"))
-            or (previous is not None and previous.strategy != self.spec.configuration.strategy)
-            or any(item.state is not BindingState.BOUND or item.resource_snapshot != latest for item in self.bindings)
-        )
-        return self.current.outdated_clusters if has_rollout else frozenset()
+        has_other_type = previous is not None and previous.strategy != self.spec.configuration.strategy
+        has_changed_strategy = self.spec.apply_strategy_changed or has_other_type
+        is_retried = bool(self.find_reported_clusters("RolloutStarted", "False"))  # a hub retries a blocked rollout
+        if self.current.has_override_change or has_changed_strategy or self.evicted_clusters or is_retried:
+            return self.current.outdated_clusters
+        for binding in self.bindings:
+            if binding.state is not BindingState.BOUND or binding.resource_snapshot != latest:
+                return self.current.outdated_clusters  # a new or removed binding, or new resources
+        return frozenset()
 
     @property
     def override_pending_clusters(self) -> tuple[str, ...]:
@@ -429,10 +440,12 @@ class PlacementPlan(Struct):
 
     def compute_final_resources(self) -> dict[str, RenderedResources]:
         """Return the resources on each cluster after the plan."""
-        resources = {
-            binding.cluster: self.compute_resources(binding, self.rollout.clusters) for binding in self.bindings
-        }
-        return {cluster: content for cluster, content in resources.items() if content is not None}
+        resources: dict[str, RenderedResources] = {}
+        for binding in self.bindings:
+            content = self.compute_resources(binding, self.rollout.clusters)
+            if content is not None:
+                resources[binding.cluster] = content
+        return resources
 
     def has_override_change(self, binding: Binding) -> bool:
         """Return True if the plan changes the override result on a binding's cluster."""
@@ -458,8 +471,8 @@ def _find_hub_moves(spec: PlacementSpec) -> HubMoves:
     observed = collect_lasting_clusters(spec.prior_bindings)
     removed, added = sorted(predicted - observed), sorted(observed - predicted)
     # In name order, each added cluster replaces a removed one, or none ("") after the last.
-    replaced = [*removed, *([""] * len(added))]
-    return HubMoves(dict(zip(added, replaced, strict=False)), tuple(removed[len(added) :]))
+    replaced = zip_longest(added, removed[: len(added)], fillvalue="")
+    return HubMoves(dict(replaced), tuple(removed[len(added) :]))
 
 
 def create_placement_plan(

@@ -24,14 +24,15 @@ from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.importers.hub_objects import remove_server_fields
 from nexusform.domains.fleet.planning.override_rendering import ObjectIdentity, RenderedResources
 from nexusform.domains.fleet.scheduling.bindings import (
+    SCHEDULED,
     Binding,
     BindingState,
     Condition,
     Decision,
     PolicySnapshot,
+    SchedulingStatus,
     index_by_cluster,
 )
-from nexusform.domains.fleet.scheduling.decisions import SCHEDULED, SchedulingStatus
 from nexusform.domains.fleet.scheduling.eviction import EvictionResult
 from nexusform.domains.fleet.scheduling.placement_status import ClusterStatus, FailedObject, PlacementStatus
 from nexusform.domains.pods.importers.manifest_parser import (
@@ -41,34 +42,23 @@ from nexusform.domains.pods.importers.manifest_parser import (
     format_canonical_json,
 )
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
+from nexusform.json_data.record_forms import RecordForm
 
 SNAPSHOTS: Final = "snapshots"
 _CONTENT, _BODIES = "content", "bodies"
 PREDICTED: Final = "predicted"
 # Kinds with known availability, and data that is available once applied.
-_TRACKED: Final = frozenset(
-    {
-        ("apps", "Deployment"),
-        ("apps", "StatefulSet"),
-        ("apps", "DaemonSet"),
-        ("", "Service"),
-        ("apiextensions.k8s.io", "CustomResourceDefinition"),
-        ("policy", "PodDisruptionBudget"),
-        ("", "Namespace"),
-        ("", "ConfigMap"),
-        ("", "Secret"),
-        ("", "ServiceAccount"),
-        ("rbac.authorization.k8s.io", "Role"),
-        ("rbac.authorization.k8s.io", "RoleBinding"),
-        ("rbac.authorization.k8s.io", "ClusterRole"),
-        ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
-        ("networking.k8s.io", "NetworkPolicy"),
-        ("storage.k8s.io", "StorageClass"),
-        ("scheduling.k8s.io", "PriorityClass"),
-        ("placement.kubernetes-fleet.io", "ClusterResourceEnvelope"),
-        ("placement.kubernetes-fleet.io", "ResourceEnvelope"),
-    }
-)
+_TRACKED: Final = {
+    "": {"Service", "Namespace", "ConfigMap", "Secret", "ServiceAccount"},
+    "apps": {"Deployment", "StatefulSet", "DaemonSet"},
+    "apiextensions.k8s.io": {"CustomResourceDefinition"},
+    "policy": {"PodDisruptionBudget"},
+    "rbac.authorization.k8s.io": {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"},
+    "networking.k8s.io": {"NetworkPolicy"},
+    "storage.k8s.io": {"StorageClass"},
+    "scheduling.k8s.io": {"PriorityClass"},
+    "placement.kubernetes-fleet.io": {"ClusterResourceEnvelope", "ResourceEnvelope"},
+}
 
 
 class OwnershipConflict(Struct, frozen=True):
@@ -139,7 +129,7 @@ def compute_comparable_hash(manifest: Manifest) -> str:
 
 def is_availability_tracked(manifests: Iterable[Manifest]) -> bool:
     """Return True if a hub tracks the availability of every object, by its kind."""
-    return all((manifest.group, manifest.kind) in _TRACKED for manifest in manifests)
+    return all(manifest.kind in _TRACKED.get(manifest.group, ()) for manifest in manifests)
 
 
 def read_applied_resources(
@@ -294,19 +284,13 @@ def read_conditions(values: Iterable[Mapping[str, Any]]) -> tuple[Condition, ...
     return tuple(Condition(**condition) for condition in values)
 
 
-def write_statuses(status: PlacementStatus) -> list[dict[str, Any]]:
-    """Return the status of each cluster as an attribute."""
-    attributes = []
-    for cluster in status.clusters:
-        attribute: dict[str, Any] = {
-            "cluster_name": cluster.cluster,
-            "observed_resource_index": cluster.observed_resource_index,
-            "conditions": write_conditions(cluster.conditions),
-        }
-        if cluster.failed_objects:
-            attribute["failed_placements"] = list(map(asdict, cluster.failed_objects))
-        attributes.append(attribute)
-    return attributes
+# The status of a cluster as an attribute.
+STATUS_FORM: Final = RecordForm(
+    ClusterStatus,
+    "cluster_name=cluster observed_resource_index conditions [failed_placements=failed_objects]",
+    conditions=asdict,
+    failed_placements=asdict,
+)
 
 
 def read_status(attributes: Mapping[str, Any]) -> PlacementStatus:

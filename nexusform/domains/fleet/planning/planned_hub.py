@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from msgspec import Struct, field
@@ -185,11 +185,12 @@ class PlannedHub(Struct, dict=True):
     def collect_direct_objects(
         self, members: Mapping[str, FleetMemberState]
     ) -> dict[str, dict[ObjectIdentity, tuple[str, Manifest]]]:
-        """Return the objects added to members' clusters without a placement, by member: each with its address."""
+        """Return the objects added to members' clusters without a placement: by member and identity of the object, the
+        address of the manifest and the object. A cluster is named by its id, or else by the member.
+        """
         by_member: dict[str, dict[ObjectIdentity, tuple[str, Manifest]]] = {}
         for name, member in members.items():
-            cluster_id = member.configuration.cluster_id if member.configuration is not None else ""
-            for instance, manifests in self.direct_objects.get(cluster_id or name, ()):
+            for instance, manifests in self.direct_objects.get(member.configuration.cluster_id or name, ()):
                 member_objects = by_member.setdefault(name, {})
                 member_objects |= {get_object_identity(m): (str(instance.address), m) for m in manifests}
         return by_member
@@ -220,8 +221,8 @@ class PlannedHub(Struct, dict=True):
         if instance.is_replaced:
             return override  # a new object starts at 0
         observed_snapshots = [snapshot for snapshot in self.observed.overrides.values() if snapshot.key == override.key]
-        if observed_snapshots:
-            latest = max(observed_snapshots, key=lambda item: item.snapshot)
+        if observed_snapshots:  # a hub was read, and has the override
+            latest = max(observed_snapshots, key=attrgetter("snapshot"))
         elif instance.before is not None:
             recorded = read_prior_object(instance)
             assert isinstance(recorded, FleetOverride)
@@ -251,9 +252,10 @@ class PlannedHub(Struct, dict=True):
         state transition, or already ended on the hub (with a warning if it failed there).
         """
         key = run.build_key(run.name)
-        prior_run = None if instance.before is None or instance.is_replaced else read_prior_object(instance)
         transition_error = None
-        if isinstance(prior_run, FleetUpdateRun):
+        if instance.before is not None and not instance.is_replaced:
+            prior_run = read_prior_object(instance)
+            assert isinstance(prior_run, FleetUpdateRun)
             transition_error = check_run_state_transition(prior_run.state, run.state)
         if transition_error is not None:
             text = f"{format_sentence(transition_error)} Create another run, or replace this one with -replace."
@@ -263,17 +265,21 @@ class PlannedHub(Struct, dict=True):
         if observed_run is not None and observed_run.ended:
             reason = self.observed.failed_runs.get(key)
             if reason is not None and instance.action in _CREATE_ACTIONS:  # else reported by an earlier plan
-                advice = "The run cannot continue. Create another run."
-                if "no scheduled or to-be-deleted bindings found" in reason:
-                    advice = "A hub reports this for every run that only deletes. No action is needed."
-                text = f"The run ended without success on the hub: {reason}. {advice}"
-                problem = Problem((), "failed-staged-run", text, Severity.WARNING)
-                self.diagnostics.append(instance.build_diagnostic(problem))
+                self.diagnostics.append(_build_failed_run_warning(instance, reason))
             return
         is_requested = key in self.observed.pending_requests  # not yet processed by the hub
         is_started = bool(instance.prior_note) and not instance.prior_note.get("ended")  # by an earlier plan
         is_active = instance.action in _WRITE_ACTIONS or observed_run is not None or is_requested or is_started
         (self.runs if is_active else self.waiting_runs).append((instance, run))
+
+
+def _build_failed_run_warning(instance: Instance, reason: str) -> Diagnostic:
+    """Build the warning about a staged run that ended without success on a hub, for the hub's `reason`."""
+    advice = "The run cannot continue. Create another run."
+    if "no scheduled or to-be-deleted bindings found" in reason:
+        advice = "A hub reports this for every run that only deletes. No action is needed."
+    text = f"The run ended without success on the hub: {reason}. {advice}"
+    return instance.build_diagnostic(Problem((), "failed-staged-run", text, Severity.WARNING))
 
 
 def read_prior_object(instance: Instance) -> FleetObject:
@@ -301,7 +307,7 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
             continue  # a type of another domain
         if instance.before is not None:
             hub.prior_instances.append(instance)
-        if not instance.is_removed and not instance.is_invalid and instance.planned is not None:  # None: excluded
+        if not instance.is_invalid and instance.planned is not None:  # None: removed
             hub.add_instance(instance)
     # The hub objects outside the configuration and state.
     managed = collect_object_identities((*hub.manifests, *hub.prior_objects.manifests))
@@ -326,11 +332,7 @@ def _find_unmanaged_overrides(hub: PlannedHub) -> Iterator[FleetOverride]:
 
 def _warn_missing_namespaces(hub: PlannedHub) -> Iterator[Diagnostic]:
     """Yield warnings about configured hub objects in namespaces created by no object."""
-    configured_objects = (manifests for _, manifests in hub.configured_objects)  # those in deletion, too
-    excluded = [item for item in hub.prior_instances if not item.is_removed and item.planned is None]  # by -target
-    excluded_objects = (get_hub_manifests(read_prior_object(instance)) for instance in excluded)
-    lists = chain([hub.manifests], configured_objects, excluded_objects)
-    namespaces = collect_namespace_names(chain.from_iterable(lists))
+    namespaces = _collect_hub_namespaces(hub)
     known_namespaces = namespaces | {""}  # "": cluster scope
     for instance, manifests in hub.configured_objects:
         if instance.block is not None and instance.block.provider:
@@ -350,6 +352,17 @@ def _warn_missing_namespaces(hub: PlannedHub) -> Iterator[Diagnostic]:
             line = objects[0].line
             problem = Problem(("yaml_body",), MISSING_NAMESPACE, detail, Severity.WARNING, brief=summary, line=line)
             yield instance.build_diagnostic(problem)
+
+
+def _collect_hub_namespaces(hub: PlannedHub) -> set[str]:
+    """Return the names of the namespaces created by objects on the hub, those in deletion or excluded too (-target)."""
+    manifests = list(hub.manifests)
+    for _instance, configured in hub.configured_objects:
+        manifests += configured
+    for instance in hub.prior_instances:
+        if instance.planned is None and not instance.is_removed:
+            manifests += get_hub_manifests(read_prior_object(instance))
+    return collect_namespace_names(manifests)
 
 
 def _check_override_conflicts(hub: PlannedHub) -> Iterator[Diagnostic]:

@@ -15,6 +15,7 @@ from nexusform.domains.fleet.planning.fleet_snapshot import (
     build_member,
     build_member_record,
     parse_member_record,
+    select_instances,
 )
 from nexusform.domains.fleet.planning.foreign_field_merge import build_object
 from nexusform.domains.fleet.planning.planned_hub import read_prior_object
@@ -23,7 +24,6 @@ from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_value_at_path, list_texts
 from nexusform.planning.instances.instance import Instance
-from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
 
 
@@ -67,30 +67,26 @@ def build_members(
     configuration; `missing_members` are names of members in state, not found by a provider.
     """
     members: dict[str, FleetMemberState] = {}
-    member_instances = [instance for instance in instances if instance.type.kind is PlanningKind.MEMBER]
-    leaving = [item for item in member_instances if item.action is Action.DELETE or item.is_replaced]
+    member_instances = select_instances(instances, PlanningKind.MEMBER)
+    leaving = [item for item in member_instances if item.is_destroyed]
     leaving_names = {*missing_members, *(str(get_value_at_path(instance.before, "name")) for instance in leaving)}
     problems: list[Diagnostic] = []
     for instance in member_instances:
-        leaving_member = _find_leaving_member(instance)
-        if leaving_member is not None:  # another instance may join a cluster of this name, before or after
-            leaving_state = FleetMemberState(instance.address, configuration=None, previous=leaving_member)
-            members.setdefault(leaving_member.name, leaving_state)
-        if instance.is_removed or instance.is_invalid or instance.planned is None:
+        if instance.before is not None and instance.loses_prior_object:
+            name_only = FleetMember(str(instance.before.get("name")))
+            leaving_member = parse_member_record(name_only.name, instance.prior_note)
+            # Another instance may join a cluster of this name, before or after.
+            members.setdefault(name_only.name, FleetMemberState(instance.address, name_only, previous=leaving_member))
+        if instance.is_invalid or instance.planned is None:
             continue  # no valid member after the plan
         configuration = build_object(instance, instance.planned)
         assert isinstance(configuration, FleetMember)
         configuration = build_planned_member(instance, configuration, observed)
         cluster = clusters.get(configuration.cluster_id or configuration.name)  # data blocks may name the member
         if configuration.cluster_id and cluster is None:
-            listed = f" Known clusters: {', '.join(sorted(clusters)[:8])}." if clusters else ""
-            text = (
-                f'No nexus_kubernetes_cluster or tacker_vnf has the id "{configuration.cluster_id}".{listed} Use a '
-                "reference such as nexus_kubernetes_cluster.a.id, so that the cluster is planned first."
-            )
-            problems.append(instance.build_error("unknown-cluster", text, ("kubernetes_cluster_id",)))
+            problems.append(_build_unknown_cluster_error(instance, configuration.cluster_id, clusters))
             instance.is_invalid = True
-        # None without a cluster, or if a hub reports the member's properties and resources (nodes are for pods only).
+        # A hub reports the properties and resources of its members itself; then nodes are for pods only.
         measured_cluster = None if _is_managed_by_hub_provider(instance, configuration.name, observed) else cluster
         requests = pods.sum_requests(measured_cluster.id) if measured_cluster is not None else (0, 0)  # CPU, memory
         planned = build_member(configuration, measured_cluster, requests)
@@ -111,11 +107,15 @@ def build_members(
     return members, problems
 
 
-def _find_leaving_member(instance: Instance) -> Member | None:
-    """Return the removed or replaced member of an instance; None if it stays or is new."""
-    if instance.before is None or not instance.loses_prior_object:
-        return None
-    return parse_member_record(str(instance.before.get("name")), instance.prior_note)
+def _build_unknown_cluster_error(instance: Instance, cluster_id: str, clusters: Iterable[str]) -> Diagnostic:
+    """Build the error for a member on a cluster that is not among the known `clusters` (ids)."""
+    names = ", ".join(sorted(clusters)[:8])
+    listed = f" Known clusters: {names}." if names else ""
+    text = (
+        f'No nexus_kubernetes_cluster or tacker_vnf has the id "{cluster_id}".{listed} Use a '
+        "reference such as nexus_kubernetes_cluster.a.id, so that the cluster is planned first."
+    )
+    return instance.build_error("unknown-cluster", text, ("kubernetes_cluster_id",))
 
 
 def _find_previous_member(instance: Instance, planned: Member, observed: Mapping[str, FleetMember]) -> Member | None:
@@ -132,8 +132,8 @@ def _find_previous_member(instance: Instance, planned: Member, observed: Mapping
 
 def record_processed_members(members: Iterable[FleetMemberState], instances: Mapping[Address, Instance]) -> None:
     """Record the members as processed by all placements; for excluded placements the change stays pending."""
-    unplanned = [item for item in instances.values() if item.block is None and not item.is_removed]
-    excluded = [str(item.address) for item in unplanned if item.type.kind is PlanningKind.PLACEMENT]
+    placements = select_instances(instances.values(), PlanningKind.PLACEMENT)
+    excluded = [str(placement.address) for placement in placements if placement.is_unselected]
     for member in members:
         if member.planned is None or member.address is None:
             continue  # removed, or without configuration: no note to write
@@ -141,6 +141,7 @@ def record_processed_members(members: Iterable[FleetMemberState], instances: Map
         if not excluded:
             instance.private = build_member_record(member.planned)
         elif member.previous is None:  # else it keeps its record, so its change is found again
-            still_unnotified = sorted(member.unnotified_placements.intersection(excluded))
-            unnotified = excluded if member.is_rejoining else still_unnotified
+            unnotified = sorted(member.unnotified_placements.intersection(excluded))
+            if member.is_rejoining:  # the excluded placements do not process that it leaves
+                unnotified = excluded
             instance.private = {**UNPROCESSED, UNNOTIFIED_PLACEMENTS: unnotified} if unnotified else UNPROCESSED

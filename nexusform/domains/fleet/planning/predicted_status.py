@@ -9,10 +9,10 @@ from nexusform.domains.fleet.planning.foreign_field_merge import ON_HUB
 from nexusform.domains.fleet.planning.override_rendering import RenderedResources
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import (
+    STATUS_FORM,
     is_availability_tracked,
     read_scheduling,
     write_conditions,
-    write_statuses,
 )
 from nexusform.domains.fleet.scheduling.bindings import BindingState, collect_clusters, select_scheduled_bindings
 from nexusform.domains.fleet.scheduling.placement_status import (
@@ -20,6 +20,7 @@ from nexusform.domains.fleet.scheduling.placement_status import (
     TRUE,
     UNKNOWN,
     ClusterProgress,
+    ClusterStatus,
     FailedObject,
     PlacementStatus,
     build_placement_status,
@@ -34,17 +35,10 @@ _TRACKED_WORKLOADS: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet"}
 def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
     """Return the conditions and cluster statuses after the plan as attributes; unchanged if nothing updates them."""
     prior = placement.spec.prior_attributes
-    prior_status = {name: prior.get(name) for name in ("conditions", "placement_statuses")}
-    scheduling = placement.scheduling.status
-    if _is_unchanged_on_hub(placement):
-        return prior_status
-    if scheduling is None and prior.get("conditions") is not None:
-        # No cycle ran, or it stopped before it wrote a status.
-        is_reprocessed = placement.current.is_selection_changed and _has_stale_status(placement)
-        has_new_status = _has_new_apply_failure(placement) or _has_new_availability(placement)
-        if not is_reprocessed and not placement.has_changes and not has_new_status:
-            return prior_status
-        scheduling = read_scheduling(prior, placement.bindings)  # the result of the last cycle stays
+    if _is_status_unchanged(placement):
+        return {name: prior.get(name) for name in ("conditions", "placement_statuses")}
+    # Without a status written by a cycle of this plan, the result of the last cycle stays.
+    scheduling = placement.scheduling.status or read_scheduling(prior, placement.bindings)
     status = build_placement_status(
         scheduling,
         placement.spec.configuration.effective_policy,
@@ -55,7 +49,7 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
         status_namespace=_find_status_namespace(placement),
     )
     conditions = write_conditions(status.conditions)
-    statuses = write_statuses(_sort_status_clusters(placement, status))
+    statuses = list(map(STATUS_FORM, _sort_status_clusters(placement, status)))
     picked = collect_clusters(select_scheduled_bindings(placement.bindings))
     is_repicked = bool(placement.evicted_clusters) and placement.evicted_clusters <= picked
     if placement.spec.is_external and not placement.rollout.clusters and is_repicked:
@@ -65,6 +59,17 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
         if not placement.spec.spec_changed and not placement.current.is_selection_changed:
             statuses = prior.get("placement_statuses") or statuses
     return {"conditions": conditions, "placement_statuses": statuses}
+
+
+def _is_status_unchanged(placement: PlacementPlan) -> bool:
+    """Return True if nothing in the plan updates the status of a placement."""
+    if _is_unchanged_on_hub(placement):
+        return True
+    if placement.scheduling.status is not None or placement.spec.prior_attributes.get("conditions") is None:
+        return False  # a scheduling cycle wrote a new status, or there is none to keep
+    is_reprocessed = placement.current.is_selection_changed and _has_stale_status(placement)
+    has_new_status = _has_new_apply_failure(placement) or _has_new_availability(placement)
+    return not is_reprocessed and not has_new_status and not placement.has_changes
 
 
 def _find_status_namespace(placement: PlacementPlan) -> str:
@@ -122,8 +127,10 @@ def _find_clusters_with_waiting_pods(placement: PlacementPlan) -> set[str]:
     }
 
 
-def _sort_status_clusters(placement: PlacementPlan, status: PlacementStatus) -> PlacementStatus:
-    """Return the status with objects of other owners as failed, in the cluster order of state, then the scheduler's."""
+def _sort_status_clusters(placement: PlacementPlan, status: PlacementStatus) -> list[ClusterStatus]:
+    """Return the statuses of clusters, with objects of other owners as failed. Clusters with a status in state keep
+    their order; others follow in the scheduler's.
+    """
     prior_statuses = get_list(placement.spec.prior_attributes, "placement_statuses")
     names = [str(attribute["cluster_name"]) for attribute in prior_statuses if attribute["cluster_name"]]
     position_of = {name: position for position, name in enumerate(names)}
@@ -133,7 +140,7 @@ def _sort_status_clusters(placement: PlacementPlan, status: PlacementStatus) -> 
         conflicts = sorted(placement.ownership.conflicts.get(cluster.cluster, {}).items())
         failed = (FailedObject(*identity, reason=item.reason, message=item.message) for identity, item in conflicts)
         clusters.append(replace(cluster, failed_objects=tuple(failed)))
-    return replace(status, clusters=tuple(clusters))
+    return clusters
 
 
 def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:

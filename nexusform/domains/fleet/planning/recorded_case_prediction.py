@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nexusform.documents.yaml_documents import Node, TextPosition
-from nexusform.domains.fleet.importers.fleet_members import find_newest_heartbeat, read_member_cluster
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
+from nexusform.domains.fleet.importers.hub_records import find_newest_heartbeat, read_member_cluster
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Member, select_scheduled_bindings
 from nexusform.domains.fleet.scheduling.fleet_api_validation import parse_resource_usage
 from nexusform.domains.fleet.scheduling.member_list import MemberList

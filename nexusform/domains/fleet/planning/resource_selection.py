@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, product
-from operator import attrgetter
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -32,6 +31,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     is_reserved_namespace,
     list_services,
 )
+from nexusform.json_data.record_forms import RecordForm
 from nexusform.kubernetes.matching import is_selected
 
 T = TypeVar("T")
@@ -101,7 +101,9 @@ class HubIndex:
 
 
 def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest, ...]:
-    """Return the hub objects selected by a placement, in selector order, each once."""
+    """Return the hub objects selected by a placement, in selector order, each once. A selected namespace may add the
+    objects inside: all of them, or only those that other selectors match (NamespaceWithResourceSelectors).
+    """
     by_key: dict[ObjectKey, Manifest] = {}
     includes_all: dict[str, bool] = {}  # by selected namespace: True if all its objects are included
     for selector in placement.selectors:
@@ -178,9 +180,10 @@ def _has_selected_labels(selector: ObjectSelector, manifest: Manifest) -> bool:
 
 def write_selected_resources(manifests: Iterable[Manifest]) -> list[dict[str, Any]]:
     """Return the selected objects as an attribute."""
-    names = ("group", "version", "kind", "namespace", "name")
-    get_values = attrgetter(*names)
-    return [dict(zip(names, get_values(manifest), strict=True)) for manifest in manifests]
+    return list(map(_SELECTED_FORM, manifests))
+
+
+_SELECTED_FORM: Final = RecordForm(Manifest, "group version kind namespace name")
 
 
 class ResourceSelection(Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Selected resources of a placement: objects, resource snapshots, and those on clusters, from state or a hub."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import json
@@ -36,6 +36,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PlacementType,
     collect_clusters,
     select_scheduled_bindings,
+    split_clusters,
 )
 from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.importers.manifest_parser import Manifest, compute_fingerprint
@@ -69,18 +70,12 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
     comparison = _ResourceComparisonInput(spec, selection, applied, snapshot_store)
     # Staged runs take their own snapshots; a hub takes none in deletion or with invalid selectors.
     if spec.is_external or spec.is_being_deleted or selection.selector_problem:
-        staged_trigger = _find_trigger_of_staged_change(comparison, hub) if spec.is_external else None
-        is_selection_changed = False
-        if spec.previous_configuration is not None:
-            previous_objects = select_resources(spec.previous_configuration, hub.prior_object_index)
-            digest_before, digest_now = compute_fingerprint(previous_objects), compute_fingerprint(manifests)
-            # Without objects in state, they are known from a dump only, and the hub may have processed their changes.
-            is_selection_changed = bool(previous_objects) and digest_before != digest_now
-        return PlacementResources(
-            selection,
-            CurrentResources(applied, staged_trigger=staged_trigger, is_selection_changed=is_selection_changed),
-            snapshot_store,
+        current = CurrentResources(
+            applied,
+            staged_trigger=_find_trigger_of_staged_change(comparison, hub) if spec.is_external else None,
+            is_selection_changed=_is_selection_changed(spec, manifests, hub),
         )
+        return PlacementResources(selection, current, snapshot_store)
     latest, previous = snapshot_store.add_snapshot(spec.configuration.revision_history_limit), applied.latest
     pairs = _pair_current_and_new_resources(comparison, latest.index)
     outdated_clusters = frozenset(cluster for cluster, old, new in pairs if old.overrides != new.overrides)
@@ -92,6 +87,16 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
         has_override_change=bool(outdated_clusters) and _has_own_override_changes(comparison, hub),
     )
     return PlacementResources(selection, current, snapshot_store)
+
+
+def _is_selection_changed(spec: PlacementSpec, manifests: Sequence[Manifest], hub: PlannedHub) -> bool:
+    """Return True if the selected `manifests` differ from those selected in state before the plan. Without objects in
+    state, they are known from a dump only, and the hub may have processed their changes already.
+    """
+    if spec.previous_configuration is None:
+        return False
+    previous_objects = select_resources(spec.previous_configuration, hub.prior_object_index)
+    return bool(previous_objects) and compute_fingerprint(previous_objects) != compute_fingerprint(manifests)
 
 
 def _select_observed_objects(spec: PlacementSpec, hub: PlannedHub) -> tuple[Manifest, ...]:
@@ -139,10 +144,9 @@ def _has_own_override_changes(comparison: _ResourceComparisonInput, hub: Planned
     rollout. Source: seen on a running hub; KubeFleet pkg/controllers/rollout watches overrides with a placement name.
     """
     key, observed = comparison.spec.configuration.key, comparison.spec.observed_attributes
-    own_overrides = [override for override in comparison.selection.overrides if override.placement == key]
+    own_overrides = _select_own_overrides(comparison.selection.overrides, key)
     if not observed:  # no hub: compare with state
-        prior_overrides = hub.prior_override_index.list_overrides(key)
-        return own_overrides != [override for override in prior_overrides if override.placement == key]
+        return own_overrides != _select_own_overrides(hub.prior_override_index.list_overrides(key), key)
     override_snapshots: Mapping[str, FleetOverride] = get_mapping(observed, "override_snapshots")
     for cluster, binding in get_mapping(observed, "bindings").items():
         snapshot = comparison.snapshot_store.find_snapshot(binding.get("resource_snapshot"))
@@ -150,13 +154,18 @@ def _has_own_override_changes(comparison: _ResourceComparisonInput, hub: Planned
         bound_overrides = _get_captured_overrides(override_snapshots, get_list(binding, "overrides"))
         if snapshot is None or labels is None or bound_overrides is None:
             continue  # not comparable: the snapshot, the member or an override is unknown
-        current_overrides = select_overrides(own_overrides, snapshot.objects, labels)
-        has_removed = any(item.placement == key and item not in own_overrides for item in bound_overrides)
         # An override captured in any binding is not new: clusters with new labels matching it start no rollout.
-        has_added = any(candidate not in override_snapshots.values() for candidate in current_overrides)
-        if has_removed or has_added:
+        current_overrides = select_overrides(own_overrides, snapshot.objects, labels)
+        has_added = any(override not in override_snapshots.values() for override in current_overrides)
+        has_removed = any(override not in own_overrides for override in _select_own_overrides(bound_overrides, key))
+        if has_added or has_removed:
             return True
     return False
+
+
+def _select_own_overrides(overrides: Iterable[FleetOverride], key: str) -> list[FleetOverride]:
+    """Return the overrides naming the placement with this key; others apply to all placements."""
+    return [override for override in overrides if override.placement == key]
 
 
 def _get_captured_overrides(
@@ -247,27 +256,32 @@ def _render_observed_clusters(
         if snapshot is None or not binding.has_resources:
             continue  # unknown snapshot, or nothing placed
         observed = observed_bindings[binding.cluster]
-        names = tuple(get_list(observed, "overrides"))
-        overrides = _get_captured_overrides(
-            override_snapshots, names
-        )  # in the binding's order: cluster overrides first
+        names = tuple(get_list(observed, "overrides"))  # in the binding's order: cluster overrides first
+        overrides = _get_captured_overrides(override_snapshots, names)
         if (snapshot.index, names) not in renderers:
             known_overrides = selection.overrides if overrides is None else overrides
             renderer = ClusterRenderer(snapshot.objects, known_overrides, selection.clusters.labels)
             renderers[snapshot.index, names] = renderer
         renderer = renderers[snapshot.index, names]
         rendered = renderer.render_cluster(binding.cluster) or RenderedResources(snapshot.objects)
-        # A hub's report of the override failure precedes the current result, because labels may have changed.
-        failure, readiness = rendered.failure_message, observed.get("readiness")
-        if readiness == OVERRIDE_FAILED:
-            failure = observed.get("failure") or failure or "overrides failed on the hub"
-        elif readiness in (READY, FAILED) and not rendered.has_envelope_failure:
-            failure = ""  # applied, or failed after the overrides
+        failure = _find_observed_failure(rendered, observed)
         if overrides is not None:
             rendered = replace(rendered, overrides=names)
         if failure != rendered.failure_message:  # the full text of a truncated failure is known
             rendered = replace(rendered, failure=failure, reported_failure="")
         yield binding.cluster, rendered
+
+
+def _find_observed_failure(rendered: RenderedResources, observed_binding: Mapping[str, Any]) -> str:
+    """Return the failure of overrides or envelopes on a cluster, "" for none. The hub's report precedes the resources
+    as rendered now, because the labels of the cluster may have changed since.
+    """
+    readiness = observed_binding.get("readiness")
+    if readiness == OVERRIDE_FAILED:
+        return observed_binding.get("failure") or rendered.failure_message or "overrides failed on the hub"
+    if readiness in (READY, FAILED) and not rendered.has_envelope_failure:
+        return ""  # the overrides succeeded: the objects are applied, or applying them failed
+    return rendered.failure_message
 
 
 def _build_assumed_resources(
@@ -290,7 +304,7 @@ def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
     prior_note = get_prior_note(placement.spec)
     prior_clusters = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters  # not replaced
     clusters = [binding.cluster for binding in placement.bindings]
-    new_clusters = [cluster for cluster in clusters if cluster not in prior_clusters]
+    _prior, new_clusters = split_clusters(clusters, prior_clusters)
     pick_triggers = [(cluster, str(placement.scheduling.pick_triggers.get(cluster, ""))) for cluster in new_clusters]
     # Of the prior note, only the triggers and the hub record are kept.
     prior_placed = {PLACED_KEY: prior_note[PLACED_KEY]} if PLACED_KEY in prior_note else None

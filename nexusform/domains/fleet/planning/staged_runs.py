@@ -1,6 +1,4 @@
-"""Staged update runs of a plan: values fixed at their start, and their progress. A run may wait for approvals
-across plans; the values fixed at its start are recorded in its note.
-"""
+"""Staged update runs of a plan: values fixed at their start and recorded in their note, and their progress."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -42,13 +40,6 @@ def execute_runs(placements: Sequence[PlacementPlan], hub: PlannedHub, member_li
         yield from _execute_staged_run(instance, run, by_key.get(run.build_key(run.placement)), hub, member_list)
 
 
-class _RejectedRun(Struct, frozen=True):
-    """Rejected run: the kind of warning and its text."""
-
-    kind: str
-    text: str
-
-
 class _StagedRunInput(Struct, frozen=True):
     """Inputs of a run: its stages, its resource snapshot, and the values fixed at its start. `picked` maps a cluster
     to positions in `overrides`.
@@ -67,20 +58,17 @@ def _execute_staged_run(
     """Execute one staged run as far as possible: update the placement's bindings, rollout and timelines, and record the
     progress in the instance's note. Yield warnings about the run.
     """
-
-    def build_warning(kind: str, text: str) -> Diagnostic:
-        return instance.build_diagnostic(Problem((), kind, text, Severity.WARNING))
-
     if placement is None or not placement.spec.is_external:
         obstacle = "no such placement" if placement is None else "its strategy is not External"
-        yield build_warning("empty-staged-run", f"{run.placement}: {obstacle}.")
+        text = f"{run.placement}: {obstacle}."
+        yield instance.build_diagnostic(Problem((), "empty-staged-run", text, Severity.WARNING))
         return
     record = _read_run_record(instance, run, hub)
     if record.ended:
         return
     context = _build_run_context(run, placement, hub, member_list, record)
-    if isinstance(context, _RejectedRun):
-        yield build_warning(context.kind, context.text)
+    if isinstance(context, Problem):
+        yield instance.build_diagnostic(context)
         return
     instance.private = context.record.build_note()
     yield from _warn_unused_approvals(instance, run, context)
@@ -267,8 +255,8 @@ def _find_clusters_with_apply_failures(placement: PlacementPlan, context: _Stage
 
 def _build_run_context(
     run: FleetUpdateRun, placement: PlacementPlan, hub: PlannedHub, member_list: MemberList, record: RunRecord
-) -> _StagedRunInput | _RejectedRun:
-    """Build the inputs of a run, or return why a hub rejects it. `record` holds the values fixed at its start in an
+) -> _StagedRunInput | Problem:
+    """Build the inputs of a run, or a warning if a hub rejects it. `record` holds the values fixed at its start in an
     earlier plan; they are None for a new run.
     """
     stages = record.strategy
@@ -276,7 +264,7 @@ def _build_run_context(
         strategy = hub.strategies.get(run.build_key(run.strategy))
         if strategy is None:
             text = f'The staged update strategy "{run.strategy}" does not exist.'
-            return _RejectedRun("missing-staged-strategy", text)
+            return Problem((), "missing-staged-strategy", text, Severity.WARNING)
         stages = strategy.stages
     number = placement.spec.policy_snapshot.number_of_clusters
     requested_count = placement.spec.configuration.effective_policy.count_requested_clusters(number)
@@ -289,11 +277,11 @@ def _build_run_context(
         stages=stages,
     )
     if isinstance(plan, RunProblem):
-        return _RejectedRun("blocked-staged-run", f"{plan.message}.")
+        return Problem((), "blocked-staged-run", f"{plan.message}.", Severity.WARNING)
     outdated_reason = _explain_outdated_run(run, placement, plan, record)
     if outdated_reason:
         text = f"{outdated_reason}. Create another run, or replace this one with -replace."
-        return _RejectedRun("aborted-staged-run", text)
+        return Problem((), "aborted-staged-run", text, Severity.WARNING)
     # The resource snapshot is the configured one, or the one fixed at the start of the run.
     index = record.resource_snapshot if run.resource_index is None else run.resource_index
     if index is None:  # a new run takes the latest selection
@@ -306,7 +294,7 @@ def _build_run_context(
             f"no resourceSnapshots with index `{index}` found for placement `{placement.key}`. {listing} "
             "A run without resource_snapshot_index selects one at its start."
         )
-        return _RejectedRun("blocked-staged-run", text)
+        return Problem((), "blocked-staged-run", text, Severity.WARNING)
     overrides, positions_by_cluster = record.overrides, record.picked  # positions in `overrides`
     if overrides is None or positions_by_cluster is None:  # not fixed by an earlier plan or the hub
         overrides, positions_by_cluster = _select_run_overrides(placement, plan, snapshot)

@@ -1,11 +1,10 @@
-"""Order of the steps evaluated once by a hub. A staged run or an eviction is not repeated after a start with
-older objects, so it waits for all of its inputs in the plan. A rollout applies the overrides existing at its
-start, to the clusters with matching labels. An override without a placement name starts none, so the steps
-starting one wait for it, and for labels. A placement is left to staged runs before its content changes.
+"""Order of the steps evaluated once by a hub: a staged run or an eviction waits for all of its inputs in the plan. A
+rollout applies the overrides existing at its start, so the steps starting one wait for overrides, and for labels.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import cached_property
 from itertools import chain
 from typing import Final, TypeAlias
 
@@ -61,7 +60,7 @@ class _ChangedInstance(Struct, frozen=True):
     versions: tuple[FleetObject, ...]
     position: int
     identities: frozenset[ObjectIdentity]
-    placement_keys: frozenset[tuple[type, str | None]]
+    placement_keys: frozenset[tuple[type, str]]
 
 
 class _RolloutInputs(Struct, frozen=True):
@@ -81,29 +80,14 @@ class _RolloutInputs(Struct, frozen=True):
     is_switched: bool = False
 
 
-class _StepOrderContext(Struct, frozen=True):
-    """Inputs of the order of one step."""
-
-    changed: _ChangedInstance
-    rollout: _RolloutInputs
-
-    @property
-    def requested(self) -> FleetObject:
-        """Fleet object after the change; the former one if it is removed."""
-        return self.changed.versions[-1]
+def _get_namespace(override: FleetOverride) -> ObjectIdentity:
+    return ObjectIdentity("", "Namespace", "", override.namespace)
 
 
-def _has_new_labels(changed: _ChangedInstance) -> bool:
-    labels = [item.labels for item in changed.versions if isinstance(item, FleetMember)]  # before and after
-    return len(labels) > 1 and labels[0] != labels[1]
-
-
-def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetObject) -> bool:
+def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetOverride) -> bool:
     """Return True if a manifest's change adds the namespace of an override, created or newly in the manifest."""
-    if not isinstance(override, FleetOverride) or not override.namespace or changed.instance.is_removed:
-        return False
-    namespace = ObjectIdentity("", "Namespace", "", override.namespace)
-    if namespace not in changed.identities:
+    namespace = _get_namespace(override)
+    if changed.instance.is_removed or namespace not in changed.identities:
         return False
     return changed.instance.action in _CREATE_ACTIONS or namespace not in _collect_identities(changed.versions[:1])
 
@@ -116,158 +100,136 @@ class _ChangedIndex:
     def __init__(self, changed_objects: Sequence[_ChangedInstance]) -> None:
         self.by_position = {item.position: item for item in changed_objects}
         self._by_identity: dict[ObjectIdentity, list[int]] = {}
-        self._by_placement: dict[tuple[type, str | None], list[int]] = {}
+        self._by_placement: dict[tuple[type, str], list[int]] = {}
+        self.remaining_members: list[int] = []
+        self.changed_members: list[int] = []
+        self.relabeled_members: list[int] = []
         for item in changed_objects:
             for identity in item.identities:
                 self._by_identity.setdefault(identity, []).append(item.position)
             for key in item.placement_keys:
                 self._by_placement.setdefault(key, []).append(item.position)
-        members = [item for item in changed_objects if item.instance.type.kind is PlanningKind.MEMBER]
-        self.remaining_members = [item.position for item in members if not item.instance.is_removed]
-        self.changed_members = [item.position for item in members if len(item.versions) > 1]  # neither new nor removed
-        self.relabeled_members = [item.position for item in members if _has_new_labels(item)]
+            if item.instance.type.kind is PlanningKind.MEMBER:
+                self._add_member(item)
+
+    def _add_member(self, member: _ChangedInstance) -> None:
+        if not member.instance.is_removed:
+            self.remaining_members.append(member.position)
+        if len(member.versions) > 1:  # neither new nor removed
+            self.changed_members.append(member.position)
+            before, after = member.versions
+            assert isinstance(before, FleetMember)
+            assert isinstance(after, FleetMember)
+            if before.labels != after.labels:
+                self.relabeled_members.append(member.position)
+
+    def get_override(self, position: int) -> FleetOverride:
+        """Return the override at a position, after the plan; the former one if removed."""
+        override = self.by_position[position].versions[-1]
+        assert isinstance(override, FleetOverride)
+        return override
 
     def list_content(self, identities: AbstractSet[ObjectIdentity]) -> Iterator[int]:
         """Yield the positions of the manifests with any of these objects."""
         return chain.from_iterable(map(self._by_identity.__getitem__, self._by_identity.keys() & identities))
-
-    def list_namespace(self, name: str) -> Iterator[int]:
-        """Yield the positions of the manifests with this Namespace."""
-        return self.list_content({ObjectIdentity("", "Namespace", "", name)})
 
     def list_steps(self, kind: type, *placements: str) -> Iterator[int]:
         """Yield the positions of the objects of a type for one of these placements."""
         return chain.from_iterable(self._by_placement.get((kind, key), ()) for key in placements)
 
 
-# Each of the following functions returns the positions of steps awaited by the step of the context (see _AWAITED).
-def _find_content(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
-    return index.list_content(context.rollout.identities)
+def _find_awaited_steps(index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs) -> Iterator[int]:
+    """Yield the positions of the steps to be completed before the step of a changed object, for one affected placement
+    (that of the rollout). A hub evaluates an eviction against the existing bindings, so all rollouts of its placement
+    follow it.
+    """
+    requested = changed.versions[-1]  # the object after the plan; the former one if removed
+    evictions = index.list_steps(FleetEviction, rollout.placement)
+    match requested:
+        case FleetUpdateRun() | FleetApprovalRequest():
+            yield from evictions
+            yield from _find_inputs_of_run(index, changed, rollout)
+        case FleetEviction():
+            yield from (position for position in evictions if position < changed.position)
+            yield from index.list_steps(FleetDisruptionBudget, rollout.placement)
+            yield from index.remaining_members
+            yield from rollout.earlier_overrides
+        case FleetPlacement():
+            yield from evictions
+            yield from rollout.overrides
+            yield from _find_removed_content(index, rollout)
+            yield from index.changed_members
+        case FleetOverride():
+            if requested.placement:  # only an override naming its placement starts a rollout
+                yield from evictions
+                yield from rollout.overrides
+            yield from _find_manifests_with_namespace(index, requested)
+            yield from _find_inputs_of_started_rollout(index, rollout)
+        case HubObjects():
+            yield from evictions
+            yield from _find_overrides_before_content(index, changed, rollout)
+            yield from _find_inputs_of_started_rollout(index, rollout)
 
 
-def _find_removed_content(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
-    """Return removed content still selected from state: the rollout is predicted without it, so the removal is first. A
+def _find_inputs_of_run(index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs) -> Iterator[int]:
+    """Yield the steps for the objects read by a hub when it starts a run, or continues it after an approval. A run also
+    follows the earlier runs of the placement completed by this plan.
+    """
+    yield from index.list_content(rollout.identities)
+    yield from index.list_steps(FleetOverride, "", rollout.placement)  # "" applies to all placements
+    yield from index.list_steps(FleetPlacement, rollout.placement)
+    yield from index.remaining_members
+    run = changed.versions[-1]
+    if isinstance(run, FleetUpdateRun):
+        yield from index.list_steps(FleetUpdateStrategy, run.build_key(run.strategy))
+        for position in index.list_steps(FleetUpdateRun, rollout.placement):
+            is_ended = get_value_at_path(index.by_position[position].instance.private, "ended")
+            if is_ended and position < changed.position:
+                yield position
+
+
+def _find_removed_content(index: _ChangedIndex, rollout: _RolloutInputs) -> Iterator[int]:
+    """Yield removed content still selected from state: the rollout is predicted without it, so the removal is first. A
     placement switched to staged runs does not roll out.
     """
-    identities = frozenset() if context.rollout.is_switched else context.rollout.previous_identities
-    return [position for position in index.list_content(identities) if index.by_position[position].instance.is_removed]
-
-
-def _find_overrides(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
-    return index.list_steps(FleetOverride, "", context.rollout.placement)  # "" applies to all placements
-
-
-def _find_placement(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
-    return index.list_steps(FleetPlacement, context.rollout.placement)
-
-
-def _find_switched_placement(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
-    return _find_placement(index, context) if context.rollout.is_switched else ()
-
-
-def _find_budget(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
-    return index.list_steps(FleetDisruptionBudget, context.rollout.placement)
-
-
-def _find_strategy(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
-    run = context.requested
-    return index.list_steps(FleetUpdateStrategy, run.build_key(run.strategy)) if isinstance(run, FleetUpdateRun) else ()
-
-
-def _find_remaining_members(index: _ChangedIndex, _context: _StepOrderContext) -> Iterable[int]:
-    return index.remaining_members
-
-
-def _find_changed_members(index: _ChangedIndex, _context: _StepOrderContext) -> Iterable[int]:
-    return index.changed_members
-
-
-def _find_relabeled_members(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
-    """Return members with other labels, awaited by steps starting a rollout."""
-    return index.relabeled_members if context.rollout.placement else ()
-
-
-def _find_evictions(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
-    return index.list_steps(FleetEviction, context.rollout.placement)
-
-
-def _find_earlier_evictions(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
-    return [position for position in _find_evictions(index, context) if position < context.changed.position]
-
-
-def _find_ended_runs(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
-    """Return the earlier runs of the placement completed by this plan."""
-    for position in index.list_steps(FleetUpdateRun, context.rollout.placement):
-        is_ended = get_value_at_path(index.by_position[position].instance.private, "ended")
-        if is_ended and position < context.changed.position:
+    identities = frozenset() if rollout.is_switched else rollout.previous_identities
+    for position in index.list_content(identities):
+        if index.by_position[position].instance.is_removed:
             yield position
 
 
-def _find_earlier_overrides(_index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
-    return context.rollout.earlier_overrides
+def _find_manifests_with_namespace(index: _ChangedIndex, override: FleetOverride) -> Iterator[int]:
+    """Yield the manifests creating the namespace of an override."""
+    for position in index.list_content({_get_namespace(override)}):
+        if _has_new_namespace_of_override(index.by_position[position], override):
+            yield position
 
 
-def _find_rollout_overrides(_index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
-    return context.rollout.overrides
+def _find_inputs_of_started_rollout(index: _ChangedIndex, rollout: _RolloutInputs) -> Iterator[int]:
+    """Yield the steps with an effect on the clusters of a rollout that content or an override starts: new labels of
+    members, and the switch of the placement to staged runs.
+    """
+    if rollout.placement:  # "" is no placement
+        yield from index.relabeled_members
+    if rollout.is_switched:
+        yield from index.list_steps(FleetPlacement, rollout.placement)
 
 
-def _find_overrides_before_content(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
-    """Return the overrides awaited by content, to be rolled out with it. There are none for content of a new placement,
+def _find_overrides_before_content(
+    index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs
+) -> Iterator[int]:
+    """Yield the overrides awaited by content, to be rolled out with it. There are none for content of a new placement,
     since this waits itself; and content with the new namespace of an override must be first.
     """
-    for position in () if context.rollout.is_new else context.rollout.overrides:
-        if not _has_new_namespace_of_override(context.changed, index.by_position[position].versions[-1]):
+    if rollout.is_new:
+        return
+    for position in rollout.overrides:
+        if not _has_new_namespace_of_override(changed, index.get_override(position)):
             yield position
 
 
-def _find_steps_before_named_override(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
-    """Return what an override waits for if it names its placement, since only then it starts a rollout."""
-    is_named = isinstance(context.requested, FleetOverride) and context.requested.placement
-    return (*_find_evictions(index, context), *context.rollout.overrides) if is_named else ()
-
-
-def _find_namespace_of_override(index: _ChangedIndex, context: _StepOrderContext) -> Iterable[int]:
-    """Return the manifests creating the namespace of an override."""
-    for position in index.list_namespace(getattr(context.requested, "namespace", "")):
-        if _has_new_namespace_of_override(index.by_position[position], context.requested):
-            yield position
-
-
-# A hub evaluates an eviction against the existing bindings, so all rollouts of its placement follow it.
-_APPROVAL_INPUTS: Final = (
-    _find_content,
-    _find_overrides,
-    _find_placement,
-    _find_strategy,
-    _find_remaining_members,
-    _find_evictions,
-)
-_AWAITED: Final[Mapping[type, tuple[Callable[[_ChangedIndex, _StepOrderContext], Iterable[int]], ...]]] = {
-    FleetUpdateRun: (*_APPROVAL_INPUTS, _find_ended_runs),
-    FleetApprovalRequest: _APPROVAL_INPUTS,
-    FleetEviction: (_find_budget, _find_remaining_members, _find_earlier_evictions, _find_earlier_overrides),
-    FleetPlacement: (_find_evictions, _find_rollout_overrides, _find_removed_content, _find_changed_members),
-    FleetOverride: (
-        _find_steps_before_named_override,
-        _find_namespace_of_override,
-        _find_relabeled_members,
-        _find_switched_placement,
-    ),
-    HubObjects: (_find_evictions, _find_overrides_before_content, _find_relabeled_members, _find_switched_placement),
-}
-
-
-def _is_override_after_namespace(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    """Return True for an override of objects in content applied before it, since content adds its namespace."""
-    override, objects = changed.versions[-1], context.requested
-    if not isinstance(override, FleetOverride) or not isinstance(objects, HubObjects) or changed.instance.is_removed:
-        return False
-    follows_content = not context.rollout.is_new and _has_new_namespace_of_override(context.changed, override)
-    return follows_content and is_any_affected(override, expand_envelopes(objects.manifests))
-
-
-def _get_placement_key(version: FleetObject) -> str | None:
-    """Return the key of an object's placement ("" for all), the own key of a strategy; None for other objects."""
+def _get_placement_key(version: FleetObject) -> str:
+    """Return the key of an object's placement ("" for all), the own key of a strategy; "" for other objects."""
     match version:
         case FleetPlacement() | FleetUpdateStrategy():
             return version.key
@@ -275,7 +237,13 @@ def _get_placement_key(version: FleetObject) -> str | None:
             return version.build_key(version.placement)
         case FleetDisruptionBudget() | FleetEviction() | FleetOverride():
             return version.placement
-    return None
+    return ""
+
+
+# The objects with a step that may wait, and of these the ones with a waiting removal. Only a removal of overrides or
+# content changes placements, as its creation does.
+_WAITING_TYPES: Final = (FleetUpdateRun, FleetApprovalRequest, FleetEviction, FleetPlacement, FleetOverride, HubObjects)
+_WAITING_REMOVED_TYPES: Final = (FleetOverride, HubObjects)
 
 
 def compute_step_order(
@@ -288,81 +256,95 @@ def compute_step_order(
     index = _ChangedIndex(changed_objects)
     rollouts = _RolloutIndex(index, placements, hub)
     order: dict[Address, tuple[Address, ...]] = {}
-    warnings: dict[Address, Diagnostic] = {}
+    warnings: dict[Address, Diagnostic] = {}  # by address of the override
     for changed in changed_objects:
-        requested = changed.versions[-1]  # the object after the plan; the former one if removed
-        finders = _AWAITED.get(type(requested), ())
-        can_wait = not changed.instance.is_removed or isinstance(requested, FleetOverride | HubObjects)
-        if not finders or not can_wait:
-            continue  # only a removal of overrides or content changes placements, as its creation does
+        waiting_types = _WAITING_REMOVED_TYPES if changed.instance.is_removed else _WAITING_TYPES
+        if not isinstance(changed.versions[-1], waiting_types):
+            continue
         awaited: dict[Address, None] = {}  # an ordered set
         for key in _list_affected_placements(changed, rollouts, hub):
-            context = _StepOrderContext(changed, rollouts.get(key))
-            positions = {position for find_awaited in finders for position in find_awaited(index, context)}
-            for position in sorted(positions):
-                awaited[index.by_position[position].instance.address] = None
-            rollout_overrides = sorted(context.rollout.overrides) if isinstance(requested, HubObjects) else ()
-            for item in map(index.by_position.__getitem__, rollout_overrides):
-                if _is_override_after_namespace(item, context):
-                    warnings.setdefault(item.instance.address, _build_late_override_warning(item, context))
+            rollout = rollouts.get(key)
+            positions = sorted({*_find_awaited_steps(index, changed, rollout)})
+            awaited |= dict.fromkeys(index.by_position[position].instance.address for position in positions)
+            for address, warning in _warn_late_overrides(index, changed, rollout):
+                warnings.setdefault(address, warning)
         order[changed.instance.address] = tuple(awaited)
     return order, list(warnings.values())
 
 
-def _build_late_override_warning(override: _ChangedInstance, context: _StepOrderContext) -> Diagnostic:
-    """Build the warning about an override created after the start of the rollout of its objects."""
-    content, address = context.changed.instance.address, override.instance.address
-    text = (
-        f"{content} creates the namespace of {address} and an object changed by it, so the rollout of "
-        f"{context.rollout.placement} starts before {address} exists. Set placement in {address}, or move the "
-        "Namespace into a fleet_hub_manifest of its own."
-    )
-    return override.instance.build_diagnostic(Problem((), "override-effective-next-change", text, Severity.WARNING))
+def _warn_late_overrides(
+    index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs
+) -> Iterator[tuple[Address, Diagnostic]]:
+    """Yield the address of each override created after the start of the rollout of its objects, with a warning. Content
+    that creates the namespace of an override is applied before it, and starts this rollout.
+    """
+    content = changed.versions[-1]
+    if not isinstance(content, HubObjects) or rollout.is_new:
+        return
+    for position in sorted(rollout.overrides):
+        instance, override = index.by_position[position].instance, index.get_override(position)
+        if instance.is_removed or not _has_new_namespace_of_override(changed, override):
+            continue
+        if is_any_affected(override, expand_envelopes(content.manifests)):
+            address = instance.address
+            text = (
+                f"{changed.instance.address} creates the namespace of {address} and an object changed by it, so the "
+                f"rollout of {rollout.placement} starts before {address} exists. Set placement in {address}, or move "
+                "the Namespace into a fleet_hub_manifest of its own."
+            )
+            problem = Problem((), "override-effective-next-change", text, Severity.WARNING)
+            yield address, instance.build_diagnostic(problem)
 
 
 class _RolloutIndex:
-    """Inputs of rollouts by placement, collected on demand."""
+    """Inputs of rollouts by placement, collected on demand. The content of `ordered_placements` waits for other steps:
+    an eviction, new labels of members, a switch to staged runs, or an override of all placements.
+    """
 
     def __init__(self, index: _ChangedIndex, placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> None:
-        changed_objects = index.by_position.values()
         self._placements, self._hub = placements, hub
         self._inputs: dict[str, _RolloutInputs] = {}
-        versions = [(item.position, version) for item in changed_objects for version in item.versions]  # before, after
-        overrides = [(position, version) for position, version in versions if isinstance(version, FleetOverride)]
-        # Overrides of all placements; one with a placement starts a rollout itself.
-        self._overrides = [(position, override) for position, override in overrides if not override.placement]
-        with_eviction = dict.fromkeys(item.placement for _, item in versions if isinstance(item, FleetEviction))
-        self._new_namespace_positions: set[int] = set()
-        for position, override in self._overrides:
-            manifests = map(index.by_position.__getitem__, index.list_namespace(override.namespace))
-            if any(_has_new_namespace_of_override(manifest, override) for manifest in manifests):
-                self._new_namespace_positions.add(position)
-        # Other placements with a reason to wait: new labels of members, a switch to staged runs, or `_overrides`.
-        has_new_labels = bool(index.relabeled_members)
+        # Overrides of all placements, before and after, with their position. Others start a rollout themselves.
+        self._overrides: list[tuple[int, FleetOverride]] = []
+        self._new_namespace_positions: set[int] = set()  # those with a namespace created by this plan
+        with_eviction: dict[str, None] = {}  # keys of placements, an ordered set
+        for item in index.by_position.values():
+            for version in item.versions:
+                match version:
+                    case FleetEviction():
+                        with_eviction[version.placement] = None
+                    case FleetOverride(placement=""):
+                        self._overrides.append((item.position, version))
+                        if list(_find_manifests_with_namespace(index, version)):
+                            self._new_namespace_positions.add(item.position)
         with_other_reason = [
             key
             for key, placement in placements.items()
-            if has_new_labels or _is_switching_to_runs(placement) or (self._overrides and self.get(key).overrides)
+            if index.relabeled_members
+            or _is_switching_to_runs(placement)
+            or (self._overrides and self.get(key).overrides)
         ]
-        self.ordered_placements = tuple(dict.fromkeys((*with_eviction, *with_other_reason)))  # their content waits
+        self.ordered_placements = tuple(dict.fromkeys((*with_eviction, *with_other_reason)))
         self._ranks = {key: rank for rank, key in enumerate(self.ordered_placements)}
-        self._ranks_by_identity: dict[ObjectIdentity, list[int]] | None = None  # built at first use
 
-    def list_placements(self, changed: _ChangedInstance) -> Iterator[str]:
-        """Yield the placements (of `ordered_placements`) with the content of a changed manifest, or of an override."""
-        if self._ranks_by_identity is None:
-            self._ranks_by_identity = {}
-            for rank, key in enumerate(self.ordered_placements):
-                for identity in self.get(key).identities:
-                    self._ranks_by_identity.setdefault(identity, []).append(rank)
+    @cached_property
+    def _ranks_by_identity(self) -> Mapping[ObjectIdentity, list[int]]:
+        """Positions in `ordered_placements` of the placements with an object."""
+        ranks: dict[ObjectIdentity, list[int]] = {}
+        for rank, key in enumerate(self.ordered_placements):
+            for identity in self.get(key).identities:
+                ranks.setdefault(identity, []).append(rank)
+        return ranks
+
+    def list_placements(self, changed: _ChangedInstance) -> Iterable[str]:
+        """Return the placements (of `ordered_placements`) with the content of a changed manifest, or of an override."""
         names = {item.placement for item in changed.versions if isinstance(item, FleetOverride)}
         if "" in names:  # an override of all placements
-            yield from self.ordered_placements
-            return
-        ranks = {self._ranks[name] for name in names if name in self._ranks}  # positions in ordered_placements
+            return self.ordered_placements
+        ranks = {self._ranks[name] for name in names & self._ranks.keys()}
         for identity in changed.identities:
             ranks.update(self._ranks_by_identity.get(identity, ()))
-        yield from (self.ordered_placements[rank] for rank in sorted(ranks))
+        return map(self.ordered_placements.__getitem__, sorted(ranks))
 
     def get(self, key: str) -> _RolloutInputs:
         """Return the inputs of a placement; of an unknown one only its key."""

@@ -1,10 +1,8 @@
-"""Fleet as a matrix of placements and clusters, and the pods affected by a plan; complete without scripts.
-Longer texts, such as the reason for a pick, are tooltips of the cells and a list below the matrix.
-"""
+"""Fleet as a matrix of placements and clusters, and the pods affected by a plan; complete without scripts."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -45,13 +43,6 @@ _FEW_CLUSTERS: Final = 12  # up to this number, the grid includes clusters that 
 _SCORES: Final = {"affinity_score": "affinity", "topology_spread_score": "spread"}
 
 
-class RenderedFleetMember(Struct, frozen=True):
-    """Member of the fleet after the plan; `cluster_id` is that of its NKS cluster, "" without one."""
-
-    name: str
-    cluster_id: str
-
-
 class MatrixCell(Struct, frozen=True):
     """Cell of a placement and a cluster: the binding, or the reason for its absence ("" if unknown)."""
 
@@ -67,6 +58,13 @@ class MatrixCell(Struct, frozen=True):
             return self.rejection
         reason = row.reason if row.reason != row.trigger else ""  # not the same text twice
         return ": ".join(text for text in (row.trigger, reason) if text)
+
+    @property
+    def rejection_title(self) -> str:
+        """Short text about a cluster not picked; "" if the plan has no reason."""
+        if not self.rejection:
+            return ""
+        return f"rejected: {self.rule}" if self.rule else "not picked"
 
 
 class FleetMatrix(Struct, frozen=True):
@@ -93,12 +91,14 @@ def build_fleet_matrix(plan: Plan) -> FleetMatrix:
     """Build the matrix of the placements and clusters of a plan, those with changed bindings first."""
     bindings = _list_bindings(plan)  # `address`: of the placement, `object`: the cluster
     cells = _build_cells(bindings, plan)  # by placement and cluster, also of rejected ones
-    changed_placements = {str(row.address) for row in bindings if row.action is not PlacementAction.KEEP}
+    changed_bindings = [row for row in bindings if row.action is not PlacementAction.KEEP]
+    changed_placements = {str(row.address) for row in changed_bindings}
     placements = sorted(dict.fromkeys(str(row.address) for row in bindings), key=lambda p: p not in changed_placements)
     picked_clusters = {row.object for row in bindings}
-    all_clusters = {cluster for _, cluster in cells}.union(member.name for member in list_fleet_members(plan))
+    members = dict(list_fleet_members(plan))  # cluster ids by name
+    all_clusters = {cluster for _, cluster in cells}.union(members)
     unpicked = sorted(all_clusters - picked_clusters, key=compute_natural_sort_key)
-    changed_clusters = {row.object for row in bindings if row.action is not PlacementAction.KEEP}
+    changed_clusters = {row.object for row in changed_bindings}
     columns = sorted(picked_clusters, key=lambda name: (name not in changed_clusters, compute_natural_sort_key(name)))
     if len(all_clusters) <= _FEW_CLUSTERS:  # show all as columns
         columns, unpicked = [*columns, *unpicked], []
@@ -129,19 +129,21 @@ def render_fleet_part(plan: Plan) -> Part:
     return build_section("fleet", "Fleet", content, unpicked, hint, render_reasons(matrix.cells))
 
 
-def list_fleet_members(plan: Plan) -> list[RenderedFleetMember]:
-    """Return the members of the fleet after the plan, with or without placements."""
-    members: list[RenderedFleetMember] = []
+def list_fleet_members(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Yield the members of the fleet after the plan, with or without placements: the name, and the id of the cluster
+    with its nodes ("" for none).
+    """
     for change in plan.changes:
         if change.address.type == "fleet_member_cluster" and not change.sensitive_after:  # sensitive ones are hidden
-            name, cluster = get_text(change.after, "name"), get_text(change.after, "kubernetes_cluster_id")
+            name = get_text(change.after, "name")
             if name:  # "" after a removal
-                members.append(RenderedFleetMember(name, cluster))
-    return members
+                yield name, get_text(change.after, "kubernetes_cluster_id")
 
 
 def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str, str], MatrixCell]:
-    """Return the cell of each placement and cluster: bindings, then rejections by rules, then other messages."""
+    """Return the cells of placements with bindings by (placement, cluster): the binding; else the rejection by a rule,
+    or by the scheduler; else the message in the placement's status.
+    """
     cells = {(str(row.address), row.object): MatrixCell(row) for row in rows}
     for row in rows:
         for rejection in row.rejections:
@@ -152,13 +154,20 @@ def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str,
     placements = {str(row.address) for row in rows}
     for change in plan.changes:
         placement = str(change.address)
-        if placement not in placements or change.sensitive_after:
-            continue  # no placement with bindings, or hidden values
-        statuses = {"placement_statuses": get_value_at_path(change.after, "placement_statuses")}
-        for status in () if has_unknown_part(statuses) else read_status(statuses).clusters:
-            if status.cluster and status.conditions and status.conditions[0].status == "False":  # Scheduled is first
-                cells.setdefault((placement, status.cluster), MatrixCell(rejection=status.conditions[0].message))
+        if placement in placements and not change.sensitive_after:  # sensitive values are hidden
+            for cluster, message in _list_unscheduled_clusters(change.after):
+                cells.setdefault((placement, cluster), MatrixCell(rejection=message))
     return cells
+
+
+def _list_unscheduled_clusters(attributes: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    """Yield the clusters not scheduled in the status of a placement, each with the message; none if it is not known."""
+    statuses = {"placement_statuses": get_value_at_path(attributes, "placement_statuses")}
+    if has_unknown_part(statuses):
+        return
+    for status in read_status(statuses).clusters:
+        if status.cluster and status.conditions and status.conditions[0].status == "False":  # Scheduled is first
+            yield status.cluster, status.conditions[0].message
 
 
 def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
@@ -207,13 +216,11 @@ def _render_address(placement: str) -> Part:
 
 def _render_cell(cluster: str, cell: MatrixCell) -> Markup:
     """Render one cell; `data-tip` is its tooltip, `data-head` its heading in a narrow layout."""
-    row = cell.binding
-    if row is None:
-        rejection_text = f"rejected: {cell.rule}" if cell.rule else "not picked"
-        text = rejection_text if cell.rejection else "\N{EN DASH}"  # the plan has no reason
-        return build_element("td", text, class_="not", data_tip=cell.reason or None, data_head=cluster)
-    kind = f"picked {row.action.value}"
-    return build_element("td", _render_binding(row), class_=kind, data_tip=cell.reason or None, data_head=cluster)
+    content: Part = cell.rejection_title or "\N{EN DASH}"
+    css_class = "not"
+    if cell.binding is not None:
+        content, css_class = _render_binding(cell.binding), f"picked {cell.binding.action.value}"
+    return build_element("td", content, class_=css_class, data_tip=cell.reason or None, data_head=cluster)
 
 
 def _render_binding(row: PlacementChange) -> Part:
@@ -400,15 +407,9 @@ def _render_svg_cell(cell: MatrixCell) -> list[Markup]:
     if row is not None:
         parts.append(render_text(_CELL_INDENT, _CHANGE_OFFSET, format_binding_change(row), "rack"))
         parts.append(render_text(_CELL_INDENT, _SCORES_OFFSET, format_binding_scores(row), "slim"))
-    elif cell.rejection:
-        verdict = f"rejected: {cell.rule}" if cell.rule else "not picked"
-        parts.append(render_text(_CELL_INDENT, _ROW_TEXT_OFFSET, verdict, "slim"))
+    elif cell.rejection_title:
+        parts.append(render_text(_CELL_INDENT, _ROW_TEXT_OFFSET, cell.rejection_title, "slim"))
     return parts
 
 
-def _list_members(plan: Plan) -> Iterator[tuple[str, str]]:
-    for member in list_fleet_members(plan):
-        yield member.name, member.cluster_id
-
-
-PARTS: Final = DomainPageParts(render_fleet_part, render_pods_part, _list_members, render_fleet_svg)
+PARTS: Final = DomainPageParts(render_fleet_part, render_pods_part, list_fleet_members, render_fleet_svg)

@@ -1,6 +1,4 @@
-"""Exports of a plan: Kubernetes YAML of fleet objects for GitOps tools, a script with node labels. Blocks mirror
-the API in snake case, repeated ones in the singular; the schemas give the API names.
-"""
+"""Exports of a plan: Kubernetes YAML of fleet objects for GitOps tools, and a script with node labels."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +7,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
-from nexusform.diagnostics.phrases import format_first_items
+from nexusform.diagnostics.phrases import format_first_items, group_by
 from nexusform.domains.fleet.importers.fleet_documents import NODE_COUNT, OLD_NODE_COUNT, read_fleet_document
 from nexusform.domains.fleet.importers.fleet_records import FleetUpdateRun
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
@@ -94,25 +92,26 @@ def render_fleet_manifests(plan: Plan, registries: PluginRegistries) -> FleetMan
 
 def _list_export_limitations(objects: Sequence[_ExportedObject], registries: PluginRegistries) -> Iterator[str]:
     """Yield a sentence for each limitation of the export, with the addresses of the objects it affects."""
-    addresses_by_limitation: dict[str, list[str]] = {}  # by key of _LIMITATION_TEXTS
-    for item in objects:
-        limitation = _find_limitation(item)
-        if limitation:
-            addresses_by_limitation.setdefault(limitation, []).append(str(item.address))
-    addresses_by_limitation["evictions"] = [str(item.address) for item in objects if item.is_earlier_eviction]
+    by_limitation = group_by(objects, _find_limitation)  # keys of _LIMITATION_TEXTS
+    by_limitation.pop("", None)  # exported in full
+    by_limitation["evictions"] = [item for item in objects if item.is_earlier_eviction]
+    # A run fails on the hub if its placement is new, too.
     created = [item for item in objects if item.is_created]
     new_placement_ids = {item.attributes.get("id") for item in created if item.address.type in _PLACEMENTS}
-    runs = [item for item in created if _get_placement_of_run(item, registries) in new_placement_ids]
-    addresses_by_limitation["runs"] = [str(item.address) for item in runs]
-    for limitation, addresses in addresses_by_limitation.items():
-        if addresses:
+    by_limitation["runs"] = [item for item in created if _get_placement_of_run(item, registries) in new_placement_ids]
+    for limitation, items in by_limitation.items():
+        if items:
+            addresses = [str(item.address) for item in items]
             yield f"{format_first_items(addresses, _MAX_NAMES)}: {_LIMITATION_TEXTS[limitation]}"
 
 
 def _find_limitation(item: _ExportedObject) -> str:
-    """Return the key of `_LIMITATION_TEXTS` for an object not exported in full; "" for others."""
+    """Return the key of `_LIMITATION_TEXTS` for an object not exported in full; "" for others. A hub creates approval
+    requests itself, and approves them in their status; so the approvals in a run are not exported either.
+    """
     kind, attributes = item.address.type, item.attributes
-    if kind in _APPROVALS or (kind.endswith("_run") and attributes.get("approvals")):
+    has_approvals = kind.endswith("_run") and attributes.get("approvals")
+    if kind in _APPROVALS or has_approvals:
         return "approvals"
     if kind == _HUB_OBJECTS and attributes.get("cluster_id"):
         return "clusters"

@@ -101,19 +101,21 @@ def _describe_pick_batches(explanation: PlacementExplanation) -> Iterator[str]:
 
 
 def _describe_binding_history(clusters: Sequence[ClusterExplanation], reason: PlacementReason) -> Iterator[str]:
-    """Yield the action of this plan on each cluster, or else the start of its recorded binding."""
+    """Yield the action of this plan on each cluster, or else the start of its recorded binding. A binding kept in spite
+    of a change has a trigger; other kept ones have none, and count as without an action.
+    """
     for cluster in clusters:
         name = cluster.cluster
         row = reason.rows.get(name)
-        if row is not None and (row.action in _ACTION_TEXTS or row.trigger):  # changed, or kept in spite of a change
-            if row.action not in _ACTION_TEXTS and cluster.is_bound and cluster.rejections:
-                yield (
-                    f"In this plan {name} is kept ({row.trigger}): {reason.kept_reason}. A new pick would be "
-                    f"rejected: {_describe_rejection(cluster)}."
-                )
-            else:
-                action_text = _ACTION_TEXTS.get(row.action, "kept")
-                yield f"In this plan {name} is {action_text} ({row.trigger}): {row.reason}."
+        if row is not None and row.action in _ACTION_TEXTS:
+            yield f"In this plan {name} is {_ACTION_TEXTS[row.action]} ({row.trigger}): {row.reason}."
+        elif row is not None and row.trigger and cluster.is_bound and cluster.rejections:
+            yield (
+                f"In this plan {name} is kept ({row.trigger}): {reason.kept_reason}. A new pick would be "
+                f"rejected: {_describe_rejection(cluster)}."
+            )
+        elif row is not None and row.trigger:
+            yield f"In this plan {name} is kept ({row.trigger}): {row.reason}."
         elif name in reason.recorded and cluster.binding is not None:
             trigger, serial = reason.recorded[name]
             yield f"{name} is bound since state serial {serial} ({trigger})."
@@ -211,8 +213,9 @@ def _format_scheduling_result(cluster: ClusterExplanation) -> str:
 
 def _build_verdict_section(cluster: ClusterExplanation, explanation: PlacementExplanation) -> Section:
     """Build the section about one cluster: its state, the rules rejecting it, and if not bound its batch and rank."""
-    is_rejected_now = cluster.is_bound and bool(cluster.rejections)  # reported_reason is about the pick
-    lines = [cluster.reported_reason] if cluster.reported_reason and not is_rejected_now else []
+    lines = []
+    if cluster.reported_reason and not (cluster.is_bound and cluster.rejections):  # it is about the earlier pick
+        lines.append(cluster.reported_reason)
     if cluster.is_bound:
         lines.append("Already bound: existing bindings are not rescheduled.")
     verb = "would reject a new pick" if cluster.is_bound else "rejects it"
@@ -220,18 +223,24 @@ def _build_verdict_section(cluster: ClusterExplanation, explanation: PlacementEx
     lines += [f"  {detail}" for detail in cluster.details]
     if not cluster.rejections:
         lines.append("No rule rejects it.")
-    if not cluster.is_bound and cluster.batch is not None and len(explanation.batches) > 1:  # one batch per cycle
-        lines.append(f"Picked in batch {cluster.batch} of {len(explanation.batches)}.")
-    if cluster.rank is not None and not cluster.is_bound:
-        margin = _format_score_margin(cluster)
-        comparison = f", compared with the last pick ({explanation.last_pick}): {margin}" if margin else ""
-        if cluster.cluster == explanation.last_pick:
-            comparison = ", the last pick"
-        lines.append(
-            f"Rank {cluster.rank}: topology spread {_format_number(cluster.topology_spread_score)}, affinity "
-            f"{_format_number(cluster.affinity_score)}{comparison}."
-        )
+    if not cluster.is_bound:
+        lines += _describe_batch_and_rank(cluster, explanation)
     return Section(f"Rule verdicts on {cluster.cluster}", tuple(lines))
+
+
+def _describe_batch_and_rank(cluster: ClusterExplanation, explanation: PlacementExplanation) -> Iterator[str]:
+    """Yield the batch that picked a cluster, if there are several, and its rank compared with the last pick."""
+    if cluster.batch is not None and len(explanation.batches) > 1:  # one batch per scheduling cycle
+        yield f"Picked in batch {cluster.batch} of {len(explanation.batches)}."
+    if cluster.rank is None:
+        return
+    margin, comparison = _format_score_margin(cluster), ""
+    if cluster.cluster == explanation.last_pick:
+        comparison = ", the last pick"
+    elif margin:
+        comparison = f", compared with the last pick ({explanation.last_pick}): {margin}"
+    spread, affinity = _format_number(cluster.topology_spread_score), _format_number(cluster.affinity_score)
+    yield f"Rank {cluster.rank}: topology spread {spread}, affinity {affinity}{comparison}."
 
 
 def _format_preference(number: int, preference: PreferredTermScore) -> str:
@@ -337,7 +346,7 @@ def build_pod_report(reason: PodPlacementReason) -> Report:
 
 
 def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
-    """Yield sentences about the reason for the pod's node."""
+    """Yield sentences about the reason for the pod's node: the cause of the decision, then its certainty."""
     outcome = reason.outcome
     if outcome.trigger:
         cause = REASONS.get(outcome.trigger, outcome.trigger)
@@ -351,6 +360,14 @@ def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
     if outcome.victims:
         victims = ", ".join(f"{pod.name} (priority {pod.spec.priority})" for pod in outcome.victims)
         yield f"No node was free, so it evicts {victims}. The nodes below are those before the eviction."
+    yield from _describe_certainty(reason)
+    if not outcome.node and outcome.reason:
+        yield outcome.reason
+
+
+def _describe_certainty(reason: PodPlacementReason) -> Iterator[str]:
+    """Yield a sentence on whether another run of the scheduler could decide differently."""
+    outcome = reason.outcome
     if reason.is_current:  # no decision of this plan, so nothing uncertain
         yield "Verdicts of the rules on every node at present:"
     elif outcome.node and outcome.is_certain:
@@ -362,8 +379,6 @@ def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
         yield f"Not certain: {outcome.node or 'no node'}, or {outcome.alternative} ({outcome.doubt})."
     elif outcome.node:
         yield _describe_uncertainty(reason)
-    if not outcome.node and outcome.reason:
-        yield outcome.reason
 
 
 def _describe_uncertainty(reason: PodPlacementReason) -> str:

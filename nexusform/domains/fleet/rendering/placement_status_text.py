@@ -1,6 +1,4 @@
-"""Placement in state as printed by `kubectl describe`: spec, status and events. Times and generations are
-omitted: a state does not contain them.
-"""
+"""Placement in state as printed by `kubectl describe`: spec, status and events, without times and generations."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -197,11 +195,13 @@ def render_events(
     the older controller and events. Lines longer than `width` columns break before the message; 0 disables this.
     """
     events = list(_list_events(kind, tuple(conditions), is_2023=is_2023))
+    if not events:
+        return
     component = "cluster-resource-placement-controller" if is_2023 else "placement-controller"
     rows = [*_HEADINGS, *(("Normal", reason, "<unknown>", component, message) for reason, message in events)]
     message_column = len(_HEADINGS[0]) - 1  # the last one is not padded
     widths = [max(len(row[column]) for row in rows) + 2 for column in range(message_column)]
-    for row in rows if events else ():
+    for row in rows:
         line = "  " + "".join(map(str.ljust, row, widths))
         if width and len(line) + len(row[-1]) > width:
             yield line.rstrip()

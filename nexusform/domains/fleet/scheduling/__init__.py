@@ -2,8 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "bindings": "CycleAbort Binding BindingState Health Member PlacementType ResourceUsage",
-    "decisions": "SchedulingStatus",
+    "bindings": "CycleAbort Binding BindingState Health Member PlacementType ResourceUsage SchedulingStatus",
     "eviction": "PREDICTED_EVICTION",
     "placement_explanation": "compute_policy_drift find_eligible_members SchedulingDrift",
     "properties": "RESOURCE_PREFIX",

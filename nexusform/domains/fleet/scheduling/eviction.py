@@ -84,8 +84,11 @@ def _evaluate_eviction(
         return False, NOTHING_PLACED
     if cluster in target.failed_clusters:
         return True, FAILED
-    if budget is None:
-        return True, NO_BUDGET
+    return (True, NO_BUDGET) if budget is None else _evaluate_budget(target, budget)
+
+
+def _evaluate_budget(target: EvictionTarget, budget: PlacementDisruptionBudget) -> tuple[bool, str]:
+    """Return whether a budget allows one more unavailable binding, and the hub's message."""
     if target.placement_type is PlacementType.PICK_ALL and (
         budget.max_unavailable is not None or (budget.min_available is not None and budget.min_available.is_percent)
     ):

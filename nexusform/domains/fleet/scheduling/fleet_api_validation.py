@@ -1,6 +1,4 @@
-"""Validation errors of KubeFleet's API and webhooks, and warnings about accepted but failing placements. Every problem
-has its path in the configuration. Source: KubeFleet pkg/utils/validator and apis/placement/v1beta1.
-"""
+"""Validation errors of KubeFleet's API and webhooks, with paths. Source: pkg/utils/validator, apis/placement."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

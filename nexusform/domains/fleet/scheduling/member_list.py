@@ -1,7 +1,6 @@
-"""Members of a fleet in name order, indexed for rules over sets of members, and a placement's bindings as
-such sets (`BindingTable`). A set of members is an integer with bits in name order: member i is `1 << i`. The
-highest bit is the largest name, KubeFleet's tie-break. Results of rules (members with a label, values of a
-property) are cached in the list.
+"""Members of a fleet in name order, indexed for rules over sets of members, and a placement's bindings as such sets
+(`BindingTable`). A set of members is an integer with bits in name order: member i is `1 << i`. The highest bit is the
+largest name, KubeFleet's tie-break.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_list
-from nexusform.domains.fleet.scheduling import decisions, scheduling_cycle
+from nexusform.domains.fleet.scheduling import scheduling_cycle
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
     ChangeCause,
@@ -17,6 +17,9 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PolicySnapshot,
     PreferredTerm,
     PropertyRequirement,
+    build_outscored_decision,
+    build_rejected_decision,
+    build_selected_decision,
     collect_clusters,
     collect_lasting_clusters,
     index_by_cluster,
@@ -289,10 +292,10 @@ def _build_reported_reason(
 ) -> str:
     """Return KubeFleet's text about a cluster: picked (`binding`), rejected, or with too low a score."""
     if binding is not None:
-        return decisions.build_selected_decision(binding).reason
+        return build_selected_decision(binding).reason
     if rejections:
-        return decisions.build_rejected_decision(name, rejections[0].reason).reason
-    return decisions.build_outscored_decision(name, affinity or 0, spread or 0).reason  # None without scores
+        return build_rejected_decision(name, rejections[0].reason).reason
+    return build_outscored_decision(name, affinity or 0, spread or 0).reason  # None without scores
 
 
 def _compute_scores(
@@ -391,8 +394,7 @@ def _describe_term_mismatches(
         # The mismatches of a term: labels first, properties only if all labels match.
         mismatches = list(_find_label_mismatches(term.label_selector or LabelSelector(), member.labels))
         if not mismatches:
-            texts = (_format_property_mismatch(requirement, member) for requirement in term.property_selector or ())
-            mismatches = [text for text in texts if text]
+            mismatches = list(_find_property_mismatches(term.property_selector or (), member))
         prefix = f"term {number}: " if len(terms) > 1 else ""
         yield f"{prefix}{'; '.join(mismatches)}"
 
@@ -424,18 +426,22 @@ def _format_expression_mismatch(requirement: Requirement, value: str | None) -> 
     return f"label {key} is {value} (required: not in {values})"  # NotIn
 
 
-def _format_property_mismatch(requirement: PropertyRequirement, member: Member) -> str:
-    """Return the text of a property with a failed comparison; "" if it succeeds."""
-    name, sign = requirement.name, _SIGNS.get(requirement.operator, requirement.operator)
-    requested = f"{sign} {format_list(requirement.values, _MAX_NAMES)}"
-    value = read_property(member, name)
-    if not isinstance(value, Quantity):  # missing, or unreadable: this stops the scheduler with a text of its own
-        return f"no property {name} (required: {requested})" if value is None else ""
-    compare = COMPARISONS.get(requirement.operator)
-    bound = read_quantity(requirement.values[0]) if len(requirement.values) == 1 else None
-    if compare is None or bound is None or compare(value.nano, bound.nano):  # malformed, or met
-        return ""
-    return f"{name} is {value} (required: {requested})"
+def _find_property_mismatches(requirements: Iterable[PropertyRequirement], member: Member) -> Iterator[str]:
+    """Yield a text for each property that is missing or fails its comparison. Requirements with a malformed quantity or
+    operator, and unreadable values, have none: they stop the scheduler with a text of its own.
+    """
+    for requirement in requirements:
+        name, sign = requirement.name, _SIGNS.get(requirement.operator, requirement.operator)
+        requested = f"{sign} {format_list(requirement.values, _MAX_NAMES)}"
+        value = read_property(member, name)
+        compare = COMPARISONS.get(requirement.operator)
+        bound = read_quantity(requirement.values[0]) if len(requirement.values) == 1 else None
+        if value is None:
+            yield f"no property {name} (required: {requested})"
+        if not isinstance(value, Quantity) or compare is None or bound is None:
+            continue  # nothing to compare
+        if not compare(value.nano, bound.nano):
+            yield f"{name} is {value} (required: {requested})"
 
 
 def _describe_spread_rejection(

@@ -1,6 +1,5 @@
-"""Status of a placement as in `kubectl describe crp`: conditions, and a status per cluster. Source: KubeFleet
-pkg/utils/condition and pkg/controllers/placement. Conditions have a fixed order and end at the first that is
-not True. The functions with 2023 in their names give the names and texts of November 2023, as in the product document.
+"""Status of a placement as in `kubectl describe crp`. Source: KubeFleet pkg/utils/condition, pkg/controllers/placement.
+Functions with 2023 in their names give the names and texts of November 2023, as in the product document.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,10 +14,10 @@ from nexusform.domains.fleet.scheduling.bindings import (
     Condition,
     Decision,
     Policy,
+    SchedulingStatus,
     index_by_cluster,
     select_scheduled_bindings,
 )
-from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 CLUSTER_SCOPED, NAMESPACED = "ClusterResourcePlacement", "ResourcePlacement"
@@ -86,21 +85,21 @@ class _ConditionTexts(Struct, frozen=True):
 # Starts of the texts about the status Unknown, of the placement and of one cluster.
 _STILL: Final = "There are still {} cluster(s) in the process of"
 _IN_PROCESS: Final = "In the process of"
+_DECIDING: Final = "deciding whether to roll out the latest resources or not"
+_OVERRIDING: Final = "overriding the selected resources if there is any override defined"
+_CREATING: Final = "creating or updating the work object(s) in the hub cluster"
 _STEP_TEXTS = {
     "rollout_started": _ConditionTexts(
         "RolloutStarted",
         {
             TRUE: ("RolloutStarted", "All {} cluster(s) start rolling out the latest resource"),
             FALSE: ("RolloutNotStartedYet", "The rollout is being blocked by the rollout strategy in {} cluster(s)"),
-            UNKNOWN: ("RolloutStartedUnknown", f"{_STILL} deciding whether to roll out the latest resources or not"),
+            UNKNOWN: ("RolloutStartedUnknown", f"{_STILL} {_DECIDING}"),
         },
         {
             TRUE: ("RolloutStarted", "Detected the new changes on the resources and started the rollout process"),
             FALSE: ("RolloutNotStartedYet", "The rollout is being blocked by the rollout strategy"),
-            UNKNOWN: (
-                "RolloutStartedUnknown",
-                f"{_IN_PROCESS} deciding whether to roll out the latest resources or not",
-            ),
+            UNKNOWN: ("RolloutStartedUnknown", f"{_IN_PROCESS} {_DECIDING}"),
         },
     ),
     "overridden": _ConditionTexts(
@@ -108,18 +107,12 @@ _STEP_TEXTS = {
         {
             TRUE: ("OverriddenSucceeded", "The selected resources are successfully overridden in {} cluster(s)"),
             FALSE: ("OverriddenFailed", "Failed to override resources in {} cluster(s)"),
-            UNKNOWN: (
-                "OverriddenPending",
-                f"{_STILL} overriding the selected resources if there is any override defined",
-            ),
+            UNKNOWN: ("OverriddenPending", f"{_STILL} {_OVERRIDING}"),
         },
         {
             TRUE: ("OverriddenSucceeded", "Successfully applied the override rules on the resources"),
             FALSE: ("OverriddenFailed", "Failed to apply the override rules on the resources"),
-            UNKNOWN: (
-                "OverriddenPending",
-                f"{_IN_PROCESS} overriding the selected resources if there is any override defined",
-            ),
+            UNKNOWN: ("OverriddenPending", f"{_IN_PROCESS} {_OVERRIDING}"),
         },
     ),
     "work_synchronized": _ConditionTexts(
@@ -133,18 +126,12 @@ _STEP_TEXTS = {
                 "WorkNotSynchronizedYet",
                 "There are {} cluster(s) which have not finished creating or updating work(s) yet",
             ),
-            UNKNOWN: (
-                "WorkSynchronizedUnknown",
-                f"{_STILL} creating or updating the work object(s) in the hub cluster",
-            ),
+            UNKNOWN: ("WorkSynchronizedUnknown", f"{_STILL} {_CREATING}"),
         },
         {
             TRUE: ("AllWorkSynced", "All of the works are synchronized to the latest"),
             FALSE: ("SyncWorkFailed", "Failed to synchronize the work to the latest"),
-            UNKNOWN: (
-                "WorkSynchronizedUnknown",
-                f"{_IN_PROCESS} creating or updating the work object(s) in the hub cluster",
-            ),
+            UNKNOWN: ("WorkSynchronizedUnknown", f"{_IN_PROCESS} {_CREATING}"),
         },
     ),
     "applied": _ConditionTexts(
@@ -265,13 +252,17 @@ def _build_placement_conditions(progresses: Sequence[ClusterProgress], prefix: s
     """Yield the conditions of the placement up to the first step that is not True everywhere."""
     if not progresses:
         return  # no cluster is picked
+    has_overrides = any(progress.has_overrides for progress in progresses)
     for name in list_step_names(progresses[0]):
         statuses = [getattr(progress, name) for progress in progresses]
-        status = next(status for status in (FALSE, UNKNOWN, TRUE) if status in statuses)  # the worst of the clusters'
+        status = TRUE
+        if FALSE in statuses:  # the worst status of a cluster is that of the placement
+            status = FALSE
+        elif UNKNOWN in statuses:
+            status = UNKNOWN
         step = _STEP_TEXTS[name]
         reason, text = step.placement[status]
-        has_no_overrides = not any(progress.has_overrides for progress in progresses)
-        if name == "overridden" and status == TRUE and has_no_overrides:
+        if name == "overridden" and status == TRUE and not has_overrides:
             reason, text = "NoOverrideSpecified", NO_OVERRIDES
         yield Condition(f"{prefix}{step.type}", status, reason, text.format(statuses.count(status)))
         if status != TRUE:  # later steps have not begun

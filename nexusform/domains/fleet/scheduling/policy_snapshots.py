@@ -4,10 +4,19 @@ KubeFleet's: any other edit, an added toleration or another order, creates a new
 
 import json
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
-from nexusform.domains.fleet.scheduling.bindings import ClusterSelectorTerm, Policy, PolicySnapshot
-from nexusform.kubernetes.matching import LabelSelector
+from nexusform.domains.fleet.scheduling.bindings import (
+    ClusterSelectorTerm,
+    Policy,
+    PolicySnapshot,
+    PreferredTerm,
+    PropertyRequirement,
+    PropertySorter,
+    TopologySpreadConstraint,
+)
+from nexusform.json_data.record_forms import RecordForm
+from nexusform.kubernetes.matching import LabelSelector, Requirement, Toleration
 
 
 def build_next_snapshot(previous: PolicySnapshot | None, policy: Policy | None) -> PolicySnapshot:
@@ -40,22 +49,16 @@ def _build_policy(policy: Policy) -> dict[str, Any]:
     required = None
     if policy.required_terms is not None:
         required = {"clusterSelectorTerms": list(map(_build_term, policy.required_terms))}
-    preferred = [{"weight": term.weight, "preference": _build_term(term.preference)} for term in policy.preferred_terms]
     affinity = _omit_empty(
         requiredDuringSchedulingIgnoredDuringExecution=required,
-        preferredDuringSchedulingIgnoredDuringExecution=preferred,
+        preferredDuringSchedulingIgnoredDuringExecution=list(map(_PREFERRED, policy.preferred_terms)),
     )
     return _omit_empty(
         placementType=str(policy.placement_type),
         clusterNames=list(policy.cluster_names),
         affinity={"clusterAffinity": affinity} if affinity else None,
-        topologySpreadConstraints=[
-            {"maxSkew": c.max_skew, "topologyKey": c.topology_key, "whenUnsatisfiable": c.when_unsatisfiable}
-            for c in policy.spread_constraints
-        ],
-        tolerations=[
-            _omit_empty(key=t.key, operator=t.operator, value=t.value, effect=t.effect) for t in policy.tolerations
-        ],
+        topologySpreadConstraints=list(map(_SPREAD_CONSTRAINT, policy.spread_constraints)),
+        tolerations=list(map(_TOLERATION, policy.tolerations)),
     )
 
 
@@ -65,24 +68,27 @@ def _build_term(term: ClusterSelectorTerm) -> dict[str, Any]:
     if term.label_selector is not None:
         document["labelSelector"] = build_selector_document(term.label_selector)
     if term.property_selector is not None:
-        document["propertySelector"] = {
-            "matchExpressions": [
-                {"name": r.name, "operator": r.operator, "values": list(r.values)} for r in term.property_selector
-            ]
-        }
+        document["propertySelector"] = {"matchExpressions": list(map(_PROPERTY, term.property_selector))}
     if term.property_sorter is not None:
-        sorter = term.property_sorter
-        document["propertySorter"] = {"name": sorter.name, "sortOrder": sorter.sort_order}
+        document["propertySorter"] = _SORTER(term.property_sorter)
     return document
+
+
+_PREFERRED: Final = RecordForm(PreferredTerm, "weight preference", preference=_build_term)
+_SPREAD_CONSTRAINT: Final = RecordForm(
+    TopologySpreadConstraint, "maxSkew=max_skew topologyKey=topology_key whenUnsatisfiable=when_unsatisfiable"
+)
+_TOLERATION: Final = RecordForm(Toleration, "[key] [operator] [value] [effect]")
+_PROPERTY: Final = RecordForm(PropertyRequirement, "name operator values")
+_SORTER: Final = RecordForm(PropertySorter, "name sortOrder=sort_order")
+_LABEL_EXPRESSION: Final = RecordForm(Requirement, "[key] [operator] [values]")
 
 
 def build_selector_document(selector: LabelSelector) -> dict[str, Any]:
     """Return a label selector as in the API, without empty fields."""
     return _omit_empty(
         matchLabels=dict(selector.match_labels),
-        matchExpressions=[
-            _omit_empty(key=r.key, operator=r.operator, values=list(r.values)) for r in selector.match_expressions
-        ],
+        matchExpressions=list(map(_LABEL_EXPRESSION, selector.match_expressions)),
     )
 
 

@@ -1,6 +1,5 @@
-"""Profile of the scheduler: the rules and their order. Read this file to know why a cluster is rejected.
-KubeFleet reports a cluster's first rejection in this order. PickAll runs the filters only; PickFixed runs
-none and checks eligibility only.
+"""Profile of the scheduler: the rules and their order. Read this file to know why a cluster is rejected. PickAll runs
+the filters only; PickFixed runs none and checks eligibility only.
 """
 
 from typing import Protocol

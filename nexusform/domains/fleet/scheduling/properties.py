@@ -1,6 +1,5 @@
 """Cluster properties: values, comparisons and contradictions. Source: KubeFleet
-pkg/scheduler/framework/plugins/clusteraffinity. Resource properties come from the member's resource usage;
-others from its properties, parsed as quantities.
+pkg/scheduler/framework/plugins/clusteraffinity.
 """
 
 import operator

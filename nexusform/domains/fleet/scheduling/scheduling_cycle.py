@@ -1,7 +1,5 @@
-"""Scheduling cycle: bindings, members and policy -> next bindings. `run_cycle` runs one cycle, `run_scheduling_cycles`
-the chain run by the controller. A cycle runs the filters in order (`filter_members`) and the scores
-(`rank_members`): topology spread, then affinity, then an obsolete binding, then the LARGER name; compared one
-after the other, never added. Source: KubeFleet pkg/scheduler/framework.
+"""Scheduling cycle: bindings, members and policy -> next bindings. Filters run in order. Scores are compared in turn,
+never added: topology spread, affinity, an obsolete binding, the LARGER name. Source: KubeFleet pkg/scheduler/framework.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -9,8 +7,9 @@ from itertools import chain, islice, takewhile
 
 from msgspec import Struct
 
-from nexusform.domains.fleet.scheduling import decisions, profile
+from nexusform.domains.fleet.scheduling import profile
 from nexusform.domains.fleet.scheduling.bindings import (
+    MAX_UNSELECTED,
     Binding,
     BindingAction,
     BindingChange,
@@ -21,8 +20,12 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PlacementType,
     Policy,
     PolicySnapshot,
+    SchedulingStatus,
+    build_outscored_decision,
+    build_rejected_decision,
+    build_scheduled_condition,
+    list_unselected_clusters,
 )
-from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
 from nexusform.domains.fleet.scheduling.member_list import (
     BindingMasks,
     BindingTable,
@@ -63,9 +66,9 @@ class MemberRanking(Struct, frozen=True):
             for affinity, affinity_members in self.members_by_affinity:
                 if not remaining:
                     break
-                tied = remaining & affinity_members
-                remaining &= ~tied
-                for equal_members in same_placement_affinity.split_tied_candidates(tied, self.binding_masks):
+                equal = remaining & affinity_members  # in both scores
+                remaining &= ~equal
+                for equal_members in same_placement_affinity.split_tied_candidates(equal, self.binding_masks):
                     for position in iterate_descending(equal_members):
                         yield ScoredMember(position, affinity, spread)
 
@@ -218,7 +221,7 @@ def _pick_all(request: PlacementRequest, binding_table: BindingTable, _snapshot:
         return _CycleOutcome(abort=picked)
     selected = (*picked, *existing)
     rejected = _build_rejections(filter_result, request, binding_table)
-    unselected = decisions.list_unselected_clusters(selected, (), rejected)
+    unselected = list_unselected_clusters(selected, (), rejected)
     return _CycleOutcome(_build_status(len(selected), selected, unselected))
 
 
@@ -261,30 +264,36 @@ def _pick_n(request: PlacementRequest, binding_table: BindingTable, snapshot: Po
         eligible = cluster_eligibility.find_eligible(request, binding_table.member_list, binding_table.masks)
         number = (eligible | binding_table.current).bit_count()  # masks with a bit for each member
     current_count = binding_table.current.bit_count()  # under the present policy
-    if number < current_count or (number == current_count and binding_table.obsolete):
-        # Release obsolete bindings (of earlier policies), then the surplus: scheduled before bound, low scores first.
-        surplus = current_count - number
-        for position in iterate_ascending(binding_table.obsolete):
-            binding_table.release_member(position, ChangeCause.POLICY)
-        scheduled = _list_bindings(binding_table, binding_table.scheduled)
-        bound = _list_bindings(binding_table, binding_table.bound)
-        leaving: tuple[Binding, ...] = ()
-        if 0 < surplus < len(scheduled):  # a partly released group stays in release order, as reported by a hub
-            ranked = _sort_bindings_worst_first(scheduled)
-            leaving, scheduled = ranked[:surplus], ranked[surplus:]
-        elif surplus == len(scheduled):
-            leaving, scheduled = scheduled, ()
-        elif surplus:  # all scheduled ones, and some bound ones
-            ranked = _sort_bindings_worst_first(bound)
-            bound_count = surplus - len(scheduled)
-            leaving, scheduled, bound = (*scheduled, *ranked[:bound_count]), (), ranked[bound_count:]
-        for binding in leaving:
-            binding_table.release_member(binding_table.member_list.positions[binding.cluster], ChangeCause.DOWNSCALE)
-        return _CycleOutcome(_build_status(number, (*scheduled, *bound), unselected=()))
-    if number == current_count:  # nothing to do
+    if number > current_count:
+        return _pick_missing_clusters(request, binding_table, number, number - current_count)
+    if number < current_count or binding_table.obsolete:
+        selected = _release_surplus(binding_table, current_count - number)
+    else:  # nothing to do
         selected = _list_bindings(binding_table, binding_table.bound, binding_table.scheduled)
-        return _CycleOutcome(_build_status(number, selected, unselected=()))
-    return _pick_missing_clusters(request, binding_table, number, number - current_count)
+    return _CycleOutcome(_build_status(number, selected, unselected=()))
+
+
+def _release_surplus(binding_table: BindingTable, surplus: int) -> tuple[Binding, ...]:
+    """Release obsolete bindings (of earlier policies), then the surplus: scheduled before bound, low scores first.
+    Return the remaining ones, scheduled first. A partly released group stays in release order, as reported by a hub.
+    """
+    for position in iterate_ascending(binding_table.obsolete):
+        binding_table.release_member(position, ChangeCause.POLICY)
+    scheduled = _list_bindings(binding_table, binding_table.scheduled)
+    bound = _list_bindings(binding_table, binding_table.bound)
+    leaving: tuple[Binding, ...] = ()
+    if 0 < surplus < len(scheduled):
+        ranked = _sort_bindings_worst_first(scheduled)
+        leaving, scheduled = ranked[:surplus], ranked[surplus:]
+    elif surplus == len(scheduled):
+        leaving, scheduled = scheduled, ()
+    elif surplus:  # all scheduled ones, and some bound ones
+        ranked = _sort_bindings_worst_first(bound)
+        bound_count = surplus - len(scheduled)
+        leaving, scheduled, bound = (*scheduled, *ranked[:bound_count]), (), ranked[bound_count:]
+    for binding in leaving:
+        binding_table.release_member(binding_table.member_list.positions[binding.cluster], ChangeCause.DOWNSCALE)
+    return (*scheduled, *bound)
 
 
 def _sort_bindings_worst_first(bindings: tuple[Binding, ...]) -> tuple[Binding, ...]:
@@ -314,7 +323,7 @@ def _pick_missing_clusters(
     picks = list(islice(ranking.iterate_best_first(filter_result.eligible), limit))
     picked_members = build_mask(scored.position for scored in picks)
     # Evaluated before the picks change the masks.
-    rejected = list(islice(_build_rejections(filter_result, request, binding_table), decisions.MAX_UNSELECTED))
+    rejected = list(islice(_build_rejections(filter_result, request, binding_table), MAX_UNSELECTED))
     picked_bindings = _bind_picked_clusters(binding_table, picks, picked_members)
     if isinstance(picked_bindings, CycleAbort):
         return _CycleOutcome(abort=picked_bindings)
@@ -324,16 +333,16 @@ def _pick_missing_clusters(
     # The eligible members that were not picked, best first.
     members = binding_table.member_list.members
     outscored = (
-        decisions.build_outscored_decision(members[scored.position].name, scored.affinity, scored.topology_spread)
+        build_outscored_decision(members[scored.position].name, scored.affinity, scored.topology_spread)
         for scored in ranking.iterate_best_first(filter_result.eligible & ~picked_members)
     )
-    unselected = decisions.list_unselected_clusters(selected, outscored, rejected)
+    unselected = list_unselected_clusters(selected, outscored, rejected)
     return _CycleOutcome(_build_status(number, selected, unselected))
 
 
 def _build_status(number: int, selected: tuple[Binding, ...], unselected: tuple[Decision, ...]) -> SchedulingStatus:
     """Build the status of a placement; `number` is the requested number of clusters."""
-    condition = decisions.build_scheduled_condition(len(selected), len(selected) >= number)
+    condition = build_scheduled_condition(len(selected), len(selected) >= number)
     return SchedulingStatus(condition, selected, unselected)
 
 
@@ -374,7 +383,7 @@ def _build_rejections(
     for position in iterate_ascending(sum(members for _rule, members in reported)):
         rule = next(rule for rule, members in reported if members >> position & 1)
         reason = rule.module.explain_rejection(request, member_list, binding_masks, position)
-        yield decisions.build_rejected_decision(member_list.members[position].name, reason)
+        yield build_rejected_decision(member_list.members[position].name, reason)
 
 
 _PICKERS: dict[PlacementType, Callable[[PlacementRequest, BindingTable, PolicySnapshot], _CycleOutcome]] = {

@@ -1,7 +1,4 @@
-"""Staged update runs: the rollout of a placement with strategy External. Source: KubeFleet
-pkg/controllers/updaterun. A run fixes its stages at initialization, updates the clusters of each stage with
-at most max_concurrency at a time, and deletes unscheduled bindings at the end.
-"""
+"""Staged update runs: rollouts with strategy External. Source: KubeFleet pkg/controllers/updaterun."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -17,6 +14,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     index_by_cluster,
     list_active_bindings,
     select_scheduled_bindings,
+    split_clusters,
 )
 from nexusform.domains.fleet.scheduling.go_integers import parse_go_integer
 from nexusform.kubernetes.matching import LabelSelector, is_selected, validate_selector
@@ -143,7 +141,7 @@ def _assign_clusters_to_stages(
             return ordered
         concurrency = max(1, stage.max_concurrency.compute(len(ordered), rounds_up=False))  # 10% of 5 clusters: 1
         plans.append(UpdateStagePlan(stage.name, ordered, concurrency, stage.before, stage.after))
-    missing = [name for name in picked_clusters if name not in assigned]
+    _assigned, missing = split_clusters(picked_clusters, assigned)
     if missing:
         return RunProblem(
             f"some clusters are not placed in any stage, total {len(missing)}, showing up to {_MAX_NAMES}:"
@@ -279,7 +277,8 @@ def simulate_staged_run(
         elif step.kind is RunStepKind.UPDATE:
             for name in {*step.clusters} - finished:
                 active[name] = replace(active[name], state=BindingState.BOUND, resource_snapshot=resource_snapshot)
-            blocking += [name for name in step.clusters if name in failing]
+            failing_clusters, _working = split_clusters(step.clusters, failing)
+            blocking += failing_clusters
     return StagedRunOutcome(tuple(completed_steps), tuple(active.values()), blocking_clusters=tuple(blocking))
 
 

@@ -1,7 +1,5 @@
 """Member cluster watcher: placements queued by member changes, and the triggers of binding changes in plans.
-Source: KubeFleet pkg/scheduler/watchers/membercluster. A departure queues every placement. Other changes
-queue PickAll placements, and PickFixed and PickN ones only while they are not fully scheduled: a fulfilled
-PickN is never re-scheduled for a changed cluster.
+Source: KubeFleet pkg/scheduler/watchers/membercluster.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,6 +1,4 @@
-"""Conversion of fleet arguments, from blocks or a manifest, to scheduler records. Unknown arguments read as
-absent; `remove_unknown_part_problems` removes problems about them.
-"""
+"""Conversion of fleet arguments, from blocks or a manifest, to scheduler records. Unknown arguments read as absent."""
 
 import json
 from collections.abc import Iterable, Mapping

@@ -22,6 +22,7 @@ from nexusform.domains.fleet.importers.fleet_export import (
     find_external_manager,
     list_conditions,
     read_placements,
+    select_fleet_objects,
 )
 from nexusform.domains.fleet.importers.fleet_records import (
     ApplyStrategy,
@@ -35,7 +36,14 @@ from nexusform.domains.fleet.importers.hub_records import ObservedEviction, Obse
 from nexusform.domains.fleet.scheduling.policy_snapshots import compute_policy_hash
 from nexusform.domains.fleet.scheduling.staged_update import Stage
 from nexusform.domains.fleet.types.fleet_placements import FLEET_CLUSTER_RESOURCE_PLACEMENT, FLEET_RESOURCE_PLACEMENT
-from nexusform.domains.fleet.types.fleet_schemas import BINDING, CONDITIONS, EVICTION, POLICY_SNAPSHOT, make_computed
+from nexusform.domains.fleet.types.fleet_schemas import (
+    BINDING,
+    CONDITIONS,
+    EVICTION,
+    POLICY_SNAPSHOT,
+    make_computed,
+    make_object_type,
+)
 from nexusform.domains.fleet.types.fleet_staged import (
     FLEET_CLUSTER_STAGED_UPDATE_STRATEGY,
     FLEET_STAGED_UPDATE_STRATEGY,
@@ -57,7 +65,7 @@ from nexusform.json_data.plain_data import Path, get_mapping, get_text, list_map
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.kubernetes.dump_script import FLEET_KINDS
 from nexusform.schemas.block_schema import BlockSchema
-from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType
+from nexusform.schemas.value_types import BOOL, STRING, ListType, MapType, ObjectType
 
 COMMAND: Final = f"kubectl get {','.join(FLEET_KINDS)} -A -o json"
 _TYPES: Final = {
@@ -66,45 +74,27 @@ _TYPES: Final = {
 }
 _MAX_NAMES: Final = 4
 # Attributes of observed bindings in addition to those in state.
-_OBSERVED_BINDING: Final = ObjectType.create(
-    {
-        **dict(BINDING.attributes),
-        "deleting": BOOL,
-        "readiness": STRING,
-        "failure": STRING,
-        "overrides": ListType(STRING),
-        "apply": STRING,
-    }
+_OBSERVED_FIELDS: Final = make_object_type("readiness failure apply", deleting=BOOL, overrides=ListType(STRING))
+_OBSERVED_BINDING: Final = ObjectType.create(dict((*BINDING.attributes, *_OBSERVED_FIELDS.attributes)))
+_RUN: Final = make_object_type(
+    "placement reason start_record",
+    ended=BOOL,
+    succeeded=BOOL,
+    done=ListType(STRING),
+    approvals=ListType(STRING),
+    overrides=MapType(ListType(STRING)),
 )
-_SNAPSHOT: Final = ObjectType.create({"index": NUMBER, "objects": ListType(STRING)})
-_RUN: Final = ObjectType.create(
-    {
-        "placement": STRING,
-        "ended": BOOL,
-        "succeeded": BOOL,
-        "reason": STRING,
-        "done": ListType(STRING),
-        "approvals": ListType(STRING),
-        "overrides": MapType(ListType(STRING)),
-        "start_record": STRING,
-    }
-)
-_PLACEMENT: Final = ObjectType.create(
-    {
-        "type": STRING,
-        "manifest": STRING,
-        "bindings": MapType(_OBSERVED_BINDING),
-        "policy_snapshot": POLICY_SNAPSHOT,
-        "resource_snapshots": ListType(_SNAPSHOT),
-        "override_snapshots": MapType(STRING),
-        "evictions": ListType(EVICTION),
-        "pending": BOOL,
-        "rejections": MapType(STRING),
-        "conditions": CONDITIONS,
-        "placement_statuses": ListType(
-            ObjectType.create({"cluster_name": STRING, "observed_resource_index": NUMBER, "conditions": CONDITIONS})
-        ),
-    }
+_PLACEMENT: Final = make_object_type(
+    "type manifest",
+    bindings=MapType(_OBSERVED_BINDING),
+    policy_snapshot=POLICY_SNAPSHOT,
+    resource_snapshots=ListType(make_object_type("", "index", objects=ListType(STRING))),
+    override_snapshots=MapType(STRING),
+    evictions=ListType(EVICTION),
+    pending=BOOL,
+    rejections=MapType(STRING),
+    conditions=CONDITIONS,
+    placement_statuses=ListType(make_object_type("cluster_name", "observed_resource_index", conditions=CONDITIONS)),
 )
 
 _SCHEMA: Final = BlockSchema(
@@ -191,12 +181,12 @@ def _select_user_objects(manifests: list[Manifest], placements: Mapping[str, Obs
     user_objects = [manifest for manifest in manifests if is_user_object(manifest, services)]
     for placement in placements.values():
         user_objects += placement.snapshots[-1].objects if placement.snapshots else ()
-    return [
-        manifest
-        if is_fleet_group(manifest.group) and manifest.kind == MEMBER  # read with its status
-        else replace(manifest, body=remove_server_fields(manifest.body))
-        for manifest in user_objects
-    ]
+    cleaned_objects: list[Manifest] = []
+    for manifest in user_objects:
+        is_member = is_fleet_group(manifest.group) and manifest.kind == MEMBER  # read with its status
+        body = manifest.body if is_member else remove_server_fields(manifest.body)
+        cleaned_objects.append(replace(manifest, body=body))
+    return cleaned_objects
 
 
 def _build_placement(
@@ -363,13 +353,13 @@ _OVERRIDE_SNAPSHOTS: Final = {
 def _read_override_snapshots(manifests: Iterable[Manifest]) -> dict[str, str]:
     """Return override snapshots as manifests of their overrides, by name with namespace."""
     by_name: dict[str, str] = {}
-    for manifest in manifests:
-        kind = _OVERRIDE_SNAPSHOTS.get(manifest.kind) if is_fleet_group(manifest.group) else None
+    for manifest in select_fleet_objects(manifests, _OVERRIDE_SNAPSHOTS):
         spec = manifest.body.get("spec")
-        if kind is None or not isinstance(spec, Mapping):
-            continue  # no override snapshot, or an unreadable one
+        if not isinstance(spec, Mapping):
+            continue  # unreadable
         names = {"name": manifest.labels.get(_PARENT_LABEL) or manifest.name, "namespace": manifest.namespace}
         metadata = {name: value for name, value in names.items() if value}
+        kind = _OVERRIDE_SNAPSHOTS[manifest.kind]
         body = {"apiVersion": manifest.body.get("apiVersion"), "kind": kind, "metadata": metadata}
         name = format_object_key(manifest.namespace, manifest.name)
         by_name[name] = json.dumps({**body, "spec": spec.get("overrideSpec")}, ensure_ascii=False)
@@ -421,12 +411,11 @@ def _find_export_problems(
         if not placement.captured_count and any(status["cluster_name"] for status in _read_statuses(placement.manifest))
     ]
     if uncaptured:
-        noun, verb, pronoun = (
-            ("placement", "reports", "it") if len(uncaptured) == 1 else ("placements", "report", "them")
-        )
+        names, count = format_first_items(uncaptured, _MAX_NAMES), len(uncaptured)
+        noun, verb = select_word_form(count, "placement"), select_word_form(count, "reports", "report")
         text = (
-            f"The {noun} {format_first_items(uncaptured, _MAX_NAMES)} {verb} clusters, but no binding of "
-            f"{pronoun} was captured. A plan would pick clusters again. Capture all with: {COMMAND}"
+            f"The {noun} {names} {verb} clusters, but no binding of {select_word_form(count, 'it', 'them')} was "
+            f"captured. A plan would pick clusters again. Capture all with: {COMMAND}"
         )
         problems.append(Problem(argument, "not-captured", text))
     if managers:

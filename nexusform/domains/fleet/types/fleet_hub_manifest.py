@@ -112,29 +112,35 @@ def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any]
     if the body is unknown or has problems. {} if there is no write-only body. Problems never show the text of the body.
     """
     body, secret, version = map(attributes.get, (_TEXT, _WRITE_ONLY, _VERSION))
+    if secret is None and version is not None:
+        return {}, [_build_argument_conflict(_VERSION, f"{_VERSION} has no effect without {_WRITE_ONLY}.")]
+    if secret is None and body is None:
+        detail = f'The argument "{_TEXT}" is required, but no definition was found. Set it, or "{_WRITE_ONLY}".'
+        return {_TEXT: UNKNOWN}, [Problem((), "missing-required-argument", detail)]
     if secret is None:
-        if version is not None:
-            return {}, [_build_argument_conflict(_VERSION, f"{_VERSION} has no effect without {_WRITE_ONLY}.")]
-        if body is None:
-            detail = f'The argument "{_TEXT}" is required, but no definition was found. Set it, or "{_WRITE_ONLY}".'
-            return {_TEXT: UNKNOWN}, [Problem((), "missing-required-argument", detail)]
         return {}, []
-    if body is not None or version is None:
-        advice = f"Set {_VERSION} with it." if body is None else f"Set {_TEXT} or {_WRITE_ONLY}, not both."
-        return {_TEXT: UNKNOWN}, [_build_argument_conflict(_WRITE_ONLY, advice)]
+    if body is not None:
+        return {_TEXT: UNKNOWN}, [_build_argument_conflict(_WRITE_ONLY, f"Set {_TEXT} or {_WRITE_ONLY}, not both.")]
+    if version is None:
+        return {_TEXT: UNKNOWN}, [_build_argument_conflict(_WRITE_ONLY, f"Set {_VERSION} with it.")]
     if secret is UNKNOWN:
         return {_TEXT: UNKNOWN}, []
     reading = parse_manifests(_WRITE_ONLY, secret)
     findings = [*_filter_errors(reading.findings), *_validate_objects(secret)]
     problems = [_build_write_only_problem(finding.id, finding.line) for finding in findings]
-    for manifest in reading.manifests:
-        group = manifest.group  # "" for the core API
-        # Custom resources have a group with a domain, but not of Kubernetes or the fleet.
-        is_custom = "." in group and not group.endswith("k8s.io") and not is_fleet_group(group)
-        if not (is_custom or (not group and manifest.kind in ("Secret", "ConfigMap"))):
-            problems.append(_build_write_only_problem("unsupported-write-only-object", manifest.line))
+    unsupported = [manifest for manifest in reading.manifests if not _can_be_write_only(manifest)]
+    problems += [_build_write_only_problem("unsupported-write-only-object", manifest.line) for manifest in unsupported]
     documents = [json.dumps(_build_saved_body(manifest), ensure_ascii=False) for manifest in reading.manifests]
     return {_TEXT: UNKNOWN if problems else "\n---\n".join(documents)}, problems
+
+
+def _can_be_write_only(manifest: Manifest) -> bool:
+    """Return True for Secrets, ConfigMaps and custom resources. The group of a custom resource has a domain other than
+    that of Kubernetes or the fleet.
+    """
+    if not manifest.group:  # the core API
+        return manifest.kind in ("Secret", "ConfigMap")
+    return "." in manifest.group and not manifest.group.endswith("k8s.io") and not is_fleet_group(manifest.group)
 
 
 def _build_argument_conflict(name: str, detail: str) -> Problem:

@@ -21,6 +21,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     FORCE_CONFLICTS,
     make_block,
     make_block_list,
+    make_choice,
     make_placement_argument,
     make_text,
 )
@@ -53,9 +54,7 @@ _SCHEMA: Final = BlockSchema(
         "properties": make_placement_argument(
             _QUANTITIES, "Properties by name, such as kubernetes-fleet.io/node-count."
         ),
-        "health": make_text(
-            "Health of the member on the hub.", default="Healthy", choices=tuple(str(h) for h in Health)
-        ),
+        "health": make_choice("Health of the member on the hub.", *map(str, Health)),
         "apply_fails": make_placement_argument(
             BOOL, "Assume that applying objects fails there, for rollouts and evictions."
         ),

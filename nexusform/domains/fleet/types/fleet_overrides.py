@@ -18,6 +18,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     LABEL_SELECTOR,
     make_block,
     make_block_list,
+    make_choice,
     make_text,
 )
 from nexusform.interfaces.plugins import ResourceType
@@ -28,7 +29,7 @@ MAX_RULES: Final = 20
 _VALUE: Final = make_text("New value as JSON (jsonencode(...)); other text is used as is.")
 
 _RULE: Final = BlockSchema(
-    {"override_type": make_text("Patch the object, or omit it.", default="JSONPatch", choices=("JSONPatch", "Delete"))},
+    {"override_type": make_choice("Patch the object, or omit it.", "JSONPatch", "Delete")},
     {
         "cluster_selector": make_block(
             "The clusters. Empty block: all. No block: none.",
@@ -53,12 +54,14 @@ _RULE: Final = BlockSchema(
 _PLACEMENT: Final = BlockSchema(
     {
         "name": make_text("Name of the placement.", required=True),
-        "scope": make_text("Cluster or Namespaced.", default="Cluster", choices=("Cluster", "Namespaced")),
+        "scope": make_choice("Cluster or Namespaced.", "Cluster", "Namespaced"),
     }
 )
 
 
-def build_override_type(name: str, kind: str, description: str, *, selector: str, is_namespaced: bool) -> ResourceType:
+def build_override_type(
+    name: str, kind: str, description: str, *, selector: str, is_namespaced: bool = False
+) -> ResourceType:
     """Build the resource type of an override; `selector` is the name of its selector blocks."""
     selector_arguments = {
         "group": make_text("API group; empty for the core group.", default=""),
@@ -207,7 +210,6 @@ FLEET_CLUSTER_RESOURCE_OVERRIDE: Final = build_override_type(
     "ClusterResourceOverride",
     "Changes cluster-scoped objects or whole namespaces per cluster.",
     selector="cluster_resource_selector",
-    is_namespaced=False,
 )
 FLEET_RESOURCE_OVERRIDE: Final = build_override_type(
     "fleet_resource_override",

@@ -63,7 +63,7 @@ def _index_by_cluster(attributes: Values, note: Mapping[str, Any] | None) -> dic
     return list_cluster_objects(attributes, note)
 
 
-def build_placement_type(name: str, kind: str, description: str, *, is_namespaced: bool) -> ResourceType:
+def build_placement_type(name: str, kind: str, description: str, *, is_namespaced: bool = False) -> ResourceType:
     """Build the resource type of a placement."""
     placement = build_fleet_type(
         name,
@@ -161,7 +161,6 @@ FLEET_CLUSTER_RESOURCE_PLACEMENT: Final = build_placement_type(
     "fleet_cluster_resource_placement",
     "ClusterResourcePlacement",
     "Places cluster-scoped objects and namespaces on member clusters.",
-    is_namespaced=False,
 )
 FLEET_RESOURCE_PLACEMENT: Final = build_placement_type(
     "fleet_resource_placement",

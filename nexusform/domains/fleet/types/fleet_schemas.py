@@ -1,9 +1,9 @@
-"""Schemas shared by fleet types: selectors, policy, strategy and placement attributes. Blocks mirror the API
-in snake case; repeated blocks are in the singular.
-"""
+"""Schemas shared by fleet types. Blocks mirror the API in snake case; repeated blocks are in the singular."""
 
 from collections.abc import Mapping
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from nexusform.kubernetes.quantity import MAX_INT32, MAX_INT64
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, ObjectReference, OnChange
@@ -22,6 +22,11 @@ def make_placement_argument(
 def make_text(description: str, **more: Any) -> AttributeSchema:
     """Return a text argument."""
     return make_placement_argument(STRING, description, **more)
+
+
+def make_choice(description: str, *choices: str) -> AttributeSchema:
+    """Return a text argument with these choices; the first one is the default."""
+    return make_text(description, default=choices[0], choices=choices)
 
 
 def make_number(description: str, **more: Any) -> AttributeSchema:
@@ -134,7 +139,7 @@ TOLERATION: Final = BlockSchema(
 )
 POLICY: Final = BlockSchema(
     {
-        "placement_type": make_text("Selection type.", default="PickAll", choices=("PickAll", "PickFixed", "PickN")),
+        "placement_type": make_choice("Selection type.", "PickAll", "PickFixed", "PickN"),
         "number_of_clusters": make_number("Number of clusters (PickN).", minimum=0, maximum=MAX_INT32),
         "cluster_names": make_text_list_attribute("Cluster names (PickFixed).", default=[]),
     },
@@ -180,23 +185,11 @@ _ROLLING: Final = BlockSchema(
 )
 _APPLY: Final = BlockSchema(
     {
-        "type": make_text(
-            "How to apply objects.",
-            default="ClientSideApply",
-            choices=("ClientSideApply", "ServerSideApply", "ReportDiff"),
-        ),
-        "comparison_option": make_text(
-            "Fields to compare with the member.",
-            default="PartialComparison",
-            choices=("PartialComparison", "FullComparison"),
-        ),
-        "when_to_apply": make_text(
-            "Whether to apply drifted objects.", default="Always", choices=("Always", "IfNotDrifted")
-        ),
-        "when_to_take_over": make_text(
-            "Whether to take over existing objects on a member.",
-            default="Always",
-            choices=("Always", "IfNoDiff", "Never"),
+        "type": make_choice("How to apply objects.", "ClientSideApply", "ServerSideApply", "ReportDiff"),
+        "comparison_option": make_choice("Fields to compare with the member.", "PartialComparison", "FullComparison"),
+        "when_to_apply": make_choice("Whether to apply drifted objects.", "Always", "IfNotDrifted"),
+        "when_to_take_over": make_choice(
+            "Whether to take over existing objects on a member.", "Always", "IfNoDiff", "Never"
         ),
         "allow_co_ownership": make_placement_argument(BOOL, "Whether an object may have other owners too."),
     },
@@ -208,11 +201,7 @@ _APPLY: Final = BlockSchema(
     },
 )
 _DELETE: Final = BlockSchema(
-    {
-        "propagation_policy": make_text(
-            "What to do with objects on members after deletion.", default="Delete", choices=("Delete", "Abandon")
-        )
-    }
+    {"propagation_policy": make_choice("What to do with objects on members after deletion.", "Delete", "Abandon")}
 )
 _REPORT_BACK: Final = BlockSchema(
     {
@@ -221,11 +210,7 @@ _REPORT_BACK: Final = BlockSchema(
     }
 )
 STRATEGY: Final = BlockSchema(
-    {
-        "type": make_text(
-            "Rollout by the hub or by a staged run.", default="RollingUpdate", choices=("RollingUpdate", "External")
-        )
-    },
+    {"type": make_choice("Rollout by the hub or by a staged run.", "RollingUpdate", "External")},
     {
         "rolling_update": make_block("Limits of a rolling update.", _ROLLING),
         "apply_strategy": make_block("How to apply objects.", _APPLY),
@@ -245,37 +230,28 @@ PLACEMENT_BLOCKS: Final[Mapping[str, NestedBlock]] = {
     "strategy": make_block("Rollout of changes.", STRATEGY),
 }
 
-CONDITIONS: Final = ListType(ObjectType.create(dict.fromkeys(("type", "status", "reason", "message"), STRING)))
-EVICTION: Final = ObjectType.create(
-    {"name": STRING, "cluster_name": STRING, "valid": BOOL, "executed": BOOL, "reason": STRING}
+
+def make_object_type(texts: str, numbers: str = "", **others: Type) -> ObjectType:
+    """Return an object type: `texts` and `numbers` are names of its attributes of these types, separated by spaces."""
+    text_attributes = dict.fromkeys(texts.split(), STRING)
+    return ObjectType.create({**text_attributes, **dict.fromkeys(numbers.split(), NUMBER), **others})
+
+
+CONDITIONS: Final = ListType(make_object_type("type status reason message"))
+EVICTION: Final = make_object_type("name cluster_name reason", valid=BOOL, executed=BOOL)
+POLICY_SNAPSHOT: Final = make_object_type("hash", "index number_of_clusters")
+_SELECTED: Final = make_object_type("group version kind namespace name")
+_FAILED: Final = make_object_type("group kind namespace name reason message")
+BINDING: Final = make_object_type(
+    "state previous_state provenance", "affinity_score topology_spread_score policy_snapshot resource_snapshot"
 )
-POLICY_SNAPSHOT: Final = ObjectType.create({"index": NUMBER, "hash": STRING, "number_of_clusters": NUMBER})
-_FAILED: Final = ObjectType.create(dict.fromkeys(("group", "kind", "namespace", "name", "reason", "message"), STRING))
-BINDING: Final = ObjectType.create(
-    {
-        "state": STRING,
-        "previous_state": STRING,
-        "affinity_score": NUMBER,
-        "topology_spread_score": NUMBER,
-        "policy_snapshot": NUMBER,
-        "resource_snapshot": NUMBER,
-        "provenance": STRING,
-    }
-)
-_POD: Final = ObjectType.create(
-    {
-        "node": STRING,
-        "machine": STRING,
-        "availability_zone": STRING,
-        "certain": BOOL,
-        "provenance": STRING,
-        "former_template": STRING,
-        "former_pod": STRING,
-        "state": STRING,
-        "reason": STRING,
-        "volumes": MapType(STRING),
-    },
-    optional=("former_template", "former_pod", "state", "reason", "volumes"),
+_POD: Final = replace(
+    make_object_type(
+        "node machine availability_zone provenance former_template former_pod state reason",
+        certain=BOOL,
+        volumes=MapType(STRING),
+    ),
+    optional=frozenset({"former_template", "former_pod", "state", "reason", "volumes"}),
 )
 PODS: Final = MapType(MapType(_POD))
 
@@ -311,7 +287,7 @@ PLACEMENT_VALUES: Final[Mapping[str, AttributeSchema]] = {
         "A status per cluster.",
     ),
     "selected_resources": make_computed(
-        ListType(ObjectType.create(dict.fromkeys(("group", "version", "kind", "namespace", "name"), STRING))),
+        ListType(_SELECTED),
         "Selected objects on the hub.",
         refers_to=ObjectReference(("fleet_hub_manifest",), "objects", ("group", "kind", "namespace", "name")),
     ),

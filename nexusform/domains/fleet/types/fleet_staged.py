@@ -29,6 +29,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     PLACEMENT_NAME,
     make_block,
     make_block_list,
+    make_choice,
     make_placement_argument,
     make_text,
 )
@@ -57,7 +58,7 @@ def _build_run_spec(strategy: str) -> BlockSchema:
             "resource_snapshot_index": make_text(
                 "Number of the resource snapshot. Default: the latest.", on_change=OnChange.REPLACE
             ),
-            "state": make_text("Requested state of the run.", default="Initialize", choices=tuple(map(str, RunState))),
+            "state": make_choice("Requested state of the run.", *map(str, RunState)),
         }
     )
 
@@ -82,7 +83,7 @@ def _check_run(_run: FleetObject, arguments: Values) -> list[Problem]:
     return build_violations((index and is_other, ("resource_snapshot_index",), message))
 
 
-def build_run_type(name: str, kind: str, *, strategy: str, is_namespaced: bool) -> ResourceType:
+def build_run_type(name: str, kind: str, *, strategy: str, is_namespaced: bool = False) -> ResourceType:
     """Build the resource type of a staged update run; `strategy` is the type of its strategy."""
     placement = "resource placement of its namespace" if is_namespaced else "cluster resource placement"
     return build_fleet_type(
@@ -130,7 +131,7 @@ def _warn_unrequested_approval(approval: FleetObject, _arguments: Values) -> Ite
         yield Problem((), "useless-approval-request", text, Severity.WARNING)
 
 
-def build_approval_type(name: str, kind: str, *, run: str, is_namespaced: bool) -> ResourceType:
+def build_approval_type(name: str, kind: str, *, run: str, is_namespaced: bool = False) -> ResourceType:
     """Build the resource type of an approval request; `run` is the type of the run that waits for it."""
     fleet = FleetKind(kind, _APPROVAL_SPEC, is_namespaced)
     return build_fleet_type(
@@ -219,23 +220,17 @@ def _check_strategy(strategy: FleetObject, arguments: Values) -> Iterator[Proble
     yield from (f for f in check_update_stages(strategy.stages) if f.path not in reported_paths)
 
 
-def build_strategy_type(name: str, kind: str, description: str, *, is_namespaced: bool) -> ResourceType:
+def build_strategy_type(name: str, kind: str, description: str, *, is_namespaced: bool = False) -> ResourceType:
     """Build the resource type of a staged update strategy."""
     fleet = FleetKind(kind, _STRATEGY_SPEC, is_namespaced)
     return build_fleet_type(name, fleet, description, read=_read_strategy, findings=_check_strategy)
 
 
 FLEET_CLUSTER_STAGED_UPDATE_STRATEGY: Final = build_strategy_type(
-    "fleet_cluster_staged_update_strategy",
-    "ClusterStagedUpdateStrategy",
-    "The stages of a staged update run.",
-    is_namespaced=False,
+    "fleet_cluster_staged_update_strategy", "ClusterStagedUpdateStrategy", "The stages of a staged update run."
 )
 FLEET_CLUSTER_STAGED_UPDATE_RUN: Final = build_run_type(
-    "fleet_cluster_staged_update_run",
-    "ClusterStagedUpdateRun",
-    strategy="fleet_cluster_staged_update_strategy",
-    is_namespaced=False,
+    "fleet_cluster_staged_update_run", "ClusterStagedUpdateRun", strategy="fleet_cluster_staged_update_strategy"
 )
 FLEET_STAGED_UPDATE_STRATEGY: Final = build_strategy_type(
     "fleet_staged_update_strategy",
@@ -247,10 +242,7 @@ FLEET_STAGED_UPDATE_RUN: Final = build_run_type(
     "fleet_staged_update_run", "StagedUpdateRun", strategy="fleet_staged_update_strategy", is_namespaced=True
 )
 FLEET_CLUSTER_APPROVAL_REQUEST: Final = build_approval_type(
-    "fleet_cluster_approval_request",
-    "ClusterApprovalRequest",
-    run="fleet_cluster_staged_update_run",
-    is_namespaced=False,
+    "fleet_cluster_approval_request", "ClusterApprovalRequest", run="fleet_cluster_staged_update_run"
 )
 FLEET_APPROVAL_REQUEST: Final = build_approval_type(
     "fleet_approval_request", "ApprovalRequest", run="fleet_staged_update_run", is_namespaced=True

@@ -9,14 +9,14 @@ from nexusform.diagnostics.diagnostic import Problem, Severity, has_errors
 from nexusform.documents.times import parse_time
 from nexusform.documents.yaml_documents import Node, YamlDocument, build_problem
 from nexusform.domains.fleet.importers.fleet_documents import FleetDocument, read_fleet_object
-from nexusform.domains.fleet.importers.fleet_members import (
+from nexusform.domains.fleet.importers.fleet_records import format_object_key
+from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
+from nexusform.domains.fleet.importers.hub_records import (
     ObservedMember,
     check_member_times,
     find_newest_heartbeat,
     read_member_cluster,
 )
-from nexusform.domains.fleet.importers.fleet_records import format_object_key
-from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.scheduling.fleet_api_validation import check_name, check_taints, format_sentence
 from nexusform.domains.fleet.types.fleet_arguments import read_taints
 from nexusform.domains.fleet.types.fleet_schemas import make_computed

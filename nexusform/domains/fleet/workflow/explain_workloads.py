@@ -1,7 +1,7 @@
 """Explanation of placements (every rule's verdict on every cluster) and of pods of hub objects and placements."""
 
-from collections.abc import Iterable, Sequence
-from itertools import chain, product
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 
 from msgspec.structs import replace
 
@@ -43,13 +43,12 @@ def explain_placements(
 ) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
     """Explain the placements at an address, with errors; None without any, or if `name` is a pod and no cluster."""
     member_list = fleet.outcome.member_list
-    placements = [p for a, p in fleet.outcome.placements.items() if pattern.is_match(a)]
+    placements = [placement for address, placement in fleet.outcome.placements.items() if pattern.is_match(address)]
     if not placements:
         return None
-    member_names = member_list.positions.keys()
-    policies = [placement.spec.configuration.policy for placement in placements]
-    configured_names = set(chain.from_iterable(policy.cluster_names for policy in policies if policy is not None))
-    if name and name not in member_names | configured_names:
+    member_names = set(member_list.positions)
+    configured_names = [placement.spec.configuration.effective_policy.cluster_names for placement in placements]
+    if name and name not in member_names.union(*configured_names):
         pod = name.rpartition("/")[2]
         if any(row.kind == POD and row.object == pod for row in result.plan.placements):
             return None  # `explain_pods` answers
@@ -65,7 +64,7 @@ def explain_member(
 ) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
     """Explain every placement's verdict on the member clusters at an address; None without any."""
     members = [change.after for change in result.plan.changes if pattern.is_match(change.address)]
-    names = list(filter(None, (get_text(member, "name") for member in members)))  # "" for a removed one
+    names = [name for member in members if (name := get_text(member, "name"))]  # "" for a removed one
     if not names:
         return None
     errors = select_errors(result.diagnostics)
@@ -108,37 +107,49 @@ def explain_pods(
     without pods. A prefix selects one cluster or workload (`east/web/Deployment/shop/shop-0`, `east/shop-0`).
     """
     errors = select_errors(result.diagnostics)
-    pod_rows = [r for r in result.plan.placements if r.kind == POD and pattern.is_match(r.address)]
-    rows = [row for row in pod_rows if row.target]
-    rejected = {row.object: row.reason for row in pod_rows if compute_effect(row) is Effect.NOT_CREATED}  # by pod name
-    names = list(dict.fromkeys([*(row.object for row in rows), *rejected]))
+    addresses: dict[str, None] = {}  # of objects with pods after the plan, an ordered set
+    rejected: dict[str, str] = {}  # reasons against pods not created, by name
+    existing: dict[str, None] = {}  # names of pods after the plan
+    for row in result.plan.placements:
+        if row.kind == POD and pattern.is_match(row.address):
+            if row.target:
+                addresses[str(row.address)] = existing[row.object] = None
+            if compute_effect(row) is Effect.NOT_CREATED:
+                rejected[row.object] = row.reason
+    names = list(existing | rejected)
     if not names:
         return None
-    if not name and len(names) > 1:
-        text = f"{pattern} has several pods. Specify one of: {format_first_items(names, _MAX_NAMES)}."
-        return (), [*errors, build_error("ambiguous-pod", text)]
     prefix, _, pod = (name or names[0]).rpartition("/")
-    if pod in rejected:
-        text = f'The pod "{pod}" of {pattern} is not created: {rejected[pod]}.'
-        return (), [*errors, build_error("no-such-object", text)]
-    if pod not in names:
-        text = f'{pattern} has no pod "{pod}".{suggest_name(pod, names)}'
-        return (), [*errors, build_error("no-such-object", text)]
-    addresses = list(dict.fromkeys(str(row.address) for row in rows))
+    problem = _check_pod_name(pattern, name, names, rejected)
+    if problem is not None:
+        return (), [*errors, problem]
     unknown_nodes = describe_unknown_nodes(result, fleet, pattern)
     if unknown_nodes:
         errors.append(build_warning(NODES_UNKNOWN, unknown_nodes))
-    reasons = build_pod_reasons(fleet.pods, addresses, pod)
-    selected = [
-        reason
-        for reason in reasons
-        if prefix in ("", reason.cluster, reason.outcome.workload, f"{reason.cluster}/{reason.outcome.workload}")
-    ]
+    reasons = build_pod_reasons(fleet.pods, list(addresses), pod)
+    selected = [reason for reason in reasons if prefix in ("", *reason.prefixes)]
     if not selected:
         candidates = list(dict.fromkeys(f"{reason.cluster}/{pod}" for reason in reasons))
         text = f'{pattern} has no pod "{name}". Known pods: {format_first_items(candidates, _MAX_NAMES)}.'
         return (), [*errors, build_error("no-such-object", text)]
     return tuple(selected), errors
+
+
+def _check_pod_name(
+    pattern: AddressPattern, name: str, names: list[str], rejected: Mapping[str, str]
+) -> Diagnostic | None:
+    """Return an error if a name ("": the only pod) suits none of the pods with these `names`, or a pod not created:
+    `rejected` gives the reasons by name.
+    """
+    if not name and len(names) > 1:
+        text = f"{pattern} has several pods. Specify one of: {format_first_items(names, _MAX_NAMES)}."
+        return build_error("ambiguous-pod", text)
+    pod = (name or names[0]).rpartition("/")[2]
+    if pod in rejected:
+        return build_error("no-such-object", f'The pod "{pod}" of {pattern} is not created: {rejected[pod]}.')
+    if pod not in names:
+        return build_error("no-such-object", f'{pattern} has no pod "{pod}".{suggest_name(pod, names)}')
+    return None
 
 
 def describe_unknown_nodes(result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern) -> str:

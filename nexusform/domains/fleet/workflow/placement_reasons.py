@@ -122,6 +122,11 @@ class PodPlacementReason(Struct, frozen=True):
     nodes: tuple[NodeVerdict, ...]
     is_current: bool
 
+    @property
+    def prefixes(self) -> tuple[str, str, str]:
+        """Texts that may precede the pod's name to select it: its cluster, its workload, or both."""
+        return self.cluster, self.outcome.workload, f"{self.cluster}/{self.outcome.workload}"
+
 
 def build_pod_reasons(pods: PodPhase, addresses: Sequence[str], name: str) -> tuple[PodPlacementReason, ...]:
     """Build the reasons of every pod of this name at the addresses."""

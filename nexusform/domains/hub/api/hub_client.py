@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import select_word_form
-from nexusform.domains.fleet.importers.fleet_members import find_newest_heartbeat
+from nexusform.domains.fleet.importers.hub_records import find_newest_heartbeat
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_kinds import KINDS_BY_PLURAL, build_version_path
 from nexusform.files.access_record import read_variable

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.documents.times import parse_time
-from nexusform.domains.fleet.importers.fleet_members import read_member_health
+from nexusform.domains.fleet.importers.hub_records import read_member_health
 from nexusform.domains.hub.providers.rollout_progress import find_condition, get_labels, get_name, list_picked_clusters
 from nexusform.domains.hub.types.fleet_hub import is_heartbeat_age_unknown
 from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings

@@ -36,8 +36,8 @@ from nexusform.domains.fleet.scheduling.bindings import (
     Member,
     PlacementType,
     ResourceUsage,
+    SchedulingStatus,
 )
-from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.placement_explanation import (
     SchedulingDrift,
@@ -341,7 +341,7 @@ def _run_scheduling(
         current = members_after.get(name)
         member_before = _build_member(previous_members.get(name), pods)
         member_after = _build_member(current, pods)
-        member_record, cluster = (current.record, current.cluster) if current is not None else (None, None)
+        member_record, cluster = (current.record, current.cluster) if current is not None else (FleetMember(name), None)
         members[name] = FleetMemberState(_MEMBER, member_record, cluster, previous=member_before, planned=member_after)
     # Build the placements before their first scheduling.
     member_clusters = build_member_clusters(members)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
-from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.planning import step_order
 from nexusform.plans.plan import Mode
 from nexusform.resources.address import parse_address
@@ -636,18 +636,14 @@ def test_ineffective_delete_strategy_is_reported_on_removal() -> None:
 
 def test_new_placements_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     searches: list[list[int]] = []  # positions found by each search for awaited steps
+    find = step_order._find_awaited_steps
 
-    def count_search(find: Callable[..., Iterable[int]]) -> Callable[..., Iterable[int]]:
-        def find_and_count(*arguments: object) -> Iterable[int]:
-            searches.append(list(find(*arguments)))
-            return searches[-1]
+    def find_and_count(*arguments: Any) -> Iterable[int]:
+        searches.append(list(find(*arguments)))
+        return searches[-1]
 
-        return find_and_count
-
-    finders = step_order._AWAITED
-    counted = {kind: tuple(map(count_search, finders[kind])) for kind in finders}
-    monkeypatch.setattr(step_order, "_AWAITED", counted)
+    monkeypatch.setattr(step_order, "_find_awaited_steps", find_and_count)
     placements = "".join(build_placement(name=f"p{number}") for number in range(30))
     require_success(plan(FLEET + placements))
-    assert 0 < len(searches) <= 30 * len(finders[FleetPlacement])
+    assert len(searches) == 30
     assert not any(searches)

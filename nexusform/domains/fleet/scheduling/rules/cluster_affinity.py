@@ -1,6 +1,5 @@
-"""Cluster affinity: required terms reject clusters that match none; preferred terms add to the score. Labels
-precede properties, and a property is read only if everything before matches, so an unreadable value stops the
-cycle only if reached.
+"""Cluster affinity: required terms reject clusters that match none; preferred terms add to the score. A property is
+read only if all labels and earlier properties match, so an unreadable value stops the cycle only if reached.
 """
 
 import math

@@ -17,5 +17,5 @@ def explain_rejection(
 
 
 def split_tied_candidates(candidates: Mask, binding_masks: BindingMasks) -> tuple[Mask, Mask]:
-    """Split tied candidates: those with an obsolete binding, then the others."""
+    """Split candidates with equal scores: first those bound under an earlier policy, then the others."""
     return candidates & binding_masks.obsolete, candidates & ~binding_masks.obsolete

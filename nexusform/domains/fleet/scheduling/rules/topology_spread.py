@@ -1,6 +1,5 @@
-"""Topology spread: picks are spread evenly over the values of a label. KubeFleet's formula, not Kubernetes':
-the skew is the largest minus the smallest count over all domains of the fleet. A candidate violates a
-constraint if the skew after its pick exceeds max_skew, even if it did before.
+"""Topology spread: picks are spread evenly over the values of a label. The skew is the largest minus the smallest count
+over all domains of the fleet. A candidate violates a constraint if the skew after its pick exceeds max_skew.
 """
 
 from itertools import product
