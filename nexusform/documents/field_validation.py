@@ -18,7 +18,7 @@ from nexusform.diagnostics.diagnostic import suggest_name
 from nexusform.diagnostics.phrases import join_texts
 from nexusform.documents.scalars import parse_integer
 
-_NATURAL: Final = (2**31 - 1, 2**63 - 1)  # the largest int32 and int64
+_INTEGER_MAXIMUMS: Final = (2**31 - 1, 2**63 - 1)  # of int32 and int64
 
 
 class FieldKind(Enum):
@@ -138,15 +138,18 @@ def _parse_unquoted_scalar(text: str) -> bool | int | None:
 
 
 def validate_value_size(data: Any, shape: FieldShape) -> str:
-    """Return why a value is out of bounds, or "" if it is not: a number by its value, any other by its length."""
+    """Return why a value is outside of the bounds of its shape, or "" if it is not.
+
+    The bounds limit the value of a number, and the length of a text, a list or a mapping.
+    """
     low, high = shape.minimum, shape.maximum
-    if low is None and high is None:
+    if (low, high) == (None, None):
         return ""
     is_number = FieldKind.NUMBER.is_valid(data)
     if shape.kind is FieldKind.AMOUNT and not is_number:
         return ""  # a text such as "25%" has no bounds
     size = data if is_number else len(data)
-    if (low is None or size >= low) and (high is None or size <= high):
+    if (size if low is None else low) <= size <= (size if high is None else high):
         return ""
     bounds = _describe_size_bounds(low, high, size)
     if is_number:
@@ -156,20 +159,24 @@ def validate_value_size(data: Any, shape: FieldShape) -> str:
 
 
 def _describe_size_bounds(low: int | None, high: int | None, size: int) -> str:
-    """Describe the exceeded bound, or both; the maximum of an integer type is mentioned only if it is exceeded."""
-    is_natural = high is None or high in _NATURAL  # no maximum worth mentioning
-    if low is not None and is_natural and size < low:
-        return f"{low} or more"
-    return f"at most {high}" if low is None or is_natural else f"{low} to {high}"
+    """Describe the bounds of a size that is outside of them: "1 or more", "at most 63" or "1 to 63".
+
+    The maximum of an integer type says nothing to a user; it is mentioned only if it is exceeded.
+    """
+    if high not in (None, *_INTEGER_MAXIMUMS) and low is not None:
+        return f"{low} to {high}"
+    is_too_small = low is not None and size < low
+    return f"{low} or more" if is_too_small else f"at most {high}"
 
 
 def _describe_invalid_text(data: Any, shape: FieldShape) -> str:
-    """Return why a value is not among the choices, does not match, or has an invalid form; "" if it is valid."""
+    """Return why a value is not among the choices, does not match the pattern, or has an invalid form; "" if valid."""
     if shape.choices and data not in shape.choices:
         return f'is "{data}"; it must be one of {join_texts(shape.choices)}.{suggest_name(data, shape.choices)}'
     if shape.pattern and isinstance(data, str) and not re.fullmatch(shape.pattern, data, re.ASCII):
-        is_amount = shape.kind is FieldKind.AMOUNT and data.isdecimal()  # valid as a number
-        number_hint = f", or a number, without quotes: {data}" if is_amount else ""
+        number_hint = ""
+        if shape.kind is FieldKind.AMOUNT and data.isdecimal():  # valid as a number
+            number_hint = f", or a number, without quotes: {data}"
         return f'is "{data}"; it must match {shape.pattern}{number_hint}.'
     reason = shape.check_form(data) if shape.check_form is not None else ""
     return f'is "{data}": {reason}.' if reason else ""

@@ -230,7 +230,7 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Ite
         has_dedicated = PCPU in reading.hosts.get(host, {}).get("resources", {})
         dedicated, emulator = (request.dedicated_vcpus, request.emulator_vcpus) if has_dedicated else (0, 0)
         topology = tables.get(f"{TOPOLOGY}-{key}")
-        if request.numa is not None and not topology:
+        if request.numa.cells and not topology:
             unknown_cells.append(str(row["name"]))
         yield (
             key,

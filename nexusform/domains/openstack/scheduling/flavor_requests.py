@@ -65,11 +65,13 @@ _KIB_BY_UNIT: Final = {None: 1, "": 1 / 1024, "K": 1, "M": 1024, "G": 1024**2, "
 
 
 class FlavorRequest(Struct, frozen=True):
-    """Requests of a flavor and an image besides the size. `dedicated_vcpus` are PCPU with the `emulator_vcpus`;
-    `fallback_vcpus` are VCPU on hosts without PCPU. `problem` is a reason why no host can be predicted, else "".
+    """Requests of a flavor and an image besides the size. `numa` has no cells if none are requested.
+
+    `dedicated_vcpus` are PCPU with the `emulator_vcpus`; `fallback_vcpus` are VCPU on hosts without PCPU. `problem` is
+    a reason why no host can be predicted, else "".
     """
 
-    numa: NumaRequest | None = None
+    numa: NumaRequest = NumaRequest()
     devices: tuple[PciDeviceRequest, ...] = ()
     dedicated_vcpus: int = 0
     emulator_vcpus: int = 0
@@ -79,22 +81,18 @@ class FlavorRequest(Struct, frozen=True):
     problem: str = ""
 
     @property
-    def thread_policy(self) -> str:
-        """Policy of the threads of dedicated CPUs, "" without NUMA cells."""
-        return self.numa.thread_policy if self.numa is not None else ""
-
-    @property
     def needs_host_details(self) -> bool:
         """Whether NUMA cells or PCI devices of the hosts count."""
-        return any((self.numa, self.devices, self.unknown_alias))
+        return any((self.numa.cells, self.devices, self.unknown_alias))
 
 
 def select_image_requests(image: Mapping[str, str]) -> dict[str, str]:
-    """Return the requests of an image under the names of a flavor's properties."""
+    """Return the requests of an image under the names of a flavor's properties: "hw_numa_nodes" is "hw:numa_nodes"."""
     selected = {}
     for name, value in image.items():
         key = name.replace("hw_", "hw:", 1)
-        if key.partition(".")[0] in _IMAGE_REQUESTS or (name.startswith(TRAIT) and value == "required"):
+        is_required_trait = name.startswith(TRAIT) and value == "required"
+        if is_required_trait or key.partition(".")[0] in _IMAGE_REQUESTS:
             selected[key] = str(value)
     return selected
 
@@ -131,15 +129,13 @@ def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping
     traits = {key.removeprefix(TRAIT) for key in image if key.startswith(TRAIT)}
     if affinity == SOCKET:
         traits.add(_SOCKET_TRAIT)
-    cpu_request = numa or NumaRequest()  # without cells: no dedicated CPUs
-    dedicated = sum(cell.dedicated_vcpus for cell in cpu_request.cells)
-    emulator = cpu_request.emulator_cpus
+    dedicated = sum(cell.dedicated_vcpus for cell in numa.cells)
     return FlavorRequest(
         numa=numa,
         devices=devices,
-        dedicated_vcpus=dedicated + emulator,
-        emulator_vcpus=emulator,
-        fallback_vcpus=dedicated if cpu_request.cpu_policy == DEDICATED else 0,  # none for MIXED
+        dedicated_vcpus=dedicated + numa.emulator_cpus,
+        emulator_vcpus=numa.emulator_cpus,
+        fallback_vcpus=dedicated if numa.cpu_policy == DEDICATED else 0,  # none for MIXED
         traits=frozenset(traits),
         unknown_alias=next((name for name, _ in counts if name not in aliases), ""),
     )
@@ -157,8 +153,8 @@ def _find_unpredicted(properties: Mapping[str, str], prefixes: tuple[str, ...], 
     return next((name for name in properties if name.startswith(prefixes)), "")
 
 
-def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest | None:
-    """Return the requested NUMA cells: one for pinned CPUs or pages alone; None without requests. Raises ValueError."""
+def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest:
+    """Return the requested NUMA cells: one for pinned CPUs or pages alone; none without requests. Raises ValueError."""
     policy, thread_policy = _parse_policy(flavor.properties, image), _parse_thread_policy(flavor.properties, image)
     is_pinned, is_isolated = policy in (DEDICATED, MIXED), flavor.properties.get(_EMULATOR) == ISOLATE
     for key, is_set in ((_THREADS, thread_policy), (_EMULATOR, is_isolated)):
@@ -172,7 +168,7 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
     if nodes and not re.fullmatch(r"0{0,9}[1-9][0-9]{0,8}", nodes):
         raise ValueError(_format_invalid_property(_NODES, nodes))
     if not any((nodes, page_size, is_pinned)):
-        return None
+        return NumaRequest()
     cells = _parse_numa_cells(flavor, image, int(nodes or 1), dedicated)
     # Nova's filter wants threads if the flavor or the image requires them, even if the flavor only prefers them.
     needs_threads = policy == DEDICATED and REQUIRE in (flavor.properties.get(_THREADS), image.get(_THREADS))
@@ -344,8 +340,12 @@ def find_unpredicted_property(properties: Mapping[str, str]) -> str:
 
 
 def find_image_rejection(properties: Mapping[str, str], supported: Sequence[Sequence[str]]) -> str:
-    """Return why a host with these supported instances rejects an image, or ""."""
+    """Return why a host rejects an image, or "". An instance in `supported` has an architecture, type and VM mode.
+
+    One of these instances must have all values that the image requests.
+    """
     selected = select_host_properties(properties)
-    if not selected or any(all(value in instance for value in selected.values()) for instance in supported):
-        return ""  # nothing is requested, or one instance has all values
+    requested_values = set(selected.values())
+    if not selected or any(requested_values.issubset(instance) for instance in supported):
+        return ""
     return "the host does not support " + ", ".join(f"{name}={value}" for name, value in selected.items())

@@ -156,11 +156,11 @@ class _NovaRules(NamedTuple):
                 f'The flavor "{sku.name}" has the PCI alias "{request.unknown_alias}". Set it in pci_aliases of the '
                 "openstack_site, as in nova.conf."
             )
-        needed = ((NUMA, request.numa), (PCI, request.devices))
-        missing_filter = next((name for name, is_needed in needed if is_needed and name not in self.enabled), "")
-        if missing_filter:
+        needed_filters = ((NUMA, request.numa.cells), (PCI, request.devices))
+        disabled = [name for name, objects in needed_filters if objects and name not in self.enabled]
+        if disabled:
             return (
-                f'The flavor "{sku.name}" needs {missing_filter}, and enabled_filters do not have it: Nova then checks '
+                f'The flavor "{sku.name}" needs {disabled[0]}, and enabled_filters do not have it: Nova then checks '
                 "its cells and devices only on the chosen host, and retries on others."
             )
         is_described = all(host.has_details for host in self.hosts.values())

@@ -1,6 +1,6 @@
 """Fit of a VM onto the NUMA cells of a host, as nova/virt/hardware.py of Nova 34.0 (numa_fit_instance_to_host)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, permutations
 from typing import Final
 
@@ -219,51 +219,49 @@ def _fit_guest_memory(cell: HostCell, guest: GuestCell, *, is_pinned: bool) -> b
 def _select_dedicated_cpus(
     cell: HostCell, count: int, emulator_cpus: int, thread_policy: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return the CPUs for dedicated vCPUs and those for emulator threads, None if too few are free under the policy
-    for threads.
+    """Return the CPUs of `count` dedicated vCPUs and those of the emulator threads.
+
+    None if too few CPUs are free under the policy for threads. The first choice of vCPUs that leaves CPUs for the
+    emulator threads counts. As in Nova, emulator threads have CPUs only with dedicated vCPUs in the cell.
     """
     if count + emulator_cpus > len(cell.free_cpus):
         return None
+    free_cores = [core & cell.free_cpus for core in cell.siblings]
+    for pins in _list_pin_choices(cell, free_cores, count, thread_policy):
+        remaining_cores = free_cores if pins else []
+        if thread_policy == ISOLATE:  # the other threads of a used core stay unused
+            remaining_cores = [core for core in remaining_cores if core.isdisjoint(pins)]
+        remaining_cpus = chain.from_iterable(sorted(core.difference(pins)) for core in remaining_cores)
+        emulator_pins = tuple(remaining_cpus)[:emulator_cpus]
+        if len(emulator_pins) == emulator_cpus:
+            return pins, emulator_pins
+    return None
+
+
+def _list_pin_choices(
+    cell: HostCell, free_cores: Sequence[frozenset[int]], count: int, thread_policy: str
+) -> Iterator[tuple[int, ...]]:
+    """Yield the ways to choose `count` free CPUs under a policy for threads, in the order of Nova.
+
+    ISOLATE takes one thread of each wholly free core. The others take as many threads per core as possible: REQUIRE
+    at least two, any other policy also one, or in the end any free CPUs. `free_cores` are the free threads by core.
+    """
     threads_per_core = max(map(len, cell.siblings), default=1)
-    free = [core & cell.free_cpus for core in cell.siblings]
-    # By number of threads, the largest first: the cores with at least as many free ones.
-    by_threads = {
-        threads: [core for core in free if len(core) >= threads]
-        for threads in range(max(map(len, free), default=0), 0, -1)
-    }
-    cores = by_threads.get(1, [])
-    pins: tuple[int, ...] | None = None
-    emulator: tuple[int, ...] = ()
+    layouts: Iterable[tuple[int, int]]  # threads to take per core, and the free ones that the core must have
     if thread_policy == ISOLATE:
-        if threads_per_core not in by_threads or (threads_per_core != 1 and cell.dedicated != cell.shared):
-            return None
-        pins = _select_core_threads(by_threads[threads_per_core], 1, count) or None
-        emulator = _pick_emulator_cpus(
-            [core for core in cores if not core.intersection(pins or ())], pins, emulator_cpus
-        )
+        can_isolate = threads_per_core == 1 or cell.dedicated == cell.shared
+        layouts = [(1, threads_per_core)] if can_isolate and count else []
     else:
-        if thread_policy == REQUIRE:
-            by_threads.pop(1, None)  # at least two threads of a core
-        for threads, full_cores in by_threads.items():
-            pins = _select_core_threads(full_cores, threads, count)
-            emulator = _pick_emulator_cpus(cores, pins, emulator_cpus)
-            if pins is not None and len(emulator) == emulator_cpus:
-                break
-        if thread_policy != REQUIRE and not pins:  # no layout by cores: take any free CPUs
-            pins = _select_core_threads([{cpu} for cpu in chain.from_iterable(map(sorted, cores))], 1, count)
-            emulator = _pick_emulator_cpus(cores, pins, emulator_cpus)
-    return None if pins is None or len(emulator) < emulator_cpus else (pins, emulator)
-
-
-def _pick_emulator_cpus(cores: Iterable[frozenset[int]], pins: tuple[int, ...] | None, count: int) -> tuple[int, ...]:
-    """Return up to `count` free CPUs besides `pins` for emulator threads, () without `pins`."""
-    return tuple(chain.from_iterable(sorted(core.difference(pins)) for core in cores))[:count] if pins else ()
-
-
-def _select_core_threads(cores: Sequence[Iterable[int]], threads: int, count: int) -> tuple[int, ...] | None:
-    if threads * len(cores) < count:
-        return None
-    return tuple(chain.from_iterable(sorted(core)[:threads] for core in cores))[:count]
+        most_free = max(map(len, free_cores), default=0)
+        fewest = 2 if thread_policy == REQUIRE else 1
+        layouts = ((threads, threads) for threads in range(most_free, fewest - 1, -1))
+    for threads, required_threads in layouts:
+        cores = [sorted(core)[:threads] for core in free_cores if len(core) >= required_threads]
+        if threads * len(cores) >= count:
+            yield tuple(chain.from_iterable(cores))[:count]
+    all_cpus = tuple(chain.from_iterable(map(sorted, free_cores)))
+    if thread_policy not in (ISOLATE, REQUIRE) and len(all_cpus) >= count:
+        yield all_cpus[:count]
 
 
 def update_host_cells(

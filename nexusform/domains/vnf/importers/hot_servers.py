@@ -312,14 +312,15 @@ _SOFTWARE_VNIC_TYPES: Final = ("normal", "baremetal", "smart-nic")
 def add_server_vdu(
     reading: HotReading, template: Template, name: str, properties: Node, repeat: ResourceRepetition, hints: Hints
 ) -> None:
-    """Add a kind of server as a VDU with its scheduler hints; report a repeated or invalid name, a missing number."""
+    """Add a server of a template as a VDU (kind of VM), with its scheduler hints.
+
+    Its name is its own, or the one of its group if only that is a VDU of the VNFD. A name that is used already is
+    extended, with a warning. Report an invalid name, and a missing number of servers.
+    """
     notes = template.notes
     outer_name = template.scope.rpartition("/")[2] or repeat.group  # the resource around it, "": none
-    vdu_name = name
-    if name not in reading.known_vdus:  # an unused VDU of the VNFD may have the name of the server's group
-        vdu_name = next(
-            (n for n in (outer_name, repeat.group) if n in reading.known_vdus.keys() - reading.vdus.keys()), name
-        )
+    unused_vdus = reading.known_vdus.keys() - (reading.vdus.keys() - {name})  # of the VNFD
+    vdu_name = next((known for known in (name, outer_name, repeat.group) if known in unused_vdus), name)
     if vdu_name in reading.vdus:  # prefix the resource around it, or add the line
         vdu_name = f"{outer_name}-{name}" if outer_name not in {"", name} else f"{name}-{properties.line}"
         if vdu_name in reading.vdus:

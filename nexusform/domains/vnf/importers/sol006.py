@@ -63,15 +63,21 @@ class _DescriptorContext(Struct, frozen=True):
 
 
 def find_descriptor(document: Node) -> Node | None:
-    """Return the descriptor in a document, None for one of another kind."""
-    for wrapper in (document, *(part for key, part in document.list_fields() if _strip_yang_prefix(key) == "nfv")):
-        for key, part in wrapper.list_fields():
-            if _strip_yang_prefix(key) != _DESCRIPTOR:
-                continue
-            descriptor = next(part.list_items(), part)  # the first of a list, or the only one
-            if any(not descriptor.get_node(name).is_absent for name in (_FLAVOUR, "vdu", "kdu")):
-                return descriptor
+    """Return the descriptor in a document, None for a document of another kind.
+
+    The document has it under the key "vnfd", or in a mapping "nfv"; both keys may have a YANG prefix.
+    """
+    wrappers = [document, *_list_fields_named(document, "nfv")]
+    for part in chain.from_iterable(_list_fields_named(wrapper, _DESCRIPTOR) for wrapper in wrappers):
+        descriptor = next(part.list_items(), part)  # the first of a list, or the only one
+        if not all(descriptor.get_node(name).is_absent for name in (_FLAVOUR, "vdu", "kdu")):
+            return descriptor
     return None
+
+
+def _list_fields_named(node: Node, name: str) -> list[Node]:
+    """Return the fields of a mapping with this key, with or without a YANG prefix."""
+    return [part for key, part in node.list_fields() if _strip_yang_prefix(key) == name]
 
 
 def list_flavours(document: Mapping[str, Any]) -> list[str]:
@@ -142,20 +148,18 @@ def _collect_by_id(section: Node, noun: str, notes: DocumentFindings) -> dict[st
 def _select_flavour(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> Node | None:
     """Return the requested deployment flavour, or without a request the only one; otherwise None, with an error."""
     flavours = _collect_by_id(descriptor.get_node(_FLAVOUR), "deployment flavour (df)", notes)
-    names_text = ", ".join(f'"{name}"' for name in flavours)
-    if flavour_id in flavours:
-        return flavours[flavour_id]
     if not flavours:
         detail = "the descriptor has no deployment flavour (df), so the number of VMs is unknown."
         notes.add_error(descriptor, INVALID_DOCUMENT, detail)
         return None
-    if not flavour_id and len(flavours) == 1:
-        return next(iter(flavours.values()))
-    request_text = f'but flavour_id is "{flavour_id}"' if flavour_id else "but flavour_id selects none of them"
-    hint = suggest_name(flavour_id, flavours)
-    detail = f"the descriptor has the deployment flavours {names_text}, {request_text}.{hint}"
-    notes.add_error(descriptor.get_node(_FLAVOUR), INVALID_DOCUMENT, detail)
-    return None
+    selected_id = next(iter(flavours)) if len(flavours) == 1 and not flavour_id else flavour_id
+    if selected_id not in flavours:
+        names_text = ", ".join(f'"{name}"' for name in flavours)
+        request_text = f'is "{flavour_id}"' if flavour_id else "selects none of them"
+        hint = suggest_name(flavour_id, flavours)
+        detail = f"the descriptor has the deployment flavours {names_text}, but flavour_id {request_text}.{hint}"
+        notes.add_error(descriptor.get_node(_FLAVOUR), INVALID_DOCUMENT, detail)
+    return flavours.get(selected_id)
 
 
 def _build_vdu(
@@ -185,50 +189,45 @@ def _build_vdu(
 
 
 def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFindings) -> VduSize:
-    """Return the processors, memory and disk of a VDU from the referenced descriptions; None is unknown."""
+    """Return the processors, memory and disk of a VDU, None for unknown ones.
+
+    The VDU names its descriptions, which the descriptor lists. Only local disks count: persistent ones are volumes.
+    """
     computes = _collect_by_id(descriptor.get_node("virtual-compute-desc"), "virtual-compute-desc", notes)
     compute_reference = body.get_node("virtual-compute-desc")
     compute_name = _get_name(compute_reference)
-    compute = computes.get(compute_name)
-    if compute is None:
+    if compute_name not in computes:
         hint = suggest_name(compute_name, computes)
         detail = f'the VDU "{name}" has no defined virtual-compute-desc; its size is unknown.{hint}'
         notes.add_warning(compute_reference, IGNORED, detail)
-        compute = Node(None, body.position)
+    compute = computes.get(compute_name, Node(None, body.position))
     cpus = _parse_positive_number(compute.get_node("virtual-cpu", "num-virtual-cpu"), notes)
-    memory = _parse_positive_number(compute.get_node("virtual-memory", "size"), notes)
-    # Local disks in GiB; persistent ones are separate volumes.
+    memory_gib = _parse_positive_number(compute.get_node("virtual-memory", "size"), notes)
     storage_bodies = descriptor.get_node("virtual-storage-desc").list_items()
     storages = {_get_name(storage_body.get_node("id")): storage_body for storage_body in storage_bodies}
-    sizes: list[int] = []
+    disk_gib = 0
     for storage_name, node in body.get_node("virtual-storage-desc").list_texts():
-        storage = storages.get(storage_name)
-        if storage is None:
+        if storage_name not in storages:
             hint = suggest_name(storage_name, storages)
             notes.add_warning(node, IGNORED, f'the virtual-storage-desc "{storage_name}" is not defined.{hint}')
-        elif "persistent" not in storage.get_node("type-of-storage").text:
-            size = _parse_positive_number(storage.get_node("size-of-storage"), notes)
-            if size is not None:
-                sizes.append(ceil(size))
-    return VduSize(
-        None if cpus is None else ceil(cpus),
-        None if memory is None else convert_to_gib(ceil(memory * _MIB_OF_A_GB)),  # up to whole MiB
-        sum(sizes) if sizes else None,
-    )
+        elif "persistent" not in storages[storage_name].get_node("type-of-storage").text:
+            disk_gib += ceil(_parse_positive_number(storages[storage_name].get_node("size-of-storage"), notes))
+    memory_mib = ceil(memory_gib * _MIB_OF_A_GB)  # up to whole MiB
+    return VduSize(ceil(cpus) or None, convert_to_gib(memory_mib) or None, disk_gib or None)
 
 
-def _parse_positive_number(node: Node, notes: DocumentFindings) -> float | None:
-    """Return a number above 0, also from a text; None if it is absent, or (a warning) invalid or too large."""
+def _parse_positive_number(node: Node, notes: DocumentFindings) -> float:
+    """Return a number above 0, also from a text; 0 if it is absent, or, with a warning, invalid or too large."""
     if node.is_absent:
-        return None
+        return 0.0
     try:
         number = float(str(node.data))
     except ValueError:
         number = 0.0
-    if not 0 < number <= _MAX_SIZE:
-        notes.add_warning(node, IGNORED, f'"{str(node.data)[:40]}" is not a number above 0; it is ignored.')
-        return None
-    return number
+    if 0 < number <= _MAX_SIZE:
+        return number
+    notes.add_warning(node, IGNORED, f'"{str(node.data)[:40]}" is not a number above 0; it is ignored.')
+    return 0.0
 
 
 def _list_instantiation_levels(flavour: Node, context: _DescriptorContext) -> Iterator[InstantiationLevel]:

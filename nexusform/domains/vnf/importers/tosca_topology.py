@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.documents.yaml_documents import DocumentFindings, Node
+from nexusform.documents.yaml_documents import DocumentFindings, Node, TextPosition
 from nexusform.domains.vnf.importers.vnf_records import CORRECTED, IGNORED, INVALID_DOCUMENT, MAX_INSTANCES
 from nexusform.domains.vnf.importers.vnf_text import list_bodies
 from nexusform.json_data.plain_data import get_mapping, get_value_at_path
@@ -112,21 +112,20 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
 
 
 def _select_flavour_documents(documents: Sequence[Node], flavour_id: str, notes: DocumentFindings) -> list[Node]:
-    """Return the documents of the requested flavour or of none; all without a request, or (an error) without it."""
-    flavours = {flavour.text: flavour for flavour in map(_get_flavour, documents)}
-    flavours.pop("", None)
-    if not flavour_id or not flavours:
-        return list(documents)
-    if flavour_id not in flavours:
+    """Return the documents of the requested flavour, and those that name none.
+
+    Return all without a request, if no document names a flavour, or, with an error, if none has the requested one.
+    """
+    path = ("topology_template", "substitution_mappings", "properties", "flavour_id")
+    flavour_nodes = [document.get_node(*path) for document in documents]
+    flavours = {node.text: node for node in flavour_nodes if node.text}
+    if flavour_id in flavours:
+        return [documents[index] for index, node in enumerate(flavour_nodes) if node.text in ("", flavour_id)]
+    if flavour_id and flavours:
         names = ", ".join(f'"{name}"' for name in flavours)
         detail = f'the document describes the deployment flavour {names}, but flavour_id is "{flavour_id}".'
         notes.add_error(next(iter(flavours.values())), INVALID_DOCUMENT, detail)
-        return list(documents)
-    return [document for document in documents if _get_flavour(document).text in ("", flavour_id)]
-
-
-def _get_flavour(document: Node) -> Node:
-    return document.get_node("topology_template", "substitution_mappings", "properties", "flavour_id")
+    return list(documents)
 
 
 def _list_node_templates(topology: Node, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
@@ -146,25 +145,26 @@ def _list_definitions(section: Node, noun: str, notes: DocumentFindings) -> Iter
 
 
 def _list_definitions_in_map(part: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
-    """Yield the names and bodies in a map. The first name without a body gets the body not indented under its name."""
+    """Yield the names and bodies in a map, for example of node templates.
+
+    A body may lack its indentation, so that its fields ("type", "properties") look like names. It then belongs to
+    the first name without a body.
+    """
     stray_fields = {key: body for key, body in part.list_fields() if key in _BODY and not body.get_node("type").text}
-    has_stray_body = "type" in stray_fields
-    for name, body in part.list_fields():
-        if name in stray_fields:
-            continue  # a part of the body, no name
-        if body.is_absent and has_stray_body:
+    named_bodies = [(name, body) for name, body in part.list_fields() if name not in stray_fields]
+    owner = next((name for name, body in named_bodies if body.is_absent), None) if "type" in stray_fields else None
+    for name, body in named_bodies:
+        if isinstance(body.data, dict):
+            yield name, body
+        elif name == owner:
             detail = (
                 f'the body of the {noun} "{name}" is not indented under its name (line '
                 f"{stray_fields['type'].line}); it is read as its body."
             )
             notes.add_warning(body, CORRECTED, detail)
-            position = type(body.position)(
-                body.position.line, body.position.column, {key: child.position for key, child in stray_fields.items()}
-            )
-            yield name, Node({key: child.data for key, child in stray_fields.items()}, position)
-            has_stray_body = False
-        elif isinstance(body.data, dict):
-            yield name, body
+            children = {key: field.position for key, field in stray_fields.items()}
+            position = TextPosition(body.position.line, body.position.column, children)
+            yield name, Node({key: field.data for key, field in stray_fields.items()}, position)
         elif not body.is_absent:
             notes.add_warning(body, IGNORED, f'the {noun} "{name}" has no body; it is passed over.')
 

@@ -154,23 +154,29 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
 
 
 def _parse_vdu_size(topology: Topology, body: Node, notes: DocumentFindings) -> VduSize:
-    """Return the processors, memory and disk (None: unknown) of a VDU by SOL001, or in the older nfv_compute."""
+    """Return the processors, memory and disk of a VDU; None for unknown ones.
+
+    SOL001 has them in virtual_compute, with a list of disks. Without it the older nfv_compute counts.
+    """
     compute = body.get_node("capabilities", "virtual_compute")
     if not compute.get_node("properties").is_absent:  # some files leave it out
         compute = compute.get_node("properties")
-    legacy_compute = body.get_node("capabilities", "nfv_compute", "properties")
-    if compute.is_absent and not legacy_compute.is_absent:
-        return VduSize(
-            _parse_cpus(topology.get_value(legacy_compute, "num_cpus"), notes),
-            _parse_memory(topology.get_value(legacy_compute, "mem_size"), notes) or None,
-            _parse_storage(topology.get_value(legacy_compute, "disk_size"), notes),
-        )
-    number = _parse_cpus(topology.get_value(compute, "virtual_cpu", "num_virtual_cpu"), notes)
-    memory = _parse_memory(topology.get_value(compute, "virtual_memory", "virtual_mem_size"), notes)
+    cpus = topology.get_value(compute, "virtual_cpu", "num_virtual_cpu")
+    memory = topology.get_value(compute, "virtual_memory", "virtual_mem_size")
     parts = list_bodies(compute.get_node("virtual_local_storage"))
-    nodes = (topology.get_value(part, "size_of_storage") for part in parts)
-    sizes = [size for node in nodes if (size := _parse_storage(node, notes)) is not None]
-    return VduSize(number, memory or None, sum(sizes) if sizes else None)  # a memory of 0 is no size
+    disks = [topology.get_value(part, "size_of_storage") for part in parts]
+    if compute.is_absent:
+        legacy_compute = body.get_node("capabilities", "nfv_compute", "properties")
+        cpus = topology.get_value(legacy_compute, "num_cpus")
+        memory = topology.get_value(legacy_compute, "mem_size")
+        disks = [topology.get_value(legacy_compute, "disk_size")]
+    memory_mib = _parse_mib(memory, notes, _MEMORY_UNITS)
+    disk_sizes = [size for disk in disks if (size := _parse_mib(disk, notes, _BYTES)) is not None]
+    return VduSize(
+        _parse_cpus(cpus, notes),
+        convert_to_gib(memory_mib) if memory_mib else None,  # a memory of 0 is no size
+        sum(ceil(convert_to_gib(size)) for size in disk_sizes) if disk_sizes else None,
+    )
 
 
 def _parse_cpus(node: Node, notes: DocumentFindings) -> int | None:
@@ -179,18 +185,6 @@ def _parse_cpus(node: Node, notes: DocumentFindings) -> int | None:
         return node.number
     notes.add_warning(node, IGNORED, "the number of virtual CPUs must be a whole number above 0; it is ignored.")
     return None
-
-
-def _parse_memory(node: Node, notes: DocumentFindings) -> float | None:
-    """Return memory in GiB, in whole MiB."""
-    size = _parse_mib(node, notes, _MEMORY_UNITS)
-    return None if size is None else convert_to_gib(size)
-
-
-def _parse_storage(node: Node, notes: DocumentFindings) -> int | None:
-    """Return a disk size in whole GiB."""
-    size = _parse_mib(node, notes, _BYTES)
-    return None if size is None else ceil(convert_to_gib(size))
 
 
 def _parse_mib(node: Node, notes: DocumentFindings, units: Mapping[str, int]) -> int | None:
@@ -331,13 +325,19 @@ def convert_to_mib(value: Any, units: Mapping[str, int]) -> int | None:
     return -(-billionths * unit // (_MIB * _NANO))  # rounded up
 
 
-def _list_legacy_aspects(
-    topology: Topology,
-    notes: DocumentFindings,
-    initial_counts: dict[str, tuple[int, Node]],
-    bounds: dict[str, tuple[int, int | None]],
-) -> Iterator[ScalingAspect]:
-    """Yield a scaling aspect for each Scaling policy; add the counts of its VDUs to `initial_counts` and `bounds`."""
+class _LegacyScaling(Struct, frozen=True):
+    """Scaling policy of an older TOSCA profile: the numbers of VMs of each of its VDUs, and its aspect."""
+
+    vdus: tuple[str, ...]
+    minimum: int
+    maximum: int | None
+    initial: int
+    body: Node
+    aspect: ScalingAspect
+
+
+def _parse_legacy_scaling(topology: Topology, notes: DocumentFindings) -> Iterator[_LegacyScaling]:
+    """Yield the older Scaling policies, each with an aspect of as many steps as fit between initial and maximum."""
     for name, body in topology.policies:
         if topology.get_standard_type(body) not in _SCALING:
             continue
@@ -352,12 +352,10 @@ def _list_legacy_aspects(
         default_node = topology.get_value(properties, "default_instances")
         initial = parse_count_or_default(default_node, notes, max(minimum, 1))
         step = max(parse_count_or_default(topology.get_value(properties, "increment"), notes, 1), 1)
-        levels = max((maximum or 0) - initial, 0) // step  # steps to the maximum, 0 without one
+        levels = max((maximum or 0) - initial, 0) // step  # 0 without a maximum
         steps = tuple(VduScaleSteps(vdu, (step,)) for vdu in vdus)
-        for vdu in vdus:
-            initial_counts.setdefault(vdu, (initial, body))
-        bounds.update(dict.fromkeys(vdus, (minimum, maximum)))
-        yield ScalingAspect(name, levels, steps, Origin(notes.file, body.line))
+        aspect = ScalingAspect(name, levels, steps, Origin(notes.file, body.line))
+        yield _LegacyScaling(vdus, minimum, maximum, initial, body, aspect)
 
 
 def parse_legacy_placement(
@@ -414,9 +412,12 @@ def parse_scaling(topology: Topology, notes: DocumentFindings) -> ScalingPolicie
             policy = first_deltas.policy
             detail = f'the policy "{policy}" uses the aspect "{aspect}", which no ScalingAspects declares.{hint}'
             notes.add_warning(first_deltas.body, IGNORED, detail)
-    # Minimum and maximum by VDU (None: no maximum). The older policies add VDUs to `bounds` and `initial`.
-    bounds: dict[str, tuple[int, int | None]] = {}
-    aspects = (*aspects, *_list_legacy_aspects(topology, notes, initial, bounds))
+    bounds: dict[str, tuple[int, int | None]] = {}  # minimum and maximum by VDU, None: no maximum
+    legacy_policies = list(_parse_legacy_scaling(topology, notes))
+    for legacy in legacy_policies:
+        initial = dict.fromkeys(legacy.vdus, (legacy.initial, legacy.body)) | initial  # earlier numbers count
+        bounds |= dict.fromkeys(legacy.vdus, (legacy.minimum, legacy.maximum))
+    aspects = (*aspects, *(legacy.aspect for legacy in legacy_policies))
     levels, default = _parse_levels(topology, notes)
     return ScalingPolicies(initial=initial, aspects=aspects, levels=levels, default_level=default, bounds=bounds)
 

@@ -213,16 +213,16 @@ class TackerProvider(FixedIdentity):
         return [parse_instance(row) for row in self._client.read_list("/vnf_instances", {"all_fields": ""})]
 
     def _find_owned_instance(self, owner: str, *, is_new: bool = False) -> VnfInstance | None:
-        """Return the instance created for an object, None if there is none. A new object takes over one of an
-        earlier failed instantiation.
+        """Return the VNF instance with this owner, None if there is none.
+
+        A new object (`is_new`) also uses an instance that an earlier, failed creation of the object left.
         """
         instances = self._list_instances()
         candidates = [instance for instance in instances if instance.owner == owner]
         if is_new:
             prefix = f"{owner.rpartition('#')[0]}#"  # an owner is ID#CREATION
-            candidates += [
-                instance for instance in instances if not instance.is_instantiated and instance.owner.startswith(prefix)
-            ]
+            unused = [instance for instance in instances if not instance.is_instantiated]
+            candidates += [instance for instance in unused if instance.owner.startswith(prefix)]
         return next(iter(candidates), None)  # its own one first
 
     def _build_runner(self, request: ChangeRequest) -> OperationRunner:
@@ -332,10 +332,11 @@ def _is_heal_already_executed(resumed_operation: str | None, latest: Mapping[str
     outcome = (get_text(latest, "operation"), get_text(latest, "operationState"))
     if not resumed_operation or outcome != ("HEAL", COMPLETED):
         return False
-    identifier = get_text(latest, "id")
     # The run recorded _BEFORE with the id of the previous operation, and then the id of the healing.
-    is_started_since = resumed_operation.startswith(_BEFORE) and resumed_operation != f"{_BEFORE}{identifier}"
-    return is_started_since or resumed_operation == identifier
+    operation_id = get_text(latest, "id")
+    if resumed_operation.startswith(_BEFORE):
+        return resumed_operation != f"{_BEFORE}{operation_id}"  # the healing started since
+    return resumed_operation == operation_id
 
 
 def _build_instantiate_request(planned: Mapping[str, Any]) -> dict[str, Any]:

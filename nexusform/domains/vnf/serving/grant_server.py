@@ -8,6 +8,7 @@ import hmac
 import io
 import json
 import os
+import re
 import ssl
 import zipfile
 import zlib
@@ -41,7 +42,7 @@ from nexusform.interfaces.plugins import FileProblem, Files
 _MAX_REQUEST_BYTES: Final = 4 << 20
 _TIMEOUT_SECONDS: Final = 30
 _GRANTS: Final = ("/grant/v1/grants", "/grant/v2/grants")
-_PACKAGES: Final = ("/vnfpkgm/v1/onboarded_vnf_packages", "/vnfpkgm/v2/onboarded_vnf_packages")
+_PACKAGE_PATH: Final = re.compile("/vnfpkgm/v[12]/onboarded_vnf_packages(?:/(?P<id>[^/]*)(?:/(?P<part>.*))?)?")
 _JSON: Final = "application/json"
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 _SUFFIXES: Final = (".csar", ".zip")
@@ -94,25 +95,29 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
     timeout = _TIMEOUT_SECONDS
 
     def handle_get(self) -> None:
-        """Send the list of packages, the data of one, or its contents; reject unknown paths and packages."""
+        """Answer a request for packages: /vnfpkgm/VERSION/onboarded_vnf_packages[/ID[/PART]].
+
+        Without an id the answer is the list, without a part the data of a package. A part is "vnfd" or
+        "package_content".
+        """
         if not self._verify_access_token():
             return  # rejected
         path = urlsplit(self.path).path.rstrip("/")
-        base = next((base for base in _PACKAGES if f"{path}/".startswith(f"{base}/")), None)
-        if base is None:
+        match = _PACKAGE_PATH.fullmatch(path)
+        if match is None:
             self._reject(HTTPStatus.NOT_FOUND, "No such resource.")
             return
-        if path == base:
+        if match["id"] is None:
             self._send_json(HTTPStatus.OK, [package.build_info() for package in self.server.packages.values()])
             return
-        descriptor_id, _, part = path.removeprefix(f"{base}/").partition("/")
-        package = self.server.packages.get(unquote(descriptor_id))
-        if package is None or part not in ("", "vnfd", "package_content"):
-            self._reject(HTTPStatus.NOT_FOUND, f"No package has the vnfdId {unquote(descriptor_id)}.")
-        elif part:
-            self._send_package(package.read_definitions if part == "vnfd" else package.read_content)
-        else:
+        descriptor_id = unquote(match["id"])
+        package = self.server.packages.get(descriptor_id)
+        if package is None or match["part"] not in (None, "vnfd", "package_content"):
+            self._reject(HTTPStatus.NOT_FOUND, f"No package has the vnfdId {descriptor_id}.")
+        elif match["part"] is None:
             self._send_json(HTTPStatus.OK, package.build_info())
+        else:
+            self._send_package(package.read_definitions if match["part"] == "vnfd" else package.read_content)
 
     def _send_package(self, read: Callable[[], bytes]) -> None:
         try:
