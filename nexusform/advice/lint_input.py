@@ -145,10 +145,6 @@ class LintInput(Struct, frozen=True):
         """Return the pool's site; an empty one if it is unknown."""
         return self.sites.get(pool.site_id) or LintSite(pool.site_id)
 
-    def is_hypothetical_site(self, site_id: str) -> bool:
-        """Return whether simulations place existing VMs again, so that results are hypothetical."""
-        return any(pool.is_existing for pool in self.list_pools(site_id))
-
     def list_pools_with_zones(self, changed: Sequence[LintPool], zones: frozenset[str] | None) -> list[LintPool]:
         """Return the pools of a site, in order of creation, some of them (`changed`) with other zones (None: all)."""
         pools = []

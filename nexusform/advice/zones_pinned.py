@@ -32,8 +32,9 @@ def check(facts: LintInput) -> list[Diagnostic]:
             if site.id not in current_results:
                 current_results[site.id] = site.simulate(pools)
             free_result = site.simulate(facts.list_pools_with_zones([pool], None))
-            format_result = _build_hypothetical_cost if facts.is_hypothetical_site(pool.site_id) else _build_pin_cost
-            cost = format_result(pool, current_results[site.id], free_result)
+            is_hypothetical = any(other.is_existing for other in pools)  # a simulation places existing VMs again
+            build_cost = _build_hypothetical_cost if is_hypothetical else _build_pin_cost
+            cost = build_cost(pool, current_results[site.id], free_result)
             if not cost.summary and not facts.includes_costless:
                 continue  # the pin costs nothing
         summary = f"{pool.cluster}/{pool.pool}: {cost.summary or 'pinned, at no cost now'}"

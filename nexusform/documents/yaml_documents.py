@@ -256,7 +256,12 @@ def _convert_mapping_key_to_text(name: Any, position: TextPosition) -> str:
 
 _TAG: Final = "tag:yaml.org,2002:"
 # Classes of the values that a tag accepts.
-_CLASSES_BY_TAG: Final = {"int": {int}, "float": {int, float}, "bool": {bool}, "null": {type(None)}}
+_CLASSES_BY_TAG: Final[dict[str, set[type]]] = {
+    "int": {int},
+    "float": {int, float},
+    "bool": {bool},
+    "null": {type(None)},
+}
 _INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z")
 _BASED: Final = re.compile(r"(?P<sign>[-+]?)0(?:x(?P<x>[0-9a-fA-F]+)|b(?P<b>[01]+)|o?(?P<o>[0-7]+))\Z")
 _BASES: Final = {"x": 16, "b": 2, "o": 8}

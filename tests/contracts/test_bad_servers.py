@@ -131,7 +131,7 @@ def build_tacker_call(call: Callable[[Any], object]) -> Call:
 
 
 def sign_in_to_keystone(address: str, _folder: Path) -> object:
-    from nexusform.domains.vnf.providers.openstack_credentials import Credentials, fetch_token
+    from nexusform.domains.vnf.providers.tacker_client import Credentials, fetch_token
 
     fields = {"auth_url": address, "username": "me", "password": "canary", "project_name": "p"}
     return fetch_token(Credentials(fields))

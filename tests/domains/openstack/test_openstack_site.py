@@ -13,9 +13,9 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.domains.openstack.scheduling.flavor_requests import parse_flavor
+from nexusform.domains.openstack.scheduling.hardware_fit import HostCell, HostRatios, NumaRequest, fit_numa_cells
 from nexusform.domains.openstack.scheduling.host_usage import UsageTable
 from nexusform.domains.openstack.scheduling.nova_host_records import Flavor, build_host, build_server
-from nexusform.domains.openstack.scheduling.numa_fit import HostCell, HostRatios, NumaRequest, fit_numa_cells
 
 pytestmark = pytest.mark.of_domains("vnf")
 

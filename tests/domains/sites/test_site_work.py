@@ -19,7 +19,7 @@ from nexusform.domains.sites.types.site_tasks import (
     encode_task_message,
 )
 from nexusform.domains.sites.workflow import site_worker
-from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, open_fleet
+from nexusform.domains.sites.workflow.fleet_tasks import FleetOptions, open_fleet
 from nexusform.domains.sites.workflow.site_worker import FleetTaskWorker
 from nexusform.interfaces.state_storage import BackendProblem
 from tests.contracts.http_state_server import run_state_server

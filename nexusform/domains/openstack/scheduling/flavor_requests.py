@@ -12,20 +12,23 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.documents.scalars import parse_integer
-from nexusform.domains.openstack.scheduling.nova_host_records import Flavor, split_list
-from nexusform.domains.openstack.scheduling.numa_fit import (
+from nexusform.domains.openstack.scheduling.hardware_fit import (
     ANY,
     DEDICATED,
     ISOLATE,
     LARGE,
     MIXED,
     PAGE_SIZES,
+    POLICIES,
     REQUIRE,
     SHARED,
+    SOCKET,
     CellRequest,
     NumaRequest,
+    PciDeviceAlias,
+    PciDeviceRequest,
 )
-from nexusform.domains.openstack.scheduling.pci_devices import POLICIES, SOCKET, PciDeviceAlias, PciDeviceRequest
+from nexusform.domains.openstack.scheduling.nova_host_records import Flavor, split_list
 
 HYPERTHREADING: Final = "HW_CPU_HYPERTHREADING"
 _SOCKET_TRAIT: Final = "COMPUTE_SOCKET_PCI_NUMA_AFFINITY"
@@ -215,18 +218,24 @@ def _parse_dedicated_cpu_mask(flavor: Flavor, policy: str) -> frozenset[int]:
 def _parse_numa_cells(
     flavor: Flavor, image: Mapping[str, str], nodes: int, dedicated: frozenset[int]
 ) -> tuple[CellRequest, ...]:
-    """Return the NUMA cells: of equal sizes, or with the CPUs and memory set for each. Raises ValueError."""
+    """Return the NUMA cells of a VM, `nodes` in number. Raises ValueError.
+
+    The properties hw:numa_cpus.N and hw:numa_mem.N set the vCPUs and the memory of each cell N; without them all cells
+    have the same size. `dedicated` are the vCPUs with dedicated CPUs.
+    """
     cpus = [_parse_cpus(text, _CPUS) for text in _select_numbered_properties(flavor.properties, image, _CPUS)]
     memory = [_parse_number(text, _MEMORY) for text in _select_numbered_properties(flavor.properties, image, _MEMORY)]
     if not cpus and not memory:
-        if flavor.vcpus % nodes or flavor.memory_mib % nodes:
+        cpus_per_cell, remaining_cpus = divmod(flavor.vcpus, nodes)
+        memory_per_cell, remaining_memory = divmod(flavor.memory_mib, nodes)
+        if remaining_cpus or remaining_memory:
             raise ValueError(f"{_NODES} is {nodes}, and the vCPUs or memory of the flavor cannot be divided by it")
-        size = flavor.vcpus // nodes
-        cpus = [frozenset(range(node * size, (node + 1) * size)) for node in range(nodes)]
-        memory = [flavor.memory_mib // nodes] * nodes
+        cpus = [frozenset(range(node * cpus_per_cell, (node + 1) * cpus_per_cell)) for node in range(nodes)]
+        memory = [memory_per_cell] * nodes
     if not len(cpus) == len(memory) == nodes:
         raise ValueError(f"{_CPUS}.N and {_MEMORY}.N are not set for each of {nodes} cells: Nova rejects its servers")
-    if sorted(chain.from_iterable(cpus)) != list(range(flavor.vcpus)) or sum(memory) != flavor.memory_mib:
+    has_every_cpu_once = sorted(chain.from_iterable(cpus)) == list(range(flavor.vcpus))
+    if not has_every_cpu_once or sum(memory) != flavor.memory_mib:
         detail = f"{_CPUS}.N and {_MEMORY}.N are not the vCPUs and memory of the flavor: Nova rejects its servers"
         raise ValueError(detail)
     return tuple(CellRequest(len(cell), len(cell & dedicated), mib) for cell, mib in zip(cpus, memory, strict=True))

@@ -15,6 +15,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.openstack.scheduling.flavor_requests import HYPERTHREADING, FlavorRequest
+from nexusform.domains.openstack.scheduling.hardware_fit import (
+    ISOLATE,
+    REQUIRE,
+    DevicePool,
+    GuestCell,
+    HostCell,
+    HostRatios,
+    PciDeviceRequest,
+    allocate_pci_devices,
+    fit_numa_cells,
+    update_host_cells,
+)
 from nexusform.domains.openstack.scheduling.nova_host_records import (
     DISK,
     MEMORY,
@@ -24,16 +36,7 @@ from nexusform.domains.openstack.scheduling.nova_host_records import (
     NovaServer,
     Resource,
 )
-from nexusform.domains.openstack.scheduling.numa_fit import (
-    ISOLATE,
-    REQUIRE,
-    GuestCell,
-    HostCell,
-    HostRatios,
-    fit_numa_cells,
-    update_host_cells,
-)
-from nexusform.domains.openstack.scheduling.pci_devices import DevicePool, PciDeviceRequest, allocate_pci_devices
+from nexusform.scheduling.racks.vms import VmSku
 
 SERVER_RECORD: Final = "server "
 
@@ -49,11 +52,6 @@ class NovaHostUsage(Struct, frozen=True):
     dedicated_vcpus: int = 0
     fallback_vcpus: int = 0
     emulator_vcpus: int = 0
-
-    @property
-    def free_devices(self) -> int:
-        """Number of free PCI devices."""
-        return sum(pool.count for pool in self.pools)
 
     @property
     def free_dedicated_vcpus(self) -> int:
@@ -209,7 +207,7 @@ def get_resource(host: NovaHost, resource_class: str) -> Resource:
     return host.resources.get(resource_class, Resource(0))
 
 
-def list_amounts(vcpus: int, memory_mib: int, disk_gib: int, dedicated_vcpus: int = 0) -> list[tuple[str, int]]:
-    """Return the amounts allocated by Placement for one VM, without those of 0."""
-    amounts = [(VCPU, vcpus), (PCPU, dedicated_vcpus), (MEMORY, memory_mib), (DISK, disk_gib)]
+def list_amounts(sku: VmSku) -> list[tuple[str, int]]:
+    """Return the amounts that Placement allocates for one VM besides dedicated CPUs, without those of 0."""
+    amounts = [(VCPU, sku.host_vcpus), (MEMORY, sku.memory_mib), (DISK, sku.disk_gib)]
     return [(name, amount) for name, amount in amounts if amount]

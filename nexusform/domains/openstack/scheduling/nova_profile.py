@@ -19,6 +19,11 @@ from nexusform.domains.openstack.scheduling.flavor_requests import (
     select_host_properties,
     select_image_requests,
 )
+from nexusform.domains.openstack.scheduling.hardware_fit import (
+    PciDeviceAlias,
+    build_pci_device_alias,
+    count_free_devices,
+)
 from nexusform.domains.openstack.scheduling.host_usage import NovaHostUsage, UsageTable, get_resource, list_amounts
 from nexusform.domains.openstack.scheduling.nova_host_records import (
     DISK,
@@ -33,7 +38,6 @@ from nexusform.domains.openstack.scheduling.nova_host_records import (
     build_sku_name,
     split_list,
 )
-from nexusform.domains.openstack.scheduling.pci_devices import PciDeviceAlias, build_pci_device_alias
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.scheduling.racks.layout import FreeCapacity, NumberedSite
 from nexusform.scheduling.racks.profile import MACHINE_KEYS, RACK_KEYS, SchedulerProfile
@@ -107,20 +111,6 @@ def build_machine(host: NovaHost, slot: int) -> Machine:
     )
 
 
-def build_sku(flavor: Flavor, image: str = "", properties: Mapping[str, str] | None = None) -> VmSku:
-    """Return a flavor as a VM SKU. `image` is one with requests in its `properties`."""
-    request, name = parse_flavor(flavor, aliases={}, image=properties), build_sku_name(flavor.name, image)
-    return VmSku(
-        name,
-        flavor.vcpus,
-        request.emulator_vcpus,
-        convert_to_gib(flavor.memory_mib),
-        flavor.disk_gib,
-        record=name if request.needs_host_details else "",
-        dedicated_vcpus=request.dedicated_vcpus,
-    )
-
-
 def build_server_sku(server: NovaServer, record: str) -> VmSku:
     """Return the size of a server of the inventory; the record has its dedicated CPUs."""
     return VmSku(server.name, server.vcpus, 0, convert_to_gib(server.memory_mib), server.disk_gib, record=record)
@@ -183,7 +173,7 @@ class _NovaRules(NamedTuple):
     def find_rejection(self, demand: Demand, host: NovaHost) -> str:
         """Return the reason why the host is no candidate for the demand at any load, or ""."""
         sku, request = demand.sku, self.get_request(demand.sku)
-        for name, amount in list_amounts(sku.host_vcpus, sku.memory_mib, sku.disk_gib):
+        for name, amount in list_amounts(sku):
             if problem := get_resource(host, name).find_unit_problem(amount):
                 return f"{name} {amount:,}: {problem}"
         image = self.images.get(demand.constraints.image, {})
@@ -209,20 +199,24 @@ class _NovaRules(NamedTuple):
         return f"{PCPU}: {max(usage.free_dedicated_vcpus, 0):,} of {sku.dedicated_vcpus:,} free"
 
     def _check_flavor_property(self, key: str, value: str, host: NovaHost) -> str:
-        """Return why a property of the flavor rejects the host, or ""."""
+        """Return why a property of the flavor rejects the host, or "".
+
+        A property is about a trait of the host ("trait:NAME"), or about the metadata of its aggregates (without a
+        prefix, or with the one for them). Properties with other prefixes reject no host here.
+        """
         if key.startswith(TRAIT):
             trait = key.removeprefix(TRAIT)
-            rejected_value = "forbidden" if trait in host.traits else "required"  # unfit for this host
-            if value == rejected_value:
-                return f"trait {trait} is {value}"
-        if AGGREGATES in self.enabled and (":" not in key or key.startswith(_SCOPED_SPEC)):
-            name = key.removeprefix(_SCOPED_SPEC)
-            if value.split(maxsplit=1)[:1] != [value]:  # not one word, as ">= 2"
-                return f"{name} has an operator ({value}), and its effect is not predicted"
-            texts = (metadata.get(name, "") for metadata in host.aggregates.values())
-            values = chain.from_iterable(map(split_list, texts))
-            return "" if value in values else f"no aggregate of the host has {name}={value}"
-        return ""
+            rejected_value = "forbidden" if trait in host.traits else "required"
+            return f"trait {trait} is {value}" if value == rejected_value else ""
+        is_of_aggregates = ":" not in key or key.startswith(_SCOPED_SPEC)
+        if AGGREGATES not in self.enabled or not is_of_aggregates:
+            return ""
+        name = key.removeprefix(_SCOPED_SPEC)
+        if value.split(maxsplit=1)[:1] != [value]:  # not one word, as ">= 2"
+            return f"{name} has an operator ({value}), and its effect is not predicted"
+        texts = (metadata.get(name, "") for metadata in host.aggregates.values())
+        values = chain.from_iterable(map(split_list, texts))
+        return "" if value in values else f"no aggregate of the host has {name}={value}"
 
 
 _NO_FLAVOR: Final = Flavor("", 0, 0, 0)
@@ -241,7 +235,7 @@ def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
             usage = rules.table.get_usage(capacity.records)  # records: the host, and VMs on it
             free_vcpus = capacity.cpus[0] - usage.fallback_vcpus  # without VCPU used for dedicated CPUs
             free = {VCPU: free_vcpus, MEMORY: capacity.memory[0], DISK: capacity.disk}
-            for name, amount in list_amounts(sku.host_vcpus, sku.memory_mib, sku.disk_gib):
+            for name, amount in list_amounts(sku):
                 if free[name] < amount:
                     return f"{name}: {free[name]:,} of {amount:,} free"
             return (rules.find_cpu_rejection(sku, usage, free_vcpus) or None) if sku.dedicated_vcpus else None
@@ -349,7 +343,9 @@ _WEIGHERS: Final = (
     _Weigher("hypervisor_version", lambda _demand, usage, _load: usage.host.hypervisor_version),
     _Weigher("io_ops", lambda _demand, _usage, load: load.new_vms, 0),
     _Weigher("num_instances", lambda _demand, _usage, load: load.vms),
-    _Weigher("pci", lambda _demand, usage, _load: _MAX_DEVICES - min(usage.free_devices, _MAX_DEVICES - 1)),
+    _Weigher(
+        "pci", lambda _demand, usage, _load: _MAX_DEVICES - min(count_free_devices(usage.pools), _MAX_DEVICES - 1)
+    ),
     _Weigher("ram", lambda _demand, usage, load: _compute_free(usage.host, MEMORY, load.memory_mib), 0),
     _Weigher("soft_affinity", lambda demand, usage, _load: _count_group(demand, usage.host.name, is_affinity=True)),
     _Weigher(
@@ -444,8 +440,21 @@ class NovaSite(NamedTuple):
 
     def build_skus(self) -> dict[str, VmSku]:
         """Return the SKUs of the flavors, alone and with images, by name."""
-        skus = (build_sku(flavor, image, self.images.get(image)) for flavor, image in self.list_flavors_with_images())
-        return {sku.name: sku for sku in skus}
+        requests = self.parse_requests(aliases={})
+        skus = {}
+        for flavor, image in self.list_flavors_with_images():
+            name = build_sku_name(flavor.name, image)
+            request = requests[name]
+            skus[name] = VmSku(
+                name,
+                flavor.vcpus,
+                request.emulator_vcpus,
+                convert_to_gib(flavor.memory_mib),
+                flavor.disk_gib,
+                record=name if request.needs_host_details else "",
+                dedicated_vcpus=request.dedicated_vcpus,
+            )
+        return skus
 
 
 def build_nova_site(source: Mapping[str, Any]) -> NovaSite:

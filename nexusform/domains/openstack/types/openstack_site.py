@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, suggest_name
+from nexusform.domains.openstack.scheduling.hardware_fit import POLICIES
 from nexusform.domains.openstack.scheduling.nova_profile import (
     DEFAULT_FILTERS,
     DEFAULT_MULTIPLIERS,
@@ -14,7 +15,6 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
     build_nova_site,
     build_server_sku,
 )
-from nexusform.domains.openstack.scheduling.pci_devices import POLICIES
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import get_list, get_value_at_path
 from nexusform.resource_types.shared_arguments import (

@@ -27,7 +27,7 @@ from nexusform.domains.sites.rendering.fleet_summary import build_fleet_markdown
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.fleet_plan_file import build_failed_plan, save_failed_plan, sign_fleet_plan
-from nexusform.domains.sites.workflow.fleet_planning import (
+from nexusform.domains.sites.workflow.fleet_tasks import (
     FleetOptions,
     FleetPlanningResult,
     OpenedFleet,

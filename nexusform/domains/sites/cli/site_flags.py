@@ -15,7 +15,7 @@ from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import build_error
 from nexusform.domains.sites.types.fleet_plan import UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import TaskEngine, TaskEngineError
-from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, OpenedFleet, open_fleet, select_sites
+from nexusform.domains.sites.workflow.fleet_tasks import FleetOptions, OpenedFleet, open_fleet, select_sites
 from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites
 
 PROCESSES: Final = "processes"

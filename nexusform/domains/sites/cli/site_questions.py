@@ -17,7 +17,7 @@ from nexusform.domains.sites.cli.site_flags import (
     SiteTargetFlags,
     TaskEngineFlags,
 )
-from nexusform.domains.sites.rendering.question_report import (
+from nexusform.domains.sites.rendering.site_reports import (
     build_question_document,
     build_question_report,
     select_failed_results,

@@ -13,8 +13,12 @@ from nexusform.cli.terminal_screen import Screen, is_input_allowed
 from nexusform.diagnostics.diagnostic import build_error
 from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domains.sites.cli.site_flags import SiteTargetFlags
-from nexusform.domains.sites.rendering.question_report import select_failed_results
-from nexusform.domains.sites.rendering.status_report import build_status_document, build_status_report, list_lock_hosts
+from nexusform.domains.sites.rendering.site_reports import (
+    build_status_document,
+    build_status_report,
+    list_lock_hosts,
+    select_failed_results,
+)
 from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteQuestion, SiteResult, SiteStatus, select_results
 from nexusform.domains.sites.workflow.fleet_tasks import (
     RUNS_PER_PART,

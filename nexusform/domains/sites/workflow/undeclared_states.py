@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import Settings
 from nexusform.domains.sites.types.fleet_plan import ANY_SITE, SITE_NAME, SiteEntry, UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult
-from nexusform.domains.sites.workflow.fleet_planning import OpenedFleet, is_site_requested
+from nexusform.domains.sites.workflow.fleet_tasks import OpenedFleet, is_site_requested
 from nexusform.domains.sites.workflow.site_project import build_fleet_context, normalize_state_location, open_state
 from nexusform.domains.sites.workflow.site_results import summarize_problem
 from nexusform.files.regular_files import FileTooLarge, NotRegularFile, read_regular

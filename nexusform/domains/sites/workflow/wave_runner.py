@@ -19,7 +19,7 @@ from nexusform.diagnostics.phrases import (
     format_list,
     select_word_form,
 )
-from nexusform.domains.sites.rendering.status_report import format_locked_sites
+from nexusform.domains.sites.rendering.site_reports import format_locked_sites
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, Wave
 from nexusform.domains.sites.types.site_tasks import (
     FleetContext,
@@ -31,8 +31,7 @@ from nexusform.domains.sites.types.site_tasks import (
     TaskEngineError,
     select_results,
 )
-from nexusform.domains.sites.workflow.fleet_planning import split_wave_by_dependencies
-from nexusform.domains.sites.workflow.fleet_tasks import read_locked_sites, release_locks
+from nexusform.domains.sites.workflow.fleet_tasks import read_locked_sites, release_locks, split_wave_by_dependencies
 from nexusform.domains.sites.workflow.site_results import LOCKED
 from nexusform.domains.sites.workflow.wave_progress import FleetApplyProgress, ProgressEventKind, WaveProgressLine
 from nexusform.interfaces.plugins import Clock
@@ -72,13 +71,11 @@ class FleetApply(Struct):
     results: dict[str, SiteResult] = field(default_factory=dict)
 
     def record_event(
-        self, event: ProgressEventKind, wave: str, result: SiteResult | None = None, reason: str = ""
+        self, event: ProgressEventKind, wave: str, reason: str = "", *, site: str = "", status: SiteStatus | None = None
     ) -> None:
-        """Record an event. Raises FileProblem."""
-        line = WaveProgressLine(self.progress.plan, event, wave, self.clock.read_time().timestamp(), reason=reason)
-        if result is not None:
-            line = replace(line, site=result.site, status=result.status, reason=result.reason)
-        self.progress.add_line(line)
+        """Record an event of a wave, or, with `site` and `status`, of a site in it. Raises FileProblem."""
+        time = self.clock.read_time().timestamp()
+        self.progress.add_line(WaveProgressLine(self.progress.plan, event, wave, time, site, status, reason))
 
 
 def apply_waves(fleet_apply: FleetApply, waves: Sequence[Wave]) -> WaveStop | None:
@@ -93,7 +90,7 @@ def apply_waves(fleet_apply: FleetApply, waves: Sequence[Wave]) -> WaveStop | No
             or _apply_wave(fleet_apply, wave)
         )
         if stop is not None:
-            fleet_apply.record_event(ProgressEventKind.STOPPED, wave.name, reason=stop.reason)
+            fleet_apply.record_event(ProgressEventKind.STOPPED, wave.name, stop.reason)
             return stop
         fleet_apply.record_event(ProgressEventKind.FINISHED, wave.name)
     return None
@@ -321,7 +318,9 @@ def _record_result(fleet_apply: FleetApply, tally: _WaveCounts, result: SiteResu
     """Keep, count and log the result of a site, and pass it to the observer."""
     fleet_apply.results[result.site] = result
     tally.count_result(result)
-    fleet_apply.record_event(ProgressEventKind.SITE, tally.wave.name, result)
+    fleet_apply.record_event(
+        ProgressEventKind.SITE, tally.wave.name, result.reason, site=result.site, status=result.status
+    )
     fleet_apply.observer.on_result(result)
 
 
@@ -354,7 +353,7 @@ def stop_after_lost_engine(fleet_apply: FleetApply, engine: TaskEngine, problem:
     reason = f'The wave "{wave}" was stopped: {problem}'
     if released_count:
         reason += f" Released {format_count(released_count, 'lock')} of sites that were not started."
-    fleet_apply.record_event(ProgressEventKind.STOPPED, wave, reason=reason)
+    fleet_apply.record_event(ProgressEventKind.STOPPED, wave, reason)
     return WaveStop(reason + format_locked_sites(locked, fleet_apply.clock.read_time()))
 
 

@@ -162,7 +162,7 @@ def _list_definitions_in_map(part: Node, noun: str, notes: DocumentFindings) -> 
                 f"{stray_fields['type'].line}); it is read as its body."
             )
             notes.add_warning(body, CORRECTED, detail)
-            children = {key: field.position for key, field in stray_fields.items()}
+            children: dict[str | int, TextPosition] = {key: field.position for key, field in stray_fields.items()}
             position = TextPosition(body.position.line, body.position.column, children)
             yield name, Node({key: field.data for key, field in stray_fields.items()}, position)
         elif not body.is_absent:

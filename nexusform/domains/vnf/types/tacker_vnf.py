@@ -6,6 +6,7 @@ from typing import Any, Final
 from nexusform.diagnostics.diagnostic import Problem, Severity, has_errors
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.domains.vnf.importers.vnf_records import (
+    SITE,
     PlacementRule,
     UnmetRule,
     Vnf,
@@ -195,17 +196,19 @@ def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def _list_taint_problems(taints: Any) -> Iterator[Problem]:
+    """Yield the problems of the argument taints: a list of { key, value, effect }, of any type."""
     if not is_set_and_known(taints):
         return  # absent, or checked when known
     if not isinstance(taints, list):
         yield Problem(("taints",), "invalid-taint", "taints must be a list of { key, value, effect }.")
         return
     for index, taint in enumerate(taints):
+        path = ("taints", index)
         if not is_set_and_known(get_value_at_path(taint, "key")):
-            yield Problem(("taints", index), "invalid-taint", "A taint needs a key and an effect.")
+            yield Problem(path, "invalid-taint", "A taint needs a key and an effect.")
         elif taint.get("effect") not in (*_EFFECTS, UNKNOWN) or not taint.keys() <= {"key", "value", "effect"}:
             text = f"A taint is {{ key, value, effect }}; its effect is one of {', '.join(_EFFECTS)}."
-            yield Problem(("taints", index), "invalid-taint", text)
+            yield Problem(path, "invalid-taint", text)
 
 
 def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Problem]:
@@ -237,27 +240,28 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
 
 def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity) -> Problem:
     """Build the problem of a rule contradicted by another one, or with too few locations for its VMs."""
-    rule = unmet_rule.rule
+    rule, other = unmet_rule.rule, unmet_rule.conflicting_rule
+    path = get_document_path(rule.origin.file)
     vdus = ", ".join(f'"{name}"' for name in rule.vdus)
-    scope = f" (scope {rule.label})" if rule.label != "anti-affinity" else ""  # a server group's policy is no scope
-    text = f'{rule.origin}: "{rule.name}" separates the VMs of {vdus}{scope}'
-    if unmet_rule.conflicting_rule is not None:
-        other = unmet_rule.conflicting_rule
-        text += (
-            f', but "{other.name}" ({other.origin}) keeps {unmet_rule.vm_count} of them together on '
+    scope = "" if rule.label == "anti-affinity" else f" (scope {rule.label})"  # a server group's policy is no scope
+    subject = f'{rule.origin}: "{rule.name}" separates the VMs of {vdus}{scope}'
+    if other is not None:
+        detail = (
+            f'{subject}, but "{other.name}" ({other.origin}) keeps {unmet_rule.vm_count} of them together on '
             f"one {other.scope}. Remove one of the rules, or remove VDUs from it."
         )
-    else:
-        limit_text = f" with up to {rule.max_per_location} on each" if rule.max_per_location > 1 else ""
-        location_count = unmet_rule.capacity // rule.max_per_location  # capacity counts VMs
-        count_text = f"the site has {location_count} {select_word_form(location_count, rule.scope)}"
-        capacity_text = "a VNF runs on one site" if rule.scope == "site" else count_text
-        scale_text = "" if severity is Severity.ERROR else " at the largest scale"
-        text += (
-            f"{limit_text}: {unmet_rule.vm_count} VMs{scale_text}, and {capacity_text}. Add machines "
-            "or racks, reduce the number of VMs, or make the rule soft."
-        )
-    return Problem(get_document_path(rule.origin.file), kind, text, severity)
+        return Problem(path, kind, detail, severity)
+    limit = f" with up to {rule.max_per_location} on each" if rule.max_per_location > 1 else ""
+    location_count = unmet_rule.capacity // rule.max_per_location  # `capacity` counts VMs
+    capacity = f"the site has {location_count} {select_word_form(location_count, rule.scope)}"
+    if rule.scope == SITE:
+        capacity = "a VNF runs on one site"
+    scale = "" if severity is Severity.ERROR else " at the largest scale"
+    detail = (
+        f"{subject}{limit}: {unmet_rule.vm_count} VMs{scale}, and {capacity}. Add machines "
+        "or racks, reduce the number of VMs, or make the rule soft."
+    )
+    return Problem(path, kind, detail, severity)
 
 
 def compute_demand(

@@ -105,7 +105,10 @@ def _build_request_problem(detail: str) -> Problem:
 
 
 def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
-    """Return vnfd, base_hot and nested of the package in `csar`: UNKNOWN with path or flavour, {} without a result."""
+    """Return the arguments that the package in `csar` replaces: vnfd, base_hot and nested; and problems.
+
+    They are UNKNOWN as long as the path or the flavour is. There are none without a package, or with a problem.
+    """
     path, flavour = attributes.get("csar"), attributes.get("flavour_id")
     if path is None:
         return {}, []
@@ -336,7 +339,11 @@ def list_block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield problems for blocks without a VDU in the documents, and for VDUs without a size."""
+    """Yield problems for blocks without a VDU in the documents, and for VDUs without a size.
+
+    A VM SKU has a size, and so may the flavor of a VDU, which only a plan knows. A size that is unknown yet is none
+    that is missing.
+    """
     names = [vdu.name for vdu in vnf.vdus]
     for name in blocks:
         if name not in names:
@@ -344,11 +351,11 @@ def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(("vdu", name), "unknown-vdu", detail)
     for vdu in vnf.vdus:
         block = get_mapping(blocks, vdu.name)
-        if block.get("vm_sku_name") is not None or UNKNOWN in (block.get("vcpus"), block.get("memory_gib")):
-            continue  # a SKU has a size, and an unknown size is not missing
+        has_unknown_size = UNKNOWN in (block.get("vcpus"), block.get("memory_gib"))
+        if has_unknown_size or block.get("vm_sku_name") is not None or _is_sized_by_flavor(vdu, block):
+            continue
         vcpus, memory, _ = resolve_vdu_size(vdu, block)
-        # Only a plan knows the SKUs of flavors.
-        if None in (vcpus, memory) and not _is_sized_by_flavor(vdu, block):
+        if None in (vcpus, memory):
             yield build_missing_size_problem(vdu, vcpus, memory)
 
 

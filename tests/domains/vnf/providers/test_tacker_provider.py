@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.vnf.providers.openstack_credentials import read_credentials
-from nexusform.domains.vnf.providers.tacker_client import PollTiming, TackerClient
+from nexusform.domains.vnf.providers.tacker_client import PollTiming, TackerClient, read_credentials
 from nexusform.domains.vnf.providers.tacker_operations import ObservedVnfc, match_vnfcs
 from nexusform.domains.vnf.providers.tacker_provider import TackerOptions, TackerProvider
 from nexusform.files.regular_files import UNCONFINED
