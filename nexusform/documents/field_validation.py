@@ -1,8 +1,6 @@
-"""Shapes of fields of foreign data: the kind and the allowed values of a field, for every table of fields;
-and lenient access.
+"""Shapes of fields of foreign data: the kind and the allowed values of a field.
 
-JSON and YAML may contain anything. Strict readers have a table of shapes, and check each value with
-`validate_value`. Lenient readers take the value at a path; a value of another kind counts as absent.
+JSON and YAML may contain anything. Strict readers have a table of shapes, and check each value with `validate_value`.
 """
 
 from __future__ import annotations

@@ -256,12 +256,7 @@ def _convert_mapping_key_to_text(name: Any, position: TextPosition) -> str:
 
 _TAG: Final = "tag:yaml.org,2002:"
 # Classes of the values that a tag accepts.
-_CLASSES_BY_TAG: Final[dict[str, set[type]]] = {
-    "int": {int},
-    "float": {int, float},
-    "bool": {bool},
-    "null": {type(None)},
-}
+_TAG_CLASSES: Final[dict[str, set[type]]] = {"int": {int}, "float": {int, float}, "bool": {bool}, "null": {type(None)}}
 _INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z")
 _BASED: Final = re.compile(r"(?P<sign>[-+]?)0(?:x(?P<x>[0-9a-fA-F]+)|b(?P<b>[01]+)|o?(?P<o>[0-7]+))\Z")
 _BASES: Final = {"x": 16, "b": 2, "o": 8}
@@ -293,10 +288,10 @@ def _parse_scalar(event: Any, position: TextPosition) -> Any:
     kind = tag.removeprefix(_TAG)
     if kind in {"!", "str", "binary", "timestamp"}:
         return text
-    if kind not in _CLASSES_BY_TAG:
+    if kind not in _TAG_CLASSES:
         raise _InvalidDocument(position, f'the tag "{tag.replace(_TAG, "!!")}" is not supported.')
     value = _parse_plain_scalar(text, position)
-    if type(value) not in _CLASSES_BY_TAG[kind]:  # its very class: a bool is an instance of int
+    if type(value) not in _TAG_CLASSES[kind]:  # its very class: a bool is an instance of int
         raise _InvalidDocument(position, f'"{text[:40]}" cannot be read as !!{kind}.')
     return _convert_to_float(value, text, position) if kind == "float" else value
 

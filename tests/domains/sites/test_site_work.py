@@ -42,7 +42,7 @@ def run_site_task(worker: FleetTaskWorker, kind: SiteTaskKind, site: str, like: 
     assert opened.fleet is not None, opened.diagnostics
     from msgspec.structs import replace
 
-    fleet = replace(opened.fleet, session="s")
+    fleet = replace(opened.fleet.context, session="s")
     task = Task(kind, site, fleet, like.digest if like else "", like.plan_digest if like else "")
     return worker.run_task(decode_task(encode_task_message(task)))
 
@@ -104,7 +104,7 @@ def test_secrets_stay_on_the_worker(fleet: Fleet, tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     opened = open_fleet(create_context(), FleetOptions())
     assert opened.fleet is not None
-    assert SECRET not in encode_task_message(Task(SiteTaskKind.PLAN, "a", opened.fleet)).decode()
+    assert SECRET not in encode_task_message(Task(SiteTaskKind.PLAN, "a", opened.fleet.context)).decode()
 
 
 def test_inputs_reach_root_module_unchanged_and_sensitive(

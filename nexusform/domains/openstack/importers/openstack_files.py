@@ -42,8 +42,8 @@ class OpenstackFiles(Struct):
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
     flavors: dict[str, dict[str, Any]] = field(default_factory=dict)
     servers: dict[str, dict[str, Any]] = field(default_factory=dict)
-    server_groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     images: dict[str, dict[str, str]] = field(default_factory=dict)
+    server_groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
 

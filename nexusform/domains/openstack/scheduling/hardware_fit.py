@@ -147,20 +147,20 @@ def _fit_guest_cells(
     ratios: HostRatios,
     fit_devices: Callable[[Sequence[int]], bool] | None,
 ) -> bool:
-    """Return whether the guest cells fit on host cells, and set their host cells."""
-    # Like Nova, pairs of ids are remembered, and a guest cell that fits takes the id of its host cell.
-    unfit: set[tuple[int, int]] = set()
-    fit: set[tuple[int, int]] = set()
+    """Return whether the guest cells fit on host cells, each on its own, with the PCI devices near; set their ids.
+
+    Like Nova, results are remembered by the ids of both cells, and a guest cell that fits takes the id of its host
+    cell. So a later permutation asks for the same guest under another id. Only the first cell has emulator threads.
+    """
+    results: dict[tuple[int, int], bool] = {}  # whether a guest cell fits, by the ids of the host cell and the guest
     for candidates in permutations(cells, len(guests)):
         for position, (cell, guest) in enumerate(zip(candidates, guests, strict=True)):
             pair = (cell.id, guest.id)
-            if pair in unfit:
-                break  # try the next candidates
-            if pair not in fit:
-                if not _fit_cell(cell, guest, request, ratios, request.emulator_cpus if position == 0 else 0):
-                    unfit.add(pair)
-                    break
-                fit.add(pair)
+            if pair not in results:
+                emulator_cpus = request.emulator_cpus if position == 0 else 0
+                results[pair] = _fit_cell(cell, guest, request, ratios, emulator_cpus)
+            if not results[pair]:
+                break  # try the next permutation
             guest.id = cell.id
         else:
             if fit_devices is None or fit_devices([guest.id for guest in guests]):

@@ -31,7 +31,7 @@ from nexusform.domains.sites.rendering.site_reports import build_apply_report
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, Wave
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, TaskEngineError
 from nexusform.domains.sites.workflow.fleet_plan_file import read_fleet_plan
-from nexusform.domains.sites.workflow.fleet_tasks import FleetOptions, OpenedFleet, open_fleet
+from nexusform.domains.sites.workflow.fleet_tasks import Fleet, FleetOptions, open_fleet
 from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_state_locations
 from nexusform.domains.sites.workflow.wave_progress import FleetApplyProgress, read_wave_progress
 from nexusform.domains.sites.workflow.wave_runner import (
@@ -68,7 +68,7 @@ class _ApplyJob(Struct, frozen=True):
     """Plan of sites to apply."""
 
     plan: FleetPlan
-    opened: OpenedFleet
+    fleet: Fleet
     progress: FleetApplyProgress
     waves: tuple[Wave, ...]
 
@@ -92,7 +92,7 @@ def apply(arguments: ApplyArguments) -> int:
     if job is None:
         return 1
     fleet_apply, stop = _apply_job(job, arguments, screen)
-    record_state_locations(job.opened, create_context(), fleet_apply.results.values())
+    record_state_locations(job.fleet, create_context(), fleet_apply.results.values())
     outcome = _build_plan_with_results(job, fleet_apply)
     write_plan_reports(outcome, reports, as_json=arguments.as_json)
     if not is_stdout_for_data:
@@ -121,9 +121,9 @@ def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[D
     options = FleetOptions(lock_timeout=parse_duration(arguments.lock_timeout), allowed_sources=plan.allowed_sources)
     opened = open_fleet(location, options, plan.now)
     problems += opened.diagnostics
-    if opened.definition is None:
+    if opened.fleet is None:
         return None, problems, opened.sources
-    if opened.definition.digest != plan.definition_digest:
+    if opened.fleet.definition.digest != plan.definition_digest:
         detail = (
             "nexusform.sites.hcl, or a file that it reads, changed after the plan. Sites with an "
             "unchanged plan are applied as approved. Waves run as planned."
@@ -138,7 +138,7 @@ def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[D
     if obstacle is not None:
         return None, [*problems, obstacle], opened.sources
     requested_waves = tuple(wave for wave in waves if arguments.wave in ("", wave.name))
-    return _ApplyJob(plan, opened, progress, requested_waves), problems, opened.sources
+    return _ApplyJob(plan, opened.fleet, progress, requested_waves), problems, opened.sources
 
 
 def _find_wave_obstacle(
@@ -186,10 +186,9 @@ def _find_wave_obstacle(
 
 def _apply_job(job: _ApplyJob, arguments: ApplyArguments, screen: Screen) -> tuple[FleetApply, WaveStop | None]:
     """Apply the waves; a lost engine stops them. End the command if no engine opens, or a file cannot be written."""
-    assert job.opened.fleet is not None, "a fleet that was read"
     with arguments.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
         observer = _build_observer(job, arguments, screen, interrupts.is_stopping)
-        fleet_apply = FleetApply(job.plan, job.opened.fleet, engine, job.progress, SystemClock(), observer)
+        fleet_apply = FleetApply(job.plan, job.fleet.context, engine, job.progress, SystemClock(), observer)
         try:
             try:
                 return fleet_apply, apply_waves(fleet_apply, job.waves)
@@ -234,7 +233,7 @@ def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPl
         if site.wave in wave_names or site.name in fleet_apply.results:
             result = fleet_apply.results.get(site.name) or _build_result_without_task(job, site)
             sites.append(replace(site, result=_add_planned_rows(result, site.result)))
-    undeclared = find_undeclared_sites(job.opened, create_context())
+    undeclared = find_undeclared_sites(job.fleet, create_context())
     return replace(job.plan, sites=tuple(sites), undeclared=undeclared)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import IO, Final
 
 from msgspec import Struct, field
@@ -78,7 +79,7 @@ class LocalTaskEngine:
             busy = [(number, worker.task) for number, worker in enumerate(self._processes) if worker.task is not None]
             has_pending = bool(batch.pending) or any(batch.assigned.values())
             if not busy and (not has_pending or is_stopping()):
-                return [*batch.pending, *(task for queue in batch.assigned.values() for task in queue)]
+                return [*batch.pending, *chain.from_iterable(batch.assigned.values())]
             # Receive the available results, or wait a moment for one.
             with selectors.DefaultSelector() as selector:
                 for number, task in busy:

@@ -46,11 +46,17 @@ RUNS_PER_PART = 100
 _PARTS_PER_WORKER = 4  # parts per worker, for an even load
 
 
-class OpenedFleet(Struct, frozen=True):
-    """Fleet that was read, None if invalid, with diagnostics."""
+class Fleet(Struct, frozen=True):
+    """Fleet that was read: its definition, and the context of its tasks."""
 
-    definition: FleetDefinition | None
-    fleet: FleetContext | None
+    definition: FleetDefinition
+    context: FleetContext
+
+
+class OpenedFleet(Struct, frozen=True):
+    """Fleet in the current directory, None if it is invalid, with diagnostics."""
+
+    fleet: Fleet | None
     diagnostics: tuple[Diagnostic, ...]
     sources: Mapping[str, SourceFile]
 
@@ -69,8 +75,8 @@ def open_fleet(location: CommandContext, options: FleetOptions, now: str = "") -
     allowed_directories = tuple(str(Path(directory).absolute()) for directory in options.allowed_sources)
     definition, problems, sources = read_definition(".", location.confinement, now, allowed_directories)
     if definition is None:
-        return OpenedFleet(None, None, tuple(problems), sources)
-    fleet = FleetContext(
+        return OpenedFleet(None, tuple(problems), sources)
+    context = FleetContext(
         root=str(Path.cwd()),
         definition_digest=definition.digest,
         now=now,
@@ -83,7 +89,7 @@ def open_fleet(location: CommandContext, options: FleetOptions, now: str = "") -
         has_lock=options.has_lock,
         lock_timeout=options.lock_timeout,
     )
-    return OpenedFleet(definition, fleet, tuple(problems), sources)
+    return OpenedFleet(Fleet(definition, context), tuple(problems), sources)
 
 
 def select_sites(
@@ -130,7 +136,7 @@ class FleetPlanningResult(Struct, frozen=True):
 
 
 def plan_fleet(
-    opened: OpenedFleet,
+    fleet: Fleet,
     names: Sequence[str],
     engine: TaskEngine,
     *,
@@ -145,17 +151,15 @@ def plan_fleet(
     """Plan the sites of `names`. Write the plan to `out` (if not ""), signed if a signer is given; after an error,
     write only the errors. `on_result` is called for each result, `on_plan` for the whole plan before the write.
     """
-    definition, fleet = opened.definition, opened.fleet
-    assert definition is not None, "a fleet that was read"
-    assert fleet is not None, "a fleet that was read"
-    spool = Path(location.data_directory, f"sites-{fleet.session}").absolute()
+    definition, context = fleet.definition, fleet.context
+    spool = Path(location.data_directory, f"sites-{context.session}").absolute()
     if out:  # workers write the plans of sites to the spool directory, until they are in the one file `out`
         try:
             spool.mkdir(mode=0o700, parents=True)
         except OSError as problem:
             error = build_error("plan-save-failed", f'Plans cannot be stored in "{spool}": {problem.strerror}.')
-            return FleetPlanningResult(_build_plan(definition, fleet, {}), (error, *save_failed_plan([error], out)))
-        fleet = replace(fleet, spool=str(spool))
+            return FleetPlanningResult(_build_plan(definition, context, {}), (error, *save_failed_plan([error], out)))
+        context = replace(context, spool=str(spool))
     results: dict[str, SiteResult] = {}
     shared_rows: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -165,13 +169,13 @@ def plan_fleet(
         on_result(result)
 
     try:
-        tasks = [Task(SiteTaskKind.PLAN, name, fleet) for name in names]
+        tasks = [Task(SiteTaskKind.PLAN, name, context) for name in names]
         remaining = engine.run_tasks_until_stopped(
             tasks, record_result, max_running=lambda: engine.parallelism, is_stopping=is_stopping
         )
         reason = "It was interrupted before this site was planned."
         results |= {task.site: SiteResult(task.site, SiteStatus.SKIPPED, reason) for task in remaining}
-        fleet_plan = _build_plan(definition, fleet, {name: results[name] for name in names})
+        fleet_plan = _build_plan(definition, context, {name: results[name] for name in names})
         fleet_plan = replace(fleet_plan, undeclared=undeclared)
         on_plan(fleet_plan)
         problems = check_site_order(definition, {site.name: site.dependencies for site in fleet_plan.sites})
@@ -265,15 +269,9 @@ def split_wave_by_dependencies(names: Sequence[str], dependencies: Mapping[str, 
 
 
 def run_fleet_question(
-    opened: OpenedFleet,
-    names: Sequence[str],
-    engine: TaskEngine,
-    question: SiteQuestion,
-    is_stopping: Callable[[], bool],
+    fleet: Fleet, names: Sequence[str], engine: TaskEngine, question: SiteQuestion, is_stopping: Callable[[], bool]
 ) -> list[SiteResult]:
     """Run a question on each site; return the results in the order of names."""
-    fleet = opened.fleet
-    assert fleet is not None, "a fleet that was read"
     if question.kind is QuestionKind.CERTAINTY:  # equal parts of up to 100 samples
         count = ceil(question.runs / RUNS_PER_PART)
         size = question.runs // count
@@ -289,7 +287,7 @@ def run_fleet_question(
         assert task.question is not None, "a task that asks"
         results[task.site][task.question.part] = result
 
-    tasks = [Task(SiteTaskKind.ASK, name, fleet, question=part) for name in names for part in parts]
+    tasks = [Task(SiteTaskKind.ASK, name, fleet.context, question=part) for name in names for part in parts]
     engine.run_tasks_until_stopped(tasks, record_part, max_running=lambda: engine.parallelism, is_stopping=is_stopping)
     return [merge_site_results(name, results[name], len(parts)) for name in names]
 
@@ -360,13 +358,11 @@ def _run_on_all_sites(
 
 
 def read_fleet_status(
-    opened: OpenedFleet, names: Sequence[str], engine: TaskEngine, is_stopping: Callable[[], bool]
+    fleet: Fleet, names: Sequence[str], engine: TaskEngine, is_stopping: Callable[[], bool]
 ) -> FleetPlan:
     """Read the status of each site: applied, interrupted, or not applied yet."""
-    definition, fleet = opened.definition, opened.fleet
-    assert definition is not None, "a fleet that was read"
-    assert fleet is not None, "a fleet that was read"
-    results = _run_on_all_sites(engine, fleet, names, SiteTaskKind.STATUS, is_stopping=is_stopping)
+    definition, context = fleet.definition, fleet.context
+    results = _run_on_all_sites(engine, context, names, SiteTaskKind.STATUS, is_stopping=is_stopping)
     entries = definition.sites_by_name
     sites = tuple(build_planned_site(entries[result.site], result, dependencies=()) for result in results)
-    return FleetPlan(sites, definition.waves, fleet.now, definition.digest)
+    return FleetPlan(sites, definition.waves, context.now, definition.digest)

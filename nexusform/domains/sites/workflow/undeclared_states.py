@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import Settings
 from nexusform.domains.sites.types.fleet_plan import ANY_SITE, SITE_NAME, SiteEntry, UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult
-from nexusform.domains.sites.workflow.fleet_tasks import OpenedFleet, is_site_requested
+from nexusform.domains.sites.workflow.fleet_tasks import Fleet, is_site_requested
 from nexusform.domains.sites.workflow.site_project import build_fleet_context, normalize_state_location, open_state
 from nexusform.domains.sites.workflow.site_results import summarize_problem
 from nexusform.files.regular_files import FileTooLarge, NotRegularFile, read_regular
@@ -44,21 +44,19 @@ class _KnownState(Struct, frozen=True):
 
 
 def find_undeclared_sites(
-    opened: OpenedFleet, location: CommandContext, patterns: Sequence[str] = ()
+    fleet: Fleet, location: CommandContext, patterns: Sequence[str] = ()
 ) -> tuple[UndeclaredSite, ...]:
     """Find the sites with a state but no declaration, by name, matching `patterns`. Nothing is locked or written."""
-    definition, fleet = opened.definition, opened.fleet
-    assert definition is not None, "a fleet that was read"
-    assert fleet is not None, "a fleet that was read"
+    definition, context = fleet.definition, fleet.context
     declared = definition.sites_by_name
     declared_states = {  # local files of all declared sites
-        normalize_state_location("local", str(Path(fleet.root, str(site.settings.get("path", "")))))
+        normalize_state_location("local", str(Path(context.root, str(site.settings.get("path", "")))))
         for site in definition.sites
         if site.backend == "local"
     }
     known_states = _read_known_states(location)
     for template in definition.templates:
-        known_states |= {name: _KnownState("local", path) for name, path in _find_state_files(template, fleet)}
+        known_states |= {name: _KnownState("local", path) for name, path in _find_state_files(template, context)}
     results: list[UndeclaredSite] = []
     for name, known_state in sorted(known_states.items()):
         if (
@@ -66,16 +64,15 @@ def find_undeclared_sites(
             and name not in declared
             and known_state.state_location not in declared_states  # not the state of a renamed site
         ):
-            site = _read_undeclared_site(name, known_state, definition.templates, fleet)
+            site = _read_undeclared_site(name, known_state, definition.templates, context)
             if site is not None:
-                results.append(replace(site, state_location=site.state_location.removeprefix(f"{fleet.root}/")))
+                results.append(replace(site, state_location=site.state_location.removeprefix(f"{context.root}/")))
     return tuple(results)
 
 
-def record_state_locations(opened: OpenedFleet, location: CommandContext, results: Iterable[SiteResult]) -> None:
+def record_state_locations(fleet: Fleet, location: CommandContext, results: Iterable[SiteResult]) -> None:
     """Record the locations of states with content; failures are ignored, since the list is only an aid."""
-    assert opened.definition is not None, "a fleet that was read"
-    sites = opened.definition.sites_by_name
+    sites = fleet.definition.sites_by_name
     known_states = _read_known_states(location)
     current_states = {
         result.site: _KnownState(sites[result.site].backend, result.state_location)

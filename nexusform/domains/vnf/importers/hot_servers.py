@@ -1,6 +1,6 @@
 """Servers of a HOT file: their number, their size, and the rules of their server groups."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec import Struct, field
@@ -101,13 +101,25 @@ def _parse_max_per_host(policy: str, properties: Node, template: Template) -> in
     return 1
 
 
+class SchedulerHints(Struct, frozen=True):
+    """Resolved scheduler_hints of a server, or of a resource around it: a mapping, or only the server group."""
+
+    value: Any
+    node: Node
+    notes: DocumentFindings
+
+    def add_warning(self, detail: str) -> None:
+        """Add a warning at the hints."""
+        self.notes.add_warning(self.node, IGNORED, detail)
+
+
 def build_placement_rules(
-    groups: Mapping[ResourceReference, ServerGroup], members: Sequence[tuple[str, Any, Node, DocumentFindings]]
+    groups: Mapping[ResourceReference, ServerGroup], hints_by_vdu: Mapping[str, SchedulerHints]
 ) -> tuple[PlacementRule, ...]:
-    """Return one rule per group with members. `members` are VDUs as (name, scheduler hints, their node, findings)."""
+    """Return one rule for each group with VDUs in it; report others, and hints without a known group."""
     vdus_by_group: dict[ResourceReference | None, list[str]] = {}  # None: in no group
-    for vdu, hints, node, notes in members:
-        vdus_by_group.setdefault(_find_group(vdu, hints, node, notes, groups), []).append(vdu)
+    for vdu, hints in hints_by_vdu.items():
+        vdus_by_group.setdefault(_find_group(vdu, hints, groups), []).append(vdu)
     rules = []
     for reference, group in groups.items():
         vdus = vdus_by_group.get(reference, [])
@@ -137,32 +149,32 @@ def build_placement_rules(
 
 
 def _find_group(
-    vdu: str, hints: Any, node: Node, notes: DocumentFindings, groups: Mapping[ResourceReference, ServerGroup]
+    vdu: str, hints: SchedulerHints, groups: Mapping[ResourceReference, ServerGroup]
 ) -> ResourceReference | None:
-    """Return the group in a VDU's scheduler hints: a mapping, or only the group. None without a known group."""
-    group_name = hints
-    if isinstance(hints, dict):
-        for hint in hints:
+    """Return the group in the scheduler hints of a VDU; None, with a warning for any but an empty one, if unknown.
+
+    Hints name a group by a reference to its resource, or by its name in the template or in the cloud.
+    """
+    requested = hints.value
+    if isinstance(requested, dict):
+        for hint in requested:
             if hint != "group":
-                detail = f'the scheduler hint "{hint}" of "{vdu}" is ignored; only "group" is supported.'
-                notes.add_warning(node, IGNORED, detail)
-        group_name = hints.get("group")
-    if group_name in (None, "", []):
+                hints.add_warning(f'the scheduler hint "{hint}" of "{vdu}" is ignored; only "group" is supported.')
+        requested = requested.get("group")
+    if requested in (None, "", []):
         return None  # no group is requested
-    if isinstance(group_name, ResourceReference):
-        if group_name in groups:
-            return group_name
-        suggestion = suggest_name(group_name.name, [group.name for group in groups.values()])
-        detail = f'"{vdu}" references "{group_name.name}", which is not a server group.{suggestion}'
-        notes.add_warning(node, IGNORED, detail)
+    if isinstance(requested, ResourceReference):
+        if requested in groups:
+            return requested
+        suggestion = suggest_name(requested.name, [group.name for group in groups.values()])
+        hints.add_warning(f'"{vdu}" references "{requested.name}", which is not a server group.{suggestion}')
         return None
-    if isinstance(group_name, str):  # its name in the template or in the cloud
-        matches = [reference for reference, group in groups.items() if group_name in {group.title, group.name}]
+    if isinstance(requested, str):
+        matches = [reference for reference, group in groups.items() if requested in {group.title, group.name}]
         if len(matches) == 1:
             return matches[0]
-    description = group_name.description if isinstance(group_name, UnresolvedValue) else f'"{str(group_name)[:40]}"'
-    detail = f'"{vdu}" references the server group {description}, which these documents do not define.'
-    notes.add_warning(node, IGNORED, detail)
+    description = requested.description if isinstance(requested, UnresolvedValue) else f'"{str(requested)[:40]}"'
+    hints.add_warning(f'"{vdu}" references the server group {description}, which these documents do not define.')
     return None
 
 
@@ -191,15 +203,8 @@ class ResourceRepetition(Struct, frozen=True):
     unknown_count: UnknownCount | None = None
 
 
-class InheritedSchedulerHints(Struct, frozen=True):
-    """scheduler_hints outside of a server, around it."""
-
-    value: Any
-    node: Node
-    notes: DocumentFindings
-
-
-Hints: TypeAlias = tuple[InheritedSchedulerHints, ...]
+# scheduler_hints of the resources around a server, the nearest last.
+Hints: TypeAlias = tuple[SchedulerHints, ...]
 
 
 class HotReading(Struct):
@@ -212,7 +217,7 @@ class HotReading(Struct):
     vdus: dict[str, Vdu] = field(default_factory=dict)
     scaling_groups: dict[str, str] = field(default_factory=dict)
     groups: dict[ResourceReference, ServerGroup] = field(default_factory=dict)
-    members: list[tuple[str, Any, Node, DocumentFindings]] = field(default_factory=list)
+    hints_by_vdu: dict[str, SchedulerHints] = field(default_factory=dict)
     policies: dict[str, tuple[str, int]] = field(default_factory=dict)
     resource_count: int = 0
 
@@ -378,10 +383,9 @@ def _add_group_membership(
         detail = f'the availability zone of "{vdu_name}" is ignored; only server groups place servers.'
         notes.add_warning(zone, IGNORED, detail)
     if not own_hints.is_absent:
-        reading.members.append((vdu_name, template.resolve_value(own_hints), own_hints, notes))
+        reading.hints_by_vdu[vdu_name] = SchedulerHints(template.resolve_value(own_hints), own_hints, notes)
     elif hints:
-        nearest_hints = hints[-1]
-        reading.members.append((vdu_name, nearest_hints.value, nearest_hints.node, nearest_hints.notes))
+        nearest_hints = reading.hints_by_vdu[vdu_name] = hints[-1]
         if nearest_hints.notes is not notes:  # a nested template must use its parameter
             detail = f'scheduler_hints is passed on, but the server "{vdu_name}" does not use it ({notes.file}).'
             nearest_hints.notes.add_error(nearest_hints.node, INVALID_DOCUMENT, detail)
@@ -399,15 +403,19 @@ def _parse_flavor_size(template: Template, flavor: object) -> VduSize:
 
 
 def build_scaling_aspects(reading: HotReading) -> tuple[ScalingAspect, ...]:
-    """Return a scaling aspect per policy, else per group, with as many steps as all its VDUs have room for."""
+    """Return the scaling aspects of the scaling groups that can grow from their initial to their maximum size.
+
+    A scaling policy names the aspect of its group, and the VMs that a step adds. Without a policy the aspect has the
+    name of the group, and a step adds one VM. The levels of an aspect are those that all of its VDUs can reach.
+    """
     aspects: dict[str, ScalingAspect] = {}
-    for name, group in reading.scaling_groups.items():
-        vdu = reading.vdus[name]
+    for vdu_name, group in reading.scaling_groups.items():
+        vdu = reading.vdus[vdu_name]
         if not group or vdu.maximum is None or vdu.maximum <= vdu.initial:
             continue  # in no group, without a limit, or without room to grow
-        aspect, step = reading.policies.get(group, (group, 1))  # by default, one VM per step
+        name, step = reading.policies.get(group, (group, 1))
         levels = (vdu.maximum - vdu.initial) // step
-        known_aspect = aspects.get(aspect, ScalingAspect(aspect, levels, steps=(), origin=vdu.origin))
-        steps = (*known_aspect.steps, VduScaleSteps(name, (step,)))
-        aspects[aspect] = ScalingAspect(aspect, min(levels, known_aspect.max_level), steps, vdu.origin)
+        aspect = aspects.get(name, ScalingAspect(name, levels, steps=(), origin=vdu.origin))
+        steps = (*aspect.steps, VduScaleSteps(vdu_name, (step,)))
+        aspects[name] = ScalingAspect(name, min(levels, aspect.max_level), steps, vdu.origin)
     return tuple(aspects.values())

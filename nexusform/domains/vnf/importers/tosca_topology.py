@@ -18,7 +18,7 @@ _MAX_DEPTH: Final = 20
 
 class Topology(Struct, frozen=True):
     """Nodes, groups and policies of one or more documents, by name in source order. `parents` maps declared
-    types to their parent types; `inputs` are values by name.
+    types to their parent types; `inputs` are values by name; `notes` are the findings about the documents.
     """
 
     nodes: tuple[tuple[str, Node], ...]
@@ -26,6 +26,7 @@ class Topology(Struct, frozen=True):
     policies: tuple[tuple[str, Node], ...]
     parents: Mapping[str, str]
     inputs: Mapping[str, Any]
+    notes: DocumentFindings
 
     @property
     def node_names(self) -> list[str]:
@@ -90,7 +91,7 @@ def parse_topology(
             detail = "policies is a map; TOSCA requires a list of one-key maps. Every key is read as a policy."
             notes.add_warning(policy_section, CORRECTED, detail)
         policies += _list_definitions(policy_section, "policy", notes)
-    return Topology(tuple(nodes), tuple(groups), tuple(policies), parents, {**inputs, **parameters})
+    return Topology(tuple(nodes), tuple(groups), tuple(policies), parents, {**inputs, **parameters}, notes)
 
 
 def _find_topology(document: Node, notes: DocumentFindings) -> Node:

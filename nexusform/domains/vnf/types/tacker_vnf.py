@@ -374,8 +374,10 @@ def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
 def build_computed_attributes(
     attributes: Mapping[str, Any], _surroundings: ResourceContext, placed_vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
-    """Return `vnfcs`, and the ids in Tacker of the kept ones. `came` is the operation of a VNFC (VM), absent for
-    instantiation. Labels are derived on reading.
+    """Return the attribute `vnfcs` (VMs by name), and `vnfc_ids` for those that Tacker keeps.
+
+    The field `came` of a VNFC is the operation that created it; it is absent for instantiation. VNFCs on unknown hosts
+    (`unplaced`) stay as recorded.
     """
     known_ids = get_known_blocks(attributes, "vnfc_ids")  # unknown for a new VNF
     unplaced_vnfcs = {
@@ -407,13 +409,17 @@ def _get_vnfc_operation(vm: PlacedVm) -> str:
 def _compute_node_labels(
     attributes: Mapping[str, Any], vdu_name: str, operation: str, machine: str, zone: str
 ) -> dict[str, str]:
-    """Return the labels of a worker's node: the user's, and its machine and zone, or those of Tacker's MgmtDriver."""
+    """Return the labels of the node of a worker VM: those of the user, and those about its machine and zone.
+
+    With `label_source` "mgmt_driver" the latter are those that Tacker's management driver sets. It labels workers of
+    an anti-affinity group at instantiation, and workers of any server group at later operations.
+    """
     configured_labels = get_mapping(attributes, "labels")
     if attributes.get("label_source") != MGMT_DRIVER:
         return {**configured_labels, CIS_NODE_LABEL: machine, MACHINE_LABEL: machine, ZONE_LABEL: zone}
     vdu = read_documents(attributes).vnf.find_vdu(vdu_name)
     if vdu is None or not (vdu.has_anti_affinity if operation == INSTANTIATED else vdu.has_scheduler_hints):
-        return dict(configured_labels)  # it labels workers of anti-affinity groups, later ones of any server group
+        return dict(configured_labels)
     grant_zone = attributes.get("grant_zone")
     granted_labels = {MACHINE_LABEL: str(grant_zone)} if grant_zone else {}
     return {**configured_labels, CIS_NODE_LABEL: machine, **granted_labels}
