@@ -114,9 +114,13 @@ def validate_value(data: Any, shape: FieldShape, source_text: str = "") -> Schem
 
 
 def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> SchemaViolation:
-    """Describe a value of a kind other than `kind`; advise on quotes if it is valid with or without them."""
+    """Describe a value of a kind other than `kind`. Wrong quotes are the usual reason: advise to write or omit them.
+
+    `source_text` is the text of a scalar in the document, such as "yes" for true.
+    """
     if isinstance(data, str):
-        if kind.is_valid(_parse_unquoted_scalar(data)):
+        unquoted = {"true": True, "false": False}.get(data, parse_integer(data, signed=True))
+        if kind.is_valid(unquoted):
             return SchemaViolation(f"must be {kind.value}; write {data}, without quotes.")
         return SchemaViolation(f'must be {kind.value}, not "{data}".')
     if kind is not FieldKind.TEXT or isinstance(data, Mapping | list):
@@ -126,13 +130,6 @@ def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> Schema
     intended_text = str(data).lower() if isinstance(data, bool) else str(data)
     detail = f'must be a text; write "{source_text or intended_text}", with quotes.'
     return SchemaViolation(detail, intended_text=intended_text)
-
-
-def _parse_unquoted_scalar(text: str) -> bool | int | None:
-    """Return the flag or the whole number of a text without its quotes; None for neither."""
-    if text in ("true", "false"):
-        return text == "true"
-    return parse_integer(text, signed=True)
 
 
 def validate_value_size(data: Any, shape: FieldShape) -> str:

@@ -205,7 +205,11 @@ def _fit_cell(cell: HostCell, guest: GuestCell, request: NumaRequest, ratios: Ho
 
 
 def _fit_guest_memory(cell: HostCell, guest: GuestCell, *, is_pinned: bool) -> bool:
-    """Return whether the cell has the memory of a guest cell. If it requests a page size, set the first size to fit."""
+    """Return whether the host cell has the memory of a guest cell, in pages of the requested size if there are pages.
+
+    A request of SMALL, LARGE or ANY pages is set to the largest such size that fits. Pinned VMs and requested pages
+    need free memory; other VMs may share it.
+    """
     pages = {item.size_kib: item for item in cell.pages}
     sizes = sorted(pages, reverse=True)  # the last one is the smallest
     if guest.page_size:
@@ -215,7 +219,7 @@ def _fit_guest_memory(cell: HostCell, guest: GuestCell, *, is_pinned: bool) -> b
                 guest.page_size = size
                 return True
         return False
-    if sizes:  # pinned VMs need free memory, others may share it
+    if sizes:
         return pages[sizes[-1]].can_fit(guest.memory_mib, is_free=is_pinned)
     return guest.memory_mib <= (cell.free_memory_mib if is_pinned else cell.memory_mib)
 
@@ -383,10 +387,14 @@ def allocate_pci_devices(
 def _select_near_pools(
     pools: Sequence[DevicePool], request: PciDeviceRequest, cells: Collection[int], sockets: Mapping[int, int | None]
 ) -> Sequence[DevicePool]:
-    """Return the pools usable with these host cells under the NUMA policy of the request, near ones first."""
+    """Return the pools that a VM on these host cells may use under the NUMA policy of the request, near ones first.
+
+    REQUIRED allows devices of its cells only, SOCKET those of its sockets, LEGACY also those without a known cell, and
+    PREFERRED any. The devices may be too few; the caller checks that.
+    """
     near = _select_pools_of_cells(pools, cells)
     if request.numa_policy == REQUIRED or count_free_devices(near) >= request.count:
-        return near  # perhaps too few; the caller checks it
+        return near
     if request.numa_policy == SOCKET:
         if None in sockets.values():
             return []  # unknown sockets: no device is near
@@ -396,7 +404,7 @@ def _select_near_pools(
     near = _select_pools_of_cells(pools, (*cells, None))  # None: devices without a known cell
     if request.numa_policy == LEGACY or count_free_devices(near) >= request.count:
         return near
-    return sorted(pools, key=lambda pool: pool.numa_node not in (*cells, None))
+    return sorted(pools, key=lambda pool: pool not in near)  # False, near, first
 
 
 def _select_pools_of_cells(pools: Iterable[DevicePool], cells: Collection[int | None]) -> list[DevicePool]:

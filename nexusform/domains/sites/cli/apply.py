@@ -31,7 +31,7 @@ from nexusform.domains.sites.rendering.site_reports import build_apply_report
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, Wave
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, TaskEngineError
 from nexusform.domains.sites.workflow.fleet_plan_file import read_fleet_plan
-from nexusform.domains.sites.workflow.fleet_tasks import Fleet, FleetOptions, open_fleet
+from nexusform.domains.sites.workflow.fleet_tasks import Fleet, open_fleet
 from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_state_locations
 from nexusform.domains.sites.workflow.wave_progress import FleetApplyProgress, read_wave_progress
 from nexusform.domains.sites.workflow.wave_runner import (
@@ -118,8 +118,8 @@ def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[D
     if plan.is_confined and not location.confinement.root:
         confinement = parse_confinement("true", location.environment)  # to the work tree, as for the plan
         location = replace(location, confinement=confinement, allow_remote=plan.allow_remote)
-    options = FleetOptions(lock_timeout=parse_duration(arguments.lock_timeout), allowed_sources=plan.allowed_sources)
-    opened = open_fleet(location, options, plan.now)
+    timeout = parse_duration(arguments.lock_timeout)
+    opened = open_fleet(location, plan.now, lock_timeout=timeout, allowed_sources=plan.allowed_sources)
     problems += opened.diagnostics
     if opened.fleet is None:
         return None, problems, opened.sources

@@ -27,13 +27,7 @@ from nexusform.domains.sites.rendering.fleet_summary import build_fleet_markdown
 from nexusform.domains.sites.types.fleet_plan import FleetPlan
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.fleet_plan_file import build_failed_plan, save_failed_plan, sign_fleet_plan
-from nexusform.domains.sites.workflow.fleet_tasks import (
-    FleetOptions,
-    FleetPlanningResult,
-    open_fleet,
-    plan_fleet,
-    select_sites,
-)
+from nexusform.domains.sites.workflow.fleet_tasks import FleetPlanningResult, open_fleet, plan_fleet, select_sites
 from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_state_locations
 from nexusform.plans.saved.plan_file import MULTI_SITE_PLAN
 from nexusform.rendering.json.json_document import encode_document
@@ -91,8 +85,12 @@ def plan(arguments: PlanArguments) -> int:
         screen.print_diagnostics(problems, sources={}, is_aside=is_stdout_for_data)
         return 1
     locking = arguments.lock.build_options()
-    options = FleetOptions(locking.enabled, locking.timeout, arguments.sources.allow_source)
-    opened = open_fleet(create_context(), options)
+    opened = open_fleet(
+        create_context(),
+        has_lock=locking.enabled,
+        lock_timeout=locking.timeout,
+        allowed_sources=arguments.sources.allow_source,
+    )
     signer, problems = _load_signer(arguments)
     sites = None
     if opened.fleet is not None:

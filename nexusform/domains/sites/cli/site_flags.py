@@ -15,7 +15,7 @@ from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import build_error
 from nexusform.domains.sites.types.fleet_plan import UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import TaskEngine, TaskEngineError
-from nexusform.domains.sites.workflow.fleet_tasks import Fleet, FleetOptions, open_fleet, select_sites
+from nexusform.domains.sites.workflow.fleet_tasks import Fleet, open_fleet, select_sites
 from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites
 
 PROCESSES: Final = "processes"
@@ -84,7 +84,7 @@ class SiteTargetFlags(Struct, frozen=True, kw_only=True):
     def select(self, screen: Screen, *, with_undeclared: bool = False, is_aside: bool = False) -> SelectedSites:
         """Open the fleet and select its sites; end the command with diagnostics if flag or definition are invalid."""
         self.engine.check_usable(screen)
-        opened = open_fleet(create_context(), FleetOptions(allowed_sources=self.sources.allow_source))
+        opened = open_fleet(create_context(), allowed_sources=self.sources.allow_source)
         screen.print_diagnostics(opened.diagnostics, opened.sources, is_aside=is_aside)
         if opened.fleet is None:
             raise click.exceptions.Exit(1)

@@ -5,7 +5,7 @@ import selectors
 import signal
 import subprocess
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import IO, Final
@@ -43,7 +43,7 @@ class _Batch(Struct):
     on_result: OnResult
     pending: deque[Task]
     assigned: dict[int, deque[Task]] = field(default_factory=dict)
-    attempts: dict[tuple[str, int], int] = field(default_factory=dict)
+    attempts: Counter[tuple[str, int]] = field(default_factory=Counter)
 
 
 class LocalTaskEngine:
@@ -96,20 +96,23 @@ class LocalTaskEngine:
         self._homes = {}
 
     def _start_tasks(self, batch: _Batch, max_running: Callable[[], int], is_stopping: Callable[[], bool]) -> None:
-        """Start tasks on idle workers, started if needed, until the limit is reached or the run is stopping."""
+        """Start tasks on idle workers until `max_running` tasks run or the run is stopping.
+
+        A worker takes the tasks assigned to it first, then any other. Workers are started as long as tasks need them.
+        """
         while len(self._processes) < min(self._count, len(batch.pending)):  # assigned tasks have their worker
             self._processes.append(_start_process())
         for number, worker in enumerate(self._processes):
             running_count = sum(running_worker.task is not None for running_worker in self._processes)
             if is_stopping() or running_count >= max_running():
                 return
-            queue = batch.assigned.get(number) or batch.pending  # tasks only for this worker first
+            queue = batch.assigned.get(number) or batch.pending
             if worker.task is None and queue:
                 task = worker.task = queue.popleft()
-                batch.attempts[task.identity] = batch.attempts.get(task.identity, 0) + 1
+                batch.attempts[task.identity] += 1
                 try:
                     send_message(worker.tasks, encode_task_message(task))
-                except OSError:
+                except OSError:  # it has crashed
                     self._replace_worker(number, task, batch)
 
     def _receive_result(self, number: int, task: Task, batch: _Batch) -> None:

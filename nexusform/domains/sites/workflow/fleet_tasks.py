@@ -61,18 +61,20 @@ class OpenedFleet(Struct, frozen=True):
     sources: Mapping[str, SourceFile]
 
 
-class FleetOptions(Struct, frozen=True):
-    """Command-line options common to all sites: locks, and allowed source directories."""
+def open_fleet(
+    location: CommandContext,
+    now: str = "",
+    *,
+    has_lock: bool = True,
+    lock_timeout: float = 0.0,
+    allowed_sources: Sequence[str] = (),
+) -> OpenedFleet:
+    """Read nexusform.sites.hcl of the current directory, and build the context of its tasks.
 
-    has_lock: bool = True
-    lock_timeout: float = 0.0
-    allowed_sources: tuple[str, ...] = ()
-
-
-def open_fleet(location: CommandContext, options: FleetOptions, now: str = "") -> OpenedFleet:
-    """Read nexusform.sites.hcl. `now`: current time of plans, "" for the present."""
+    `now` is the current time of plans, "" for the present. Sources may also be below the directories `allowed_sources`.
+    """
     now = now or read_clock(location.environment)
-    allowed_directories = tuple(str(Path(directory).absolute()) for directory in options.allowed_sources)
+    allowed_directories = tuple(str(Path(directory).absolute()) for directory in allowed_sources)
     definition, problems, sources = read_definition(".", location.confinement, now, allowed_directories)
     if definition is None:
         return OpenedFleet(None, tuple(problems), sources)
@@ -86,8 +88,8 @@ def open_fleet(location: CommandContext, options: FleetOptions, now: str = "") -
         allow_remote=location.allow_remote,
         allowed_sources=allowed_directories,
         limits=dict(location.limits),
-        has_lock=options.has_lock,
-        lock_timeout=options.lock_timeout,
+        has_lock=has_lock,
+        lock_timeout=lock_timeout,
     )
     return OpenedFleet(Fleet(definition, context), tuple(problems), sources)
 

@@ -5,6 +5,7 @@ stopped wave stops the later ones.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Final
@@ -197,20 +198,24 @@ class _WaveCounts(Struct):
 
 
 def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
-    """Apply one wave; return the reason of a stop, None if it finished."""
+    """Apply one wave; return the reason of a stop, None if it finished.
+
+    Sites run in rounds: a site that reads the states of others of the wave is in a later round. Sites without a plan
+    count as failed from the start.
+    """
     sites = {site.name: site for site in fleet_apply.plan.select_wave(wave.name)}
     tally = _WaveCounts(wave)
     _record_unplanned_as_failed(fleet_apply, wave, tally)
     fleet_apply.record_event(ProgressEventKind.STARTED, wave.name)
-    names = [name for name in sites if name not in fleet_apply.results]  # without those not planned: failed already
+    names = [name for name in sites if name not in fleet_apply.results]  # with a plan
     fleet_apply.observer.print_message(f'Wave "{wave.name}": {format_count(len(names), "site")}.')
-    dependencies = {name: site.dependencies for name, site in sites.items()}
-    for round_number, round_names in enumerate(split_wave_by_dependencies(names, dependencies)):
-        reason = _apply_until_stop(fleet_apply, [sites[name] for name in round_names], tally, is_first=not round_number)
+    rounds = split_wave_by_dependencies(names, {name: sites[name].dependencies for name in names})
+    for number, round_names in enumerate(rounds):
+        reason = _apply_until_stop(fleet_apply, [sites[name] for name in round_names], tally, is_first=number == 0)
         if reason:
             return _build_wave_stop(fleet_apply, tally, reason)
-    statuses = [fleet_apply.results[name].status for name in sites]
-    counts = [f"{statuses.count(status):,} {status.value}" for status in SiteStatus if status in statuses]
+    status_counts = Counter(fleet_apply.results[name].status for name in sites)
+    counts = [f"{status_counts[status]:,} {status.value}" for status in SiteStatus if status_counts[status]]
     fleet_apply.observer.print_message(f'Wave "{wave.name}" is done: {format_list(counts)}.')
     return None
 

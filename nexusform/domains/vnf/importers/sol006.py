@@ -265,7 +265,10 @@ def _select_default_level(flavour: Node, levels: Sequence[InstantiationLevel], n
 
 
 def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterator[ScalingAspect]:
-    """Yield the scaling aspects of the flavour with the VMs added per level."""
+    """Yield the scaling aspects of the flavour with the VMs that each of their steps adds to each VDU.
+
+    A step is a delta, named by `step-deltas`; without these all deltas are steps, in their order.
+    """
     for name, body in _collect_by_id(flavour.get_node("scaling-aspect"), "scaling-aspect", context.notes).items():
         details = body.get_node("aspect-delta-details")
         deltas = {_get_name(delta.get_node("id")): delta for delta in details.get_node("deltas").list_items()}
@@ -275,12 +278,12 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
                 detail = f'the scaling-aspect "{name}" names the delta "{step}", which does not exist.'
                 context.notes.add_error(node, INVALID_DOCUMENT, f"{detail}{suggest_name(step, deltas)}")
         order = [step for step, _ in named_steps] or list(deltas)
-        increments: dict[str, list[int]] = {}
+        increments: dict[str, list[int]] = {}  # by VDU: the VMs added by each step
         for position, step in enumerate(order):
             for part in deltas.get(step, Node(None, body.position)).get_node("vdu-delta").list_items():
                 vdu = context.find_vdu(part.get_node("id"), f'the scaling-aspect "{name}"')
                 number = parse_count_or_default(part.get_node("number-of-instances"), context.notes, 1)
-                if vdu:  # else the unknown VDU is reported
+                if vdu:  # an unknown one ("") is reported
                     increments.setdefault(vdu, [0] * len(order))[position] = number
         steps = tuple(VduScaleSteps(vdu, tuple(numbers)) for vdu, numbers in increments.items())
         maximum = parse_instance_count(body.get_node("max-scale-level"), context.notes)

@@ -84,7 +84,11 @@ def parse_topology(
         topology = _find_topology(document, notes)
         for name, body in topology.get_node("inputs").list_fields():
             inputs[name] = parameters.get(name, body.get_node("default").data)
-        nodes += _list_node_templates(topology, notes)
+        misspelt_section = topology.get_node("node_template")
+        if misspelt_section.data is not None:
+            notes.add_warning(misspelt_section, CORRECTED, '"node_template" is read as "node_templates".')
+        for nodes_section in (topology.get_node("node_templates"), misspelt_section):
+            nodes += _list_definitions(nodes_section, "node template", notes)
         groups += _list_definitions(topology.get_node("groups"), "group", notes)
         policy_section = topology.get_node("policies")
         if get_mapping(policy_section.data):
@@ -127,14 +131,6 @@ def _select_flavour_documents(documents: Sequence[Node], flavour_id: str, notes:
         detail = f'the document describes the deployment flavour {names}, but flavour_id is "{flavour_id}".'
         notes.add_error(next(iter(flavours.values())), INVALID_DOCUMENT, detail)
     return list(documents)
-
-
-def _list_node_templates(topology: Node, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
-    misspelt_section = topology.get_node("node_template")
-    if misspelt_section.data is not None:
-        notes.add_warning(misspelt_section, CORRECTED, '"node_template" is read as "node_templates".')
-    for section in (topology.get_node("node_templates"), misspelt_section):
-        yield from _list_definitions(section, "node template", notes)
 
 
 def _list_definitions(section: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:

@@ -107,7 +107,8 @@ class _PackageZip:
         if len(entries) > _MAX_FILES:
             raise _build_error(f"It contains {len(entries):,} files; the maximum is {_MAX_FILES:,}.")
         for entry in entries:
-            _check_package_path(entry.filename, entry.orig_filename)
+            _check_package_path(entry.filename)
+            _check_package_path(entry.orig_filename)
         self.names: Sequence[str] = sorted({entry.filename for entry in entries if not entry.is_dir()})
 
     def read(self, name: str) -> str:
@@ -120,11 +121,11 @@ class _PackageZip:
             raise _build_error(detail) from None
 
 
-def _check_package_path(*names: str) -> None:
-    for name in names:
-        parts = name.replace("\\", "/").split("/")
-        if name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
-            raise _build_error(f'"{name[:80]}" in it points outside the package.')
+def _check_package_path(name: str) -> None:
+    """Raise DiagnosticsError for an absolute path, or one that leaves the package."""
+    parts = name.replace("\\", "/").split("/")
+    if name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
+        raise _build_error(f'"{name[:80]}" in it points outside the package.')
 
 
 def _decode_text(name: str, content: bytes) -> str:
@@ -204,7 +205,10 @@ def _parse_definitions(name: str, text: str) -> _ToscaDefinitions:
 
 
 def _find_entry_definitions(names: Sequence[str], read: _ReadFile) -> tuple[str, str]:
-    """Return the entry definitions, and the subject of messages on them; both "" for a package of HOT files alone."""
+    """Return the entry definitions of a package, and what names them, for messages. Raises DiagnosticsError.
+
+    TOSCA.meta names them, or they are the only YAML file at the top. Both are "" for a package of HOT files alone.
+    """
     if META in names:
         match = _ENTRY.search(read(META, META))
         if match is None:
@@ -213,9 +217,9 @@ def _find_entry_definitions(names: Sequence[str], read: _ReadFile) -> tuple[str,
     top_files = [name for name in names if "/" not in name and name.endswith(_DOCUMENTS)]
     if len(top_files) == 1:
         return top_files[0], "The package"
-    if any(map(_is_hot_file, names)):
-        return "", ""
-    raise _build_error(f"It has no {META}, and not exactly one YAML file at its top.")
+    if not any(map(_is_hot_file, names)):
+        raise _build_error(f"It has no {META}, and not exactly one YAML file at its top.")
+    return "", ""
 
 
 def _is_standard(name: str) -> bool:

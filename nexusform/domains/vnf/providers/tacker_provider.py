@@ -126,7 +126,7 @@ class TackerProvider(FixedIdentity):
         """Create a VNF, or resume an interrupted creation, and scale it to its levels. Raises ProviderProblem."""
         planned = _require_planned_vnf(request)
         runner = self._build_runner(request)
-        owner = _build_owner_id(request.key)
+        owner = f"{request.key.id}#{request.key.creation}"
         instance = self._find_owned_instance(owner, is_new=True)
         if instance is None:
             body = {
@@ -196,7 +196,7 @@ class TackerProvider(FixedIdentity):
             document = self._client.read(f"/vnf_instances/{instance_id}")
             instance = parse_instance(document) if document is not None else None
         else:
-            instance = self._find_owned_instance(_build_owner_id(request.key))
+            instance = self._find_owned_instance(f"{request.key.id}#{request.key.creation}")
         if instance is None:
             return ReadResult(None, is_observed=True)
         runner = OperationRunner(self._client, _NO_REQUEST, self._options.on_failure, 0.0)
@@ -275,10 +275,6 @@ class TackerProvider(FixedIdentity):
 
 
 _NO_REQUEST: Final = ChangeRequest(ObjectKey(_VNF, "", 0), address="", prior=None, planned=None)
-
-
-def _build_owner_id(key: ObjectKey) -> str:
-    return f"{key.id}#{key.creation}"
 
 
 def _require_vnf(resource_type: str) -> None:
