@@ -41,7 +41,6 @@ _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 MAX_NODES: Final = 500_000
 
 INVALID: Final = "invalid-yaml"
-DUPLICATE: Final = "duplicate-yaml-key"
 
 
 class YamlDocument(Struct, frozen=True):
@@ -226,7 +225,8 @@ class _DocumentReader:
             key = _convert_mapping_key_to_text(name, key_position)
             if key in entries:
                 detail = f'the key "{key}" occurs twice in one mapping; the last value is used.'
-                self.findings.append(build_problem(self.file, key_position, DUPLICATE, detail, Severity.WARNING))
+                problem = build_problem(self.file, key_position, "duplicate-yaml-key", detail, Severity.WARNING)
+                self.findings.append(problem)
             entries[key] = data
             # The entry has the position of its key; its parts keep their own.
             position.children[key] = replace(value_position, line=key_position.line, column=key_position.column)

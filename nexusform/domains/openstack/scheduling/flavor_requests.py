@@ -31,7 +31,6 @@ from nexusform.domains.openstack.scheduling.hardware_fit import (
 from nexusform.domains.openstack.scheduling.nova_host_records import Flavor, split_list
 
 HYPERTHREADING: Final = "HW_CPU_HYPERTHREADING"
-_SOCKET_TRAIT: Final = "COMPUTE_SOCKET_PCI_NUMA_AFFINITY"
 TRAIT: Final = "trait:"
 _POLICY: Final = "hw:cpu_policy"
 _THREADS: Final = "hw:cpu_thread_policy"
@@ -131,7 +130,7 @@ def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping
     )
     traits = {key.removeprefix(TRAIT) for key in image if key.startswith(TRAIT)}
     if affinity == SOCKET:
-        traits.add(_SOCKET_TRAIT)
+        traits.add("COMPUTE_SOCKET_PCI_NUMA_AFFINITY")
     dedicated = sum(cell.dedicated_vcpus for cell in numa.cells)
     return FlavorRequest(
         numa=numa,

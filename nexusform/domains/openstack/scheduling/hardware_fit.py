@@ -303,9 +303,6 @@ def _update_host_cell(cell: HostCell, guest: GuestCell, thread_policy: str, sign
 
 
 _DEVICE_TYPE: Final = "dev_type"
-_PHYSICAL_FUNCTION: Final = "type-PF"
-_VDPA: Final = "vdpa"
-_REMOTE: Final = "remote_managed"
 _LIVE_MIGRATABLE: Final = "live_migratable"
 LEGACY, PREFERRED, REQUIRED, SOCKET = "legacy", "preferred", "required", "socket"
 POLICIES: Final = (LEGACY, PREFERRED, REQUIRED, SOCKET)
@@ -367,7 +364,7 @@ def allocate_pci_devices(
         selected: Sequence[DevicePool] = [pool for pool in remaining if pool.has_properties(wanted)]
         if cells:
             selected = _select_near_pools(selected, request, cells, sockets)
-        for name, value in ((_DEVICE_TYPE, _PHYSICAL_FUNCTION), (_DEVICE_TYPE, _VDPA), (_REMOTE, "true")):
+        for name, value in ((_DEVICE_TYPE, "type-PF"), (_DEVICE_TYPE, "vdpa"), ("remote_managed", "true")):
             if wanted.get(name) != value:
                 selected = [pool for pool in selected if pool.properties.get(name) != value]
         if count_free_devices(selected) < request.count:

@@ -162,7 +162,7 @@ class _NovaRules(NamedTuple):
             kinds = {(host.hypervisor_type, frozenset(host.supported_instances)) for host in self.hosts.values()}
             if len(kinds) == 1:
                 return ""  # all hosts support the same images
-            reason = _UNKNOWN_IMAGE
+            reason = "the image of these VMs is unknown. Set image in the block vdu of the tacker_vnf."
             if constraints.image:
                 reason = f'the inventory has no image "{constraints.image}" (image-ID.json).'
             return f"Hosts support different images, and {reason}"
@@ -220,7 +220,6 @@ class _NovaRules(NamedTuple):
 
 
 _NO_FLAVOR: Final = Flavor("", 0, 0, 0)
-_UNKNOWN_IMAGE: Final = "the image of these VMs is unknown. Set image in the block vdu of the tacker_vnf."
 _HOW_TO_DESCRIBE: Final = (
     "set NOVA_DATABASE for the script of `nexusform inventory script -for=openstack` (compute_nodes.json). Until then "
     "all fitting hosts tie."

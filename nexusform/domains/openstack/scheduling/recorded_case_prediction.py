@@ -105,14 +105,11 @@ def _describe_cell(cell: HostCell) -> dict[str, Any]:
     cpu_sets = {name: _format_cpus(getattr(cell, name)) for name in ("shared", "dedicated", "pinned")}
     siblings = [_format_cpus(core) for core in cell.siblings]
     return {
-        **{name: getattr(cell, name) for name in _CELL_FIGURES},
+        **{name: getattr(cell, name) for name in ("id", "memory_mib", "used_memory_mib", "used_vcpus", "socket")},
         **cpu_sets,
         "siblings": siblings,
         "pages": msgspec.to_builtins(cell.pages),
     }
-
-
-_CELL_FIGURES: Final = ("id", "memory_mib", "used_memory_mib", "used_vcpus", "socket")
 
 
 def _format_cpus(cpus: Collection[int]) -> str:

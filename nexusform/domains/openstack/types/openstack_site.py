@@ -97,15 +97,12 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-_PLACEMENT_FIELDS: Final = ("resource_class", "traits")
-
-
 def _check_aliases(aliases: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield the problems of PCI aliases by name: fields for devices in Placement, and unknown NUMA policies."""
     for name, fields in aliases.items():
         if not isinstance(fields, Mapping):
             continue  # unknown
-        for key in _PLACEMENT_FIELDS:
+        for key in ("resource_class", "traits"):
             if key in fields:
                 detail = f"PCI devices in Placement ({key}) are not predicted. Remove the alias or {key}."
                 yield Problem(("pci_aliases", name, key), "invalid-pci-alias", detail)

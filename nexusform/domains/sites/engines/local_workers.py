@@ -12,6 +12,7 @@ from typing import IO, Final
 
 from msgspec import Struct, field
 
+from nexusform.domains.sites.engines import local_worker
 from nexusform.domains.sites.engines.local_worker import receive_message, send_message
 from nexusform.domains.sites.types.site_tasks import (
     OnResult,
@@ -23,7 +24,6 @@ from nexusform.domains.sites.types.site_tasks import (
     encode_task_message,
 )
 
-_MODULE: Final = "nexusform.domains.sites.engines.local_worker"
 _ATTEMPTS: Final = 3
 _POLL_SECONDS: Final = 0.2  # seconds between checks for further starts
 
@@ -159,7 +159,7 @@ def _start_process() -> _WorkerProcess:
     """Start a worker process, without modules of the current directory (-P). Raises TaskEngineError."""
     try:
         process = subprocess.Popen(  # noqa: S603 - this very Python and a module of ours
-            [sys.executable, "-P", "-m", _MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-P", "-m", local_worker.__name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
     except OSError as problem:
         raise TaskEngineError(f"No worker process can be started: {problem.strerror}.") from None

@@ -46,7 +46,6 @@ from nexusform.workflow.opening.system_io import ConfinedFileAccess, read_file
 
 _MAX_BYTES: Final = 16 << 20  # bytes
 _MAX_SITES: Final = 20_000
-_REPETITION_ARGUMENTS: Final = ("for_each", "name")
 _FILE_SCHEMA: Final = BodySchema(blocks={"defaults": (), "site": ("name",), "sites": (), "strategy": ()})
 # `30s`, `5m`, `1h30m`; not an empty string.
 _DURATION: Final = r"(?=.)(?:\d{1,5}h)?(?:\d{1,5}m)?(?:\d{1,7}s)?"
@@ -346,7 +345,7 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
     assert isinstance(block.body, Body), "the file is of native syntax"
     expressions = {attribute.name: attribute.expression for attribute in block.body.attributes}
     # for_each and name are evaluated separately, everything else once per site.
-    attributes = tuple(item for item in block.body.attributes if item.name not in _REPETITION_ARGUMENTS)
+    attributes = tuple(item for item in block.body.attributes if item.name not in ("for_each", "name"))
     body = replace(block.body, attributes=attributes)
     prepared = _build_site_block(replace(block, body=body), _SITE, reading.problems)
     if "for_each" not in expressions:

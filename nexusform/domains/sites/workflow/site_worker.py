@@ -64,7 +64,6 @@ _UNSAVED: Final = "unsaved-state"
 _CHANGED_MESSAGE: Final = (
     "nexusform.sites.hcl, or a file that it reads, changed since the command started. Run the command again."
 )
-_UNDECLARED_MESSAGE: Final = "nexusform.sites.hcl no longer declares it. Nothing was done."
 
 
 class _LockedSite(Struct):
@@ -97,7 +96,8 @@ class FleetTaskWorker:
                 return build_rejected_result(task.site, problems)
             site = self._entries.get(task.site)
             if site is None:
-                return SiteResult(task.site, SiteStatus.REJECTED, _UNDECLARED_MESSAGE)
+                reason = "nexusform.sites.hcl no longer declares it. Nothing was done."
+                return SiteResult(task.site, SiteStatus.REJECTED, reason)
             if definition.digest != task.fleet.definition_digest:  # edited since the run started
                 return SiteResult(task.site, SiteStatus.REJECTED, _CHANGED_MESSAGE)
             try:

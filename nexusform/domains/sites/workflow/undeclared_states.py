@@ -32,8 +32,6 @@ from nexusform.workflow.opening.system_io import write_output
 
 _STATE_LIST: Final = "sites/.seen.json"  # not a valid name of a site
 _MAX_BYTES: Final = 64 << 20  # bytes
-_NON_STATE_SUFFIXES: Final = (".backup", ".journal", ".lock.info", ".tmp")
-_UNREACHABLE_MESSAGE: Final = "No backend of nexusform.sites.hcl covers it, so it was not read."
 
 
 class _KnownState(Struct, frozen=True):
@@ -110,7 +108,8 @@ def _find_state_files(template: SiteEntry, fleet: FleetContext) -> Iterator[tupl
     glob_pattern = glob.escape(pattern).replace(ANY_SITE, "*")
     for path in sorted(glob.glob(glob_pattern)):  # noqa: PTH207 - from the root of all
         match = path_pattern.fullmatch(path)
-        if match is not None and not path.endswith(_NON_STATE_SUFFIXES) and os.path.isfile(path):  # noqa: PTH113
+        is_state = not path.endswith((".backup", ".journal", ".lock.info", ".tmp"))
+        if match is not None and is_state and os.path.isfile(path):  # noqa: PTH113
             yield match["site"], path
 
 
@@ -125,7 +124,8 @@ def _read_undeclared_site(
     """Read the state of a site, or the reason for not reading it; None if it is missing or empty."""
     backend = _open_known_state(name, known_state, templates, fleet)
     if backend is None:
-        return UndeclaredSite(name, known_state.state_location, reason=_UNREACHABLE_MESSAGE)
+        reason = "No backend of nexusform.sites.hcl covers it, so it was not read."
+        return UndeclaredSite(name, known_state.state_location, reason=reason)
     stored, problems = read_stored_state(backend, checks_objects=False)
     if stored is None:
         reason = summarize_problem(next(iter(problems), None))

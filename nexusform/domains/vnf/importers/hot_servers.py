@@ -179,7 +179,6 @@ def _find_group(
 
 
 HINTS: Final = "scheduler_hints"
-_DESIRED: Final = ("desired_capacity", "DesiredCapacity", "size")
 
 
 class UnknownCount(Struct, frozen=True):
@@ -274,7 +273,7 @@ def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _Scal
     properties = get_resource_properties(body)
     min_size = _parse_count(template, find_first_field(properties, "min_size", "MinSize"))
     maximum = _parse_count(template, find_first_field(properties, "max_size", "MaxSize"))
-    desired_node = find_first_field(properties, *_DESIRED)
+    desired_node = find_first_field(properties, "desired_capacity", "DesiredCapacity", "size")
     desired = _parse_count(template, desired_node)
     minimum = min_size or 0
     initial = next(size for size in (desired, min_size, 1) if size is not None)
@@ -311,7 +310,6 @@ def _parse_count(template: Template, node: Node, maximum: int = MAX_INSTANCES) -
 
 
 _VNIC_TYPE: Final = "binding:vnic_type"
-_SOFTWARE_VNIC_TYPES: Final = ("normal", "baremetal", "smart-nic")
 
 
 def add_server_vdu(
@@ -365,7 +363,7 @@ def check_sriov_port(name: str, properties: Node, template: Template) -> None:
     """Report a port with a PCI device."""
     node = properties.get_node(_VNIC_TYPE)
     vnic_type = template.resolve_value(node)
-    if isinstance(vnic_type, str) and vnic_type not in _SOFTWARE_VNIC_TYPES:
+    if isinstance(vnic_type, str) and vnic_type not in ("normal", "baremetal", "smart-nic"):
         detail = (
             f'the port "{name}" has {_VNIC_TYPE} {vnic_type}: its PCI device is ignored. On OpenStack, Nova may choose '
             "other hosts; on Nexus, set sriov_vfs."

@@ -39,7 +39,6 @@ from nexusform.scheduling.racks.vms import convert_to_gib
 _DESCRIPTOR: Final = "vnfd"
 _FLAVOUR: Final = "df"
 _GROUP: Final = "affinity-or-anti-affinity-group"
-_LOCAL_RULE: Final = "local-affinity-or-anti-affinity-rule"
 _SCOPES: Final[Mapping[str, str]] = {"nfvi-node": MACHINE, "zone": RACK, "zone-group": SITE, "nfvi-pop": SITE}
 _TYPES: Final[Mapping[str, bool]] = {"affinity": True, "anti-affinity": False}
 _MIB_OF_A_GB: Final = 1024
@@ -312,7 +311,7 @@ def _list_rules(flavour: Node, profiles: Mapping[str, Node], context: _Descripto
             continue
         yield from _build_placement_rule(name, body, ("type", "scope"), tuple(members[name]), context.notes)
     for vdu, profile in profiles.items():
-        for number, body in enumerate(profile.get_node(_LOCAL_RULE).list_items(), 1):
+        for number, body in enumerate(profile.get_node("local-affinity-or-anti-affinity-rule").list_items(), 1):
             name = f"{vdu}-{number}"
             yield from _build_placement_rule(name, body, ("affinity-type", "affinity-scope"), (vdu,), context.notes)
 

@@ -11,8 +11,6 @@ from nexusform.domains.vnf.importers.vnf_records import CORRECTED, IGNORED, INVA
 from nexusform.domains.vnf.importers.vnf_text import list_bodies
 from nexusform.json_data.plain_data import get_mapping, get_value_at_path
 
-_PARTS: Final = ("node_templates", "node_template", "groups", "policies")
-_BODY: Final = ("type", "members", "targets", "properties", "description")
 _MAX_DEPTH: Final = 20
 
 
@@ -104,7 +102,8 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
         topology = wrapper.get_node("topology_template")
         if isinstance(topology.data, dict):
             return topology
-    misplaced_parts = [name for name in _PARTS if name in get_mapping(document.data)]  # "node_templates" and others
+    parts = ("node_templates", "node_template", "groups", "policies")
+    misplaced_parts = [name for name in parts if name in get_mapping(document.data)]
     if not misplaced_parts:
         return Node(None, document.position)
     verb, pronoun = ("is", "it") if len(misplaced_parts) == 1 else ("are", "them")
@@ -147,7 +146,8 @@ def _list_definitions_in_map(part: Node, noun: str, notes: DocumentFindings) -> 
     A body may lack its indentation, so that its fields ("type", "properties") look like names. It then belongs to
     the first name without a body.
     """
-    stray_fields = {key: body for key, body in part.list_fields() if key in _BODY and not body.get_node("type").text}
+    names = {"type", "members", "targets", "properties", "description"}  # of the fields of a body
+    stray_fields = {key: body for key, body in part.list_fields() if key in names and not body.get_node("type").text}
     named_bodies = [(name, body) for name, body in part.list_fields() if name not in stray_fields]
     owner = next((name for name, body in named_bodies if body.is_absent), None) if "type" in stray_fields else None
     for name, body in named_bodies:

@@ -51,15 +51,9 @@ from nexusform.domains.vnf.importers.vnf_text import (
 from nexusform.json_data.plain_data import get_text
 from nexusform.scheduling.racks.vms import convert_to_gib
 
-_VDU_TYPES: Final = ("vdu.compute", "vdu.tacker")
-_CONTAINER: Final = "vdu.oscontainerdeployableunit"
 _SCOPES: Final[Mapping[str, str]] = {"nfvi_node": MACHINE, "zone": RACK, "zone_group": SITE, "nfvi_pop": SITE}
 _RULES: Final[Mapping[str, bool]] = {"AffinityRule": True, "AntiAffinityRule": False}
-_GROUP: Final = "PlacementGroup"
 _MINIMUM_OF_TARGETS: Final = 2
-_SCALING: Final = ("tosca.policies.tacker.scaling", "tosca.policies.scaling")
-_PLACEMENT: Final = "tosca.policies.tacker.placement"
-_POLICIES: Final = {"affinity": True, "anti-affinity": False}
 
 
 def parse_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes: DocumentFindings) -> Vnf:
@@ -103,11 +97,11 @@ def _list_vdus(topology: Topology, scaling: ScalingPolicies) -> Iterator[Vdu]:
     known_names: set[str] = set()
     for name, body in topology.nodes:
         kind = topology.get_standard_type(body)
-        if kind.endswith(_CONTAINER):
+        if kind.endswith("vdu.oscontainerdeployableunit"):
             detail = f'the VDU "{name}" is a group of containers, not a VM; its pods are not placed here.'
             topology.notes.add_warning(body, IGNORED, detail)
             continue
-        if not kind.endswith(_VDU_TYPES):
+        if not kind.endswith(("vdu.compute", "vdu.tacker")):
             continue  # no VDU
         if name in known_names:
             topology.notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" is defined twice.')
@@ -204,7 +198,7 @@ def _collect_groups(topology: Topology, vdus: list[str]) -> dict[str, tuple[str,
     """Return the VDUs (kinds of VMs) of each placement group; report unknown members."""
     groups: dict[str, tuple[str, ...]] = {}
     for name, body in topology.groups:
-        if topology.get_kind(body) != _GROUP:
+        if topology.get_kind(body) != "PlacementGroup":
             continue  # no placement group
         description = body.get_node("description")
         if description.is_absent and body.get_node("properties", "description").is_absent:
@@ -334,7 +328,7 @@ class _LegacyScaling(Struct, frozen=True):
 def _parse_legacy_scaling(topology: Topology) -> Iterator[_LegacyScaling]:
     """Yield the older Scaling policies, each with an aspect of as many steps as fit between initial and maximum."""
     for name, body in topology.policies:
-        if topology.get_standard_type(body) not in _SCALING:
+        if topology.get_standard_type(body) not in ("tosca.policies.tacker.scaling", "tosca.policies.scaling"):
             continue
         properties = body.get_node("properties")
         targets = body.get_node("targets").list_texts() or properties.get_node("targets").list_texts()
@@ -355,11 +349,10 @@ def _parse_legacy_scaling(topology: Topology) -> Iterator[_LegacyScaling]:
 
 def parse_legacy_placement(name: str, body: Node, topology: Topology) -> tuple[bool, bool] | None:
     """Return (is affinity, is hard) of a Placement policy, by default both; None for other and invalid policies."""
-    if topology.get_standard_type(body) != _PLACEMENT:
+    if topology.get_standard_type(body) != "tosca.policies.tacker.placement":
         return None
     policy = topology.get_value(body, "properties", "policy")
-    is_affinity = True if policy.is_absent else _POLICIES.get(policy.text)
-    if is_affinity is None:
+    if not policy.is_absent and policy.text not in ("affinity", "anti-affinity"):
         topology.notes.add_warning(
             policy, IGNORED, f'the policy "{name}" is neither affinity nor anti-affinity; it is ignored.'
         )
@@ -367,7 +360,7 @@ def parse_legacy_placement(name: str, body: Node, topology: Topology) -> tuple[b
     strict = topology.get_value(body, "properties", "strict")
     if not strict.is_absent and not isinstance(strict.data, bool):
         topology.notes.add_error(strict, INVALID_DOCUMENT, "strict must be true or false.")
-    return is_affinity, strict.data is not False
+    return policy.text != "anti-affinity", strict.data is not False
 
 
 class ScalingPolicies(Struct, frozen=True):

@@ -25,15 +25,11 @@ META: Final = "TOSCA-Metadata/TOSCA.meta"
 _BASE_HOT: Final = "BaseHOT/"
 _ENTRY: Final = re.compile(r"^Entry-Definitions:[ \t]*(\S.*?)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
 _DOCUMENTS: Final = (".yaml", ".yml")
-_GZIP: Final = b"\x1f\x8b"
 _MIB: Final = 2**20
 # Limits for one document and for all: far above any package, far below a zip bomb.
 _MAX_DOCUMENT_BYTES: Final = 4 * _MIB
 _MAX_TOTAL_BYTES: Final = 32 * _MIB
 _MAX_FILES: Final = 20_000
-_VDU_TYPES: Final = ("vdu.compute", "vdu.tacker")
-_VNF_TYPE: Final = "tosca.nodes.nfv.VNF"
-_TYPES: Final = ("node_types", "group_types", "policy_types")
 # Without libyaml, Python has only the slow loader.
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -75,7 +71,7 @@ def _list_described_flavours(document: _ToscaDefinitions) -> list[str]:
     """
     flavours = list_flavours(document.content)
     flavour = get_text(document.content, "topology_template", "substitution_mappings", "properties", "flavour_id")
-    if flavour or any(kind.lower().endswith(_VDU_TYPES) for kind in _list_node_types(document)):
+    if flavour or any(kind.lower().endswith(("vdu.compute", "vdu.tacker")) for kind in _list_node_types(document)):
         flavours.append(flavour)
     return flavours
 
@@ -97,7 +93,7 @@ class _PackageFolder:
 
 class _PackageZip:
     def __init__(self, content: bytes) -> None:
-        if content.startswith(_GZIP):
+        if content.startswith(b"\x1f\x8b"):  # the mark of gzip
             raise _build_error("It is a packed tar (OSM format). Unpack it and use the folder.")
         try:
             self._archive = zipfile.ZipFile(BytesIO(content))
@@ -279,9 +275,10 @@ def _join_documents(document: _ToscaDefinitions | None, definitions: Sequence[_T
 
 def _list_declared_types(document: _ToscaDefinitions) -> Iterator[str]:
     """Yield the types declared in a document, except VNF types."""
-    for section in _TYPES:
+    vnf_type = "tosca.nodes.nfv.VNF"
+    for section in ("node_types", "group_types", "policy_types"):
         types = get_mapping(document.content, section)
-        yield from (name for name, body in types.items() if get_value_at_path(body, "derived_from") != _VNF_TYPE)
+        yield from (name for name, body in types.items() if get_value_at_path(body, "derived_from") != vnf_type)
 
 
 def _is_hot_file(name: str) -> bool:

@@ -21,7 +21,6 @@ FAIL: Final = "fail"
 COMPLETED: Final = "COMPLETED"
 _ROLLED_BACK: Final = "ROLLED_BACK"
 _FAILED: Final = "FAILED"
-_FAILED_TEMP: Final = "FAILED_TEMP"
 _ENDED: Final = (COMPLETED, _ROLLED_BACK, _FAILED)
 _MAX_RETRIES: Final = 3
 _MAX_EARLIER: Final = 16
@@ -101,7 +100,7 @@ class OperationRunner(Struct, frozen=True):
                 end = "It was rolled back." if is_rolled_back else "It was not rolled back: check the stack in Heat."
                 error = _describe_operation_error(operation)
                 raise OperationFailed(f"{error} {end}", is_rolled_back=is_rolled_back)
-            if state == _FAILED_TEMP:
+            if state == "FAILED_TEMP":
                 failures += 1
                 self._resolve_failed_operation(operation_id, operation, failures)
                 pause = _FIRST_PAUSE  # as for a new operation

@@ -39,12 +39,9 @@ from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings,
 from nexusform.providers.optional_provider_interfaces import FixedIdentity
 
 _VNF: Final = "tacker_vnf"
-# Arguments of the package: Tacker changes them by another package only.
-_FIXED: Final = ("vnfd", "base_hot", "nested", "flavour_id", "instantiation_level")
 # Key of a VNF's private note with the ids of its VNFCs, and mark of a step before its healing.
 _IDS_KEY: Final = "vnfc_ids"
 _BEFORE: Final = "before:"
-_USER_DATA: Final = "lcm-operation-user-data"
 _VIM_TYPES: Final = {"openstack": "ETSINFV.OPENSTACK_KEYSTONE.V_3"}
 
 
@@ -358,7 +355,7 @@ def _build_instantiate_request(planned: Mapping[str, Any]) -> dict[str, Any]:
 def _build_user_data(planned: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters with the user data class, for every operation."""
     parameters = get_mapping(planned, "parameters")
-    names = {name: value for name, value in parameters.items() if name.startswith(_USER_DATA)}
+    names = {name: value for name, value in parameters.items() if name.startswith("lcm-operation-user-data")}
     return {"additionalParams": names} if names else {}
 
 
@@ -367,7 +364,9 @@ def _list_change_problems(prior: Mapping[str, Any], planned: Mapping[str, Any]) 
     if not prior.get("vnf_instance_id"):
         yield from _list_creation_problems(read_documents(planned).vnf, planned)
         return
-    changed = [name for name in _FIXED if planned.get(name) != prior.get(name)]  # since its instantiation
+    # Tacker changes these arguments only with another package.
+    fixed = ("vnfd", "base_hot", "nested", "flavour_id", "instantiation_level")
+    changed = [name for name in fixed if planned.get(name) != prior.get(name)]  # since its instantiation
     if changed:
         detail = (
             f"Tacker cannot change {', '.join(changed)} of a running VNF. Restore them, or replace the VNF with "

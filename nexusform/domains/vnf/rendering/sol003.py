@@ -17,9 +17,7 @@ from nexusform.placement_kinds.placement_kind import VM
 from nexusform.plans.plan import Change, PlacementAction, Plan
 from nexusform.resources.address import Address
 
-_VNF: Final = "tacker_vnf"
 _SCOPES: Final = {MACHINE: "NFVI_NODE", RACK: "ZONE", SITE: "NFVI_POP"}
-_ZONE_GROUP: Final = "zone_group"
 _ADDING_ACTIONS: Final = (PlacementAction.PLACE, PlacementAction.MOVE)
 _REMOVING_ACTIONS: Final = (PlacementAction.REMOVE, PlacementAction.MOVE)
 
@@ -37,7 +35,7 @@ def build_grant_requests(plan: Plan) -> GrantRequests:
     inexact_rules: list[str] = []  # a request cannot express them exactly
     actions_by_vnf: dict[Address, dict[str, PlacementAction]] = {}
     for row in plan.placements:
-        if row.address.type == _VNF and row.kind == VM:
+        if row.address.type == "tacker_vnf" and row.kind == VM:
             actions_by_vnf.setdefault(row.address, {})[row.object] = row.action
     for change in plan.changes:
         actions = actions_by_vnf.get(change.address, {})
@@ -121,7 +119,7 @@ def _list_constraints(attributes: Mapping[str, Any], added_names: set[str]) -> I
             continue
         yield {
             "affinityOrAntiAffinity": "AFFINITY" if rule.is_affinity else "ANTI_AFFINITY",
-            "scope": "ZONE_GROUP" if rule.label == _ZONE_GROUP else _SCOPES[rule.scope],
+            "scope": "ZONE_GROUP" if rule.label == "zone_group" else _SCOPES[rule.scope],
             "resource": [
                 {"idType": "GRANT" if name in added_names else "RES_MGMT", "resourceId": name} for name in members
             ],

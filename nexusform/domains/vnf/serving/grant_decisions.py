@@ -23,7 +23,6 @@ from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 from nexusform.plans.plan import Change, Plan
 
 _TERMINATE: Final = "TERMINATE"
-_INSTANTIATE: Final = "INSTANTIATE"
 _SCALE: Final = "SCALE"
 _HEAL: Final = "HEAL"
 CREATED: Final = 201
@@ -241,7 +240,7 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
         return
     vnf = read_documents(attributes).vnf
     healed: dict[str, list[str]] = {}
-    if operation == _INSTANTIATE:
+    if operation == "INSTANTIATE":
         levels: Mapping[str, int] = compute_first_levels(vnf, attributes)  # by aspect, before the scaling
         counts = compute_vdu_counts(vnf, attributes.get("instantiation_level")).numbers
         yield _build_operation(operation, _take_vnfc_names(added, counts), {})

@@ -41,13 +41,9 @@ from nexusform.interfaces.plugins import FileProblem, Files
 
 _MAX_REQUEST_BYTES: Final = 4 << 20
 _TIMEOUT_SECONDS: Final = 30
-_GRANTS: Final = ("/grant/v1/grants", "/grant/v2/grants")
 _PACKAGE_PATH: Final = re.compile("/vnfpkgm/v[12]/onboarded_vnf_packages(?:/(?P<id>[^/]*)(?:/(?P<part>.*))?)?")
-_JSON: Final = "application/json"
 _NO_HEADERS: Final[Mapping[str, str]] = {}
-_SUFFIXES: Final = (".csar", ".zip")
 _MAX_PACKAGE_BYTES: Final = 512 << 20
-_DEFINITIONS: Final = ("TOSCA-Metadata/", "Definitions/")
 
 
 class GrantServer(ThreadingHTTPServer):
@@ -139,7 +135,7 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
             self._send_token()
         elif not self._verify_access_token():
             return  # rejected
-        elif path not in _GRANTS:
+        elif path not in ("/grant/v1/grants", "/grant/v2/grants"):
             self._reject(HTTPStatus.NOT_FOUND, "No such resource.")
         else:
             self._send_grant(path, body)
@@ -194,7 +190,7 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
         self._send(status, json.dumps(body).encode(), "application/problem+json")
 
     def _send_json(self, status: HTTPStatus, document: Any, headers: Mapping[str, str] = _NO_HEADERS) -> None:
-        kind = _JSON if status < HTTPStatus.BAD_REQUEST else "application/problem+json"
+        kind = "application/json" if status < HTTPStatus.BAD_REQUEST else "application/problem+json"
         self._send(status, json.dumps(document).encode(), kind, headers)
 
     def _send(self, status: HTTPStatus, body: bytes, kind: str, headers: Mapping[str, str] = _NO_HEADERS) -> None:
@@ -263,7 +259,7 @@ class VnfPackageFile(Struct, frozen=True):
         target = io.BytesIO()
         with zipfile.ZipFile(io.BytesIO(self.read_content())) as source, zipfile.ZipFile(target, "w") as archive:
             for name in source.namelist():
-                if name.startswith(_DEFINITIONS) and not name.endswith("/"):
+                if name.startswith(("TOSCA-Metadata/", "Definitions/")) and not name.endswith("/"):
                     archive.writestr(name, source.read(name))
         return target.getvalue()
 
@@ -293,7 +289,7 @@ def list_packages(directory: str, files: Files) -> tuple[Mapping[str, VnfPackage
     packages: dict[str, VnfPackageFile] = {}
     problems: list[str] = []
     for path in sorted(Path(directory).iterdir()):
-        if path.suffix.lower() not in _SUFFIXES:
+        if path.suffix.lower() not in (".csar", ".zip"):
             continue  # no package
         try:
             vnfd = read_vnf_package(str(path), flavour_id="", files=files).vnfd

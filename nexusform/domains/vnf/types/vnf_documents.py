@@ -198,7 +198,6 @@ WORKER: Final = "Worker"
 CONTROL_PLANE_ROLE: Final = "ControlPlane"
 # The VDU of this name in the specification has the Kubernetes masters.
 MASTER: Final = "masterNode"
-_SIZES: Final = ("vcpus", "memory_gib", "disk_gib")
 
 
 def _create_size_attribute(description: str, minimum: int, **more: Any) -> AttributeSchema:
@@ -330,7 +329,7 @@ def list_block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
         yield from check_whole_numbers(block, ("vcpus", "disk_gib", "sriov_vfs"), path)
         yield from check_memory(block, path)
         yield from check_kubelet(block.get("kubelet"), (*path, "kubelet"))
-        size_names = [size for size in _SIZES if block.get(size) is not None]
+        size_names = [size for size in ("vcpus", "memory_gib", "disk_gib") if block.get(size) is not None]
         if block.get("vm_sku_name") is not None and size_names:
             detail = (
                 f'The block vdu "{name}" has vm_sku_name and {", ".join(size_names)}. Set a SKU or figures, not both.'
