@@ -93,7 +93,10 @@ def _measure_clusters(new_groups: Sequence[CreationGroup], pools: Sequence[LintP
 def _check_pool_order(
     group: CreationGroup, pools: Sequence[LintPool], site: LintSite, *, includes_costless: bool
 ) -> list[Diagnostic]:
-    """Return a finding for the first agent pool of a cluster placed before larger ones of the cluster."""
+    """Return a finding for the first agent pool of a cluster that is placed before larger ones of the cluster.
+
+    Return none if another order gains nothing, unless `includes_costless`.
+    """
     agent_pools = [pool for pool in group.pools if not pool.is_control_plane]
     with_larger = [(pool, _list_larger(agent_pools, position)) for position, pool in enumerate(agent_pools)]
     candidates = [(pool, larger) for pool, larger in with_larger if larger]

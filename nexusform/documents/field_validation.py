@@ -167,7 +167,8 @@ def _describe_size_bounds(low: int | None, high: int | None, size: int) -> str:
 def _describe_invalid_text(data: Any, shape: FieldShape) -> str:
     """Return why a value is not among the choices, does not match the pattern, or has an invalid form; "" if valid."""
     if shape.choices and data not in shape.choices:
-        return f'is "{data}"; it must be one of {join_texts(shape.choices)}.{suggest_name(data, shape.choices)}'
+        hint = suggest_name(data, shape.choices)
+        return f'is "{data}"; it must be one of {join_texts(shape.choices)}.{hint}'
     if shape.pattern and isinstance(data, str) and not re.fullmatch(shape.pattern, data, re.ASCII):
         number_hint = ""
         if shape.kind is FieldKind.AMOUNT and data.isdecimal():  # valid as a number

@@ -284,7 +284,10 @@ def update_host_cells(
 
 
 def _update_host_cell(cell: HostCell, guest: GuestCell, thread_policy: str, sign: int) -> HostCell:
-    """Return a host cell with a guest cell added (`sign` 1) or removed (`sign` -1)."""
+    """Return a host cell with a guest cell added (`sign` 1) or removed (`sign` -1).
+
+    Its memory counts in pages of its size, by default the smallest. With ISOLATE the whole cores of its CPUs are used.
+    """
     size = guest.page_size or min((item.size_kib for item in cell.pages), default=0)
     pages = list(cell.pages)
     for index, item in enumerate(pages):
@@ -292,7 +295,7 @@ def _update_host_cell(cell: HostCell, guest: GuestCell, thread_policy: str, sign
             pages[index] = replace(item, used=max(item.used + sign * guest.memory_mib * _KIB // size, 0))
     pins = frozenset((*guest.pins, *guest.emulator_pins))
     if thread_policy == ISOLATE:
-        pins = pins.union(*(core for core in cell.siblings if core & pins))  # no other VM on the same cores
+        pins = pins.union(*(core for core in cell.siblings if core & pins))
     return replace(
         cell,
         pages=tuple(pages),

@@ -35,13 +35,9 @@ CERTIFICATES: Final = {
     "NF_CLUSTER_CERT": "tls_client_cert",
     "NF_CLUSTER_KEY": "tls_client_key",
 }
-_CONNECT_TIMEOUT: Final = 15.0  # seconds
-_RESULT_TIMEOUT: Final = 600.0
 _HEARTBEAT_SECONDS: Final = 20.0  # seconds between heartbeats
-_POLL_SECONDS: Final = 0.2
 _THREADS_CACHE_SECONDS: Final = 2.0  # seconds
 _NO_WORKERS_TIMEOUT: Final = 120.0  # maximum seconds without a worker
-_RETRIES: Final = 2
 _LOCK_CHECK_SECONDS: Final = 10.0  # seconds between a worker's checks for abandoned locks
 _WORKERS: Final[list[FleetTaskWorker]] = []  # the worker of this process
 
@@ -110,7 +106,7 @@ class DaskTaskEngine:
         security = library.Security(**_read_certificates(environment, address)) if is_secure else None
         try:
             self._client: Any = library.Client(
-                address, timeout=_CONNECT_TIMEOUT, security=security, set_as_default=False, name="nexusform"
+                address, timeout=15.0, security=security, set_as_default=False, name="nexusform"
             )
         except (OSError, ValueError) as problem:
             raise TaskEngineError(f"The scheduler at {address} does not answer: {problem}.") from None
@@ -157,7 +153,7 @@ class DaskTaskEngine:
                 if not running and (is_stopping() or not max_running()):
                     break  # nothing may start any more
                 try:
-                    key = self._finished.get(timeout=_POLL_SECONDS)
+                    key = self._finished.get(timeout=0.2)
                 except queue.Empty:
                     last_progress = self._watch_cluster(last_progress, running)
                     continue
@@ -185,7 +181,7 @@ class DaskTaskEngine:
             encode_task_message(task),
             key=f"{label} {task.site}-{task.fleet.session}{self._task_counter:08x}",
             workers=[home] if home else None,
-            retries=_RETRIES,
+            retries=2,
             pure=False,
         )
         running[future.key] = _SubmittedTask(task, future, home)
@@ -195,7 +191,7 @@ class DaskTaskEngine:
         """Receive the result of a task."""
         try:
             # A result lost with its worker is computed again; an applied change is visible in the state.
-            address, message = future.result(timeout=_RESULT_TIMEOUT)
+            address, message = future.result(timeout=600.0)
             result = decode_task_result(message)
         except Exception as problem:  # noqa: BLE001 - whatever the cluster says of it
             self._homes.pop(task.site, None)

@@ -25,7 +25,6 @@ from nexusform.domains.sites.types.site_tasks import (
 )
 
 _ATTEMPTS: Final = 3
-_POLL_SECONDS: Final = 0.2  # seconds between checks for further starts
 
 
 class _WorkerProcess(Struct):
@@ -84,7 +83,7 @@ class LocalTaskEngine:
             with selectors.DefaultSelector() as selector:
                 for number, task in busy:
                     selector.register(self._processes[number].results, selectors.EVENT_READ, (number, task))
-                ready = [key.data for key, _ in selector.select(_POLL_SECONDS)]
+                ready = [key.data for key, _ in selector.select(0.2)]
             for number, task in ready:
                 self._receive_result(number, task, batch)
 

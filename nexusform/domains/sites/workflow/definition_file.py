@@ -209,7 +209,9 @@ def _read_sites_and_waves(body: Body, reading: _FileReading) -> tuple[list[SiteE
         problems.append(build_error("duplicate-block", detail, duplicate.header_span))
     waves = _read_waves(strategies[0], reading) if strategies else [Wave(ONLY_WAVE)]
     if defaults:
-        reading.defaults = _build_site_block(defaults[0], _DEFAULTS, problems)
+        reading.defaults = _build_site_block(
+            defaults[0], BlockSchema(_SITE_ATTRIBUTES, description="Defaults for all sites."), problems
+        )
     wave_names = {wave.name for wave in waves}
     last_wave = waves[-1].name
     sites: dict[str, SiteEntry] = {}

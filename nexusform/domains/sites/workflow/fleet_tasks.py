@@ -295,7 +295,10 @@ def run_fleet_question(
 
 
 def merge_site_results(name: str, parts: Mapping[int, SiteResult], count: int) -> SiteResult:
-    """Merge the `count` parts of one site's result: skipped if one is missing, rejected if one is or they differ."""
+    """Merge the `count` parts of the answer for one site; `parts` has them by number.
+
+    The result is skipped if a part is missing, and rejected if a part is, or if they are about different plans.
+    """
     if len(parts) < count:
         return SiteResult(name, SiteStatus.SKIPPED, "It was interrupted before this site was finished.")
     ordered = [parts[part] for part in range(count)]

@@ -40,7 +40,6 @@ _DESCRIPTOR: Final = "vnfd"
 _FLAVOUR: Final = "df"
 _GROUP: Final = "affinity-or-anti-affinity-group"
 _SCOPES: Final[Mapping[str, str]] = {"nfvi-node": MACHINE, "zone": RACK, "zone-group": SITE, "nfvi-pop": SITE}
-_TYPES: Final[Mapping[str, bool]] = {"affinity": True, "anti-affinity": False}
 _MIB_OF_A_GB: Final = 1024
 _MAX_SIZE: Final = 10**6
 
@@ -321,7 +320,7 @@ def _build_placement_rule(
 ) -> Iterator[PlacementRule]:
     """Yield one rule, if its type and scope apply to machines, racks or sites."""
     kind, scope_node = (body.get_node(key) for key in keys)  # its type and its scope
-    is_affinity = _TYPES.get(_strip_yang_prefix(_get_name(kind)))
+    is_affinity = {"affinity": True, "anti-affinity": False}.get(_strip_yang_prefix(_get_name(kind)))
     if is_affinity is None:
         detail = f'the rule "{name}" is neither affinity nor anti-affinity ({keys[0]}); it is ignored.'
         notes.add_warning(kind, IGNORED, detail)

@@ -53,7 +53,6 @@ from nexusform.scheduling.racks.vms import convert_to_gib
 
 _SCOPES: Final[Mapping[str, str]] = {"nfvi_node": MACHINE, "zone": RACK, "zone_group": SITE, "nfvi_pop": SITE}
 _RULES: Final[Mapping[str, bool]] = {"AffinityRule": True, "AntiAffinityRule": False}
-_MINIMUM_OF_TARGETS: Final = 2
 
 
 def parse_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes: DocumentFindings) -> Vnf:
@@ -247,7 +246,7 @@ def _report_small_minimums(name: str, targets: tuple[str, ...], topology: Topolo
     """Report targets of an anti-affinity rule with a min_number_of_instances below 2."""
     for vdu, body in topology.nodes:
         node = topology.get_value(body, "properties", "vdu_profile", "min_number_of_instances")
-        if vdu in targets and node.number in range(_MINIMUM_OF_TARGETS):  # None: not given
+        if vdu in targets and node.number in range(2):  # None: not given
             detail = (
                 f'the rule "{name}" separates the VMs of "{vdu}", and its min_number_of_instances is {node.number}. '
                 "Tacker asks for 2 or more."

@@ -30,8 +30,6 @@ _MIB: Final = 2**20
 _MAX_DOCUMENT_BYTES: Final = 4 * _MIB
 _MAX_TOTAL_BYTES: Final = 32 * _MIB
 _MAX_FILES: Final = 20_000
-# Without libyaml, Python has only the slow loader.
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class VnfPackageDocuments(Struct, frozen=True):
@@ -190,8 +188,9 @@ def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_ToscaDefin
 
 def _parse_definitions(name: str, text: str) -> _ToscaDefinitions:
     """Parse the first YAML document of a file; its content is {} if it is no mapping. Raises DiagnosticsError."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the faster one if it is installed
     try:
-        document = next(iter(yaml.load_all(text, _LOADER)), None)
+        document = next(iter(yaml.load_all(text, loader)), None)
     except yaml.MarkedYAMLError as problem:
         line = f":{problem.problem_mark.line + 1}" if problem.problem_mark is not None else ""
         raise _build_error(f"{name}{line} in it is not valid YAML: {problem.problem}.") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, Final, TypeGuard
@@ -235,11 +235,9 @@ def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc])
     unnamed = sorted((vnfc for vnfc in observed if vnfc.id not in names_by_id), key=lambda vnfc: vnfc.order)
     for needs_same_host in (True, False):
         for vnfc in list(unnamed):
-            free_names = [name for name in recorded if name not in matches and recorded[name]["vdu"] == vnfc.vdu]
-            if needs_same_host:
-                free_names = [name for name in free_names if recorded[name].get("machine") == vnfc.host != ""]
-            if free_names:
-                matches[free_names[0]] = vnfc
+            name = _find_free_name(recorded, matches, vnfc, needs_same_host=needs_same_host)
+            if name:
+                matches[name] = vnfc
                 unnamed.remove(vnfc)
     names_hosts = has_standard_user_data(attributes)  # zones are ZONE:HOST
     vnfcs = {
@@ -253,6 +251,17 @@ def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc])
         matches[name] = vnfc
         vnfcs[name] = _build_vnfc({"vdu": vnfc.vdu, "number": number, "numa_cells": None}, vnfc, names_hosts=True)
     return {**attributes, "vnfcs": vnfcs, "vnfc_ids": {name: matches[name].id for name in vnfcs}}
+
+
+def _find_free_name(
+    recorded: Mapping[str, Mapping[str, Any]], used: Collection[str], vnfc: ObservedVnfc, *, needs_same_host: bool
+) -> str:
+    """Return the first recorded name for a VNFC of this VDU, and on this host if needed, that is not used; or ""."""
+    for name, record in recorded.items():
+        is_same_host = record.get("machine") == vnfc.host != ""
+        if record["vdu"] == vnfc.vdu and name not in used and (is_same_host or not needs_same_host):
+            return name
+    return ""
 
 
 def _build_vnfc(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, names_hosts: bool) -> dict[str, Any]:

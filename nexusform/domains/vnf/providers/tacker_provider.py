@@ -254,10 +254,13 @@ class TackerProvider(FixedIdentity):
             runner.run(instance.id, "scale", body)
 
     def _recreate_vnfcs(self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any]) -> None:
-        """Run the healing of the VNFCs (VMs) to re-create, unless an interrupted run did."""
+        """Heal the VNFCs (VMs) that the plan re-creates, unless an interrupted run of this step did.
+
+        The plan marks them as healed and has no id for them; the last read recorded their ids. Tacker may have removed
+        some since.
+        """
         existing = {vnfc.id for vnfc in instance.vnfcs}
-        recorded: Mapping[str, str] = get_mapping(runner.request.private_note, _IDS_KEY)  # ids of the last read
-        # Names of VNFCs to re-create: healed ones without an id in the plan.
+        recorded: Mapping[str, str] = get_mapping(runner.request.private_note, _IDS_KEY)
         ids = get_mapping(planned, "vnfc_ids")
         vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(planned, "vnfcs")
         names = [name for name, vnfc in vnfcs.items() if vnfc.get("came") == HEALED and name not in ids]

@@ -40,7 +40,6 @@ from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import FileProblem, Files
 
 _MAX_REQUEST_BYTES: Final = 4 << 20
-_TIMEOUT_SECONDS: Final = 30
 _PACKAGE_PATH: Final = re.compile("/vnfpkgm/v[12]/onboarded_vnf_packages(?:/(?P<id>[^/]*)(?:/(?P<part>.*))?)?")
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 _MAX_PACKAGE_BYTES: Final = 512 << 20
@@ -88,7 +87,7 @@ class GrantServer(ThreadingHTTPServer):
 class _GrantRequestHandler(BaseHTTPRequestHandler):
     server: GrantServer
     protocol_version = "HTTP/1.1"
-    timeout = _TIMEOUT_SECONDS
+    timeout = 30
 
     def handle_get(self) -> None:
         """Answer a request for packages: /vnfpkgm/VERSION/onboarded_vnf_packages[/ID[/PART]].

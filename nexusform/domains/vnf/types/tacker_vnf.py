@@ -79,8 +79,6 @@ _OPERATION_BY_TRIGGER: Final = {
     "scale_out": SCALED,
     SCALED: SCALED,
 }
-# Triggers of VNFCs that a plan keeps: their recorded operations.
-_RECORDED_OPERATIONS: Final = ("", SCALED, HEALED)
 UNSATISFIABLE: Final = "unsatisfiable-anti-affinity"
 TOO_LARGE: Final = "unsatisfiable-scaled-anti-affinity"
 
@@ -383,7 +381,8 @@ def build_computed_attributes(
     unplaced_vnfcs = {
         record["name"]: {key: record[key] for key in record if key != "name"} for record in unplaced.values()
     }
-    kept_vms = [vm.name for vm in placed_vms if vm.trigger in _RECORDED_OPERATIONS]  # others get new ids
+    # A kept VNFC has its recorded operation as trigger; others get new ids.
+    kept_vms = [vm.name for vm in placed_vms if vm.trigger in ("", SCALED, HEALED)]
     kept_ids = {name: known_ids[name] for name in (*kept_vms, *unplaced_vnfcs) if name in known_ids}
     ids = {"vnfc_ids": kept_ids} if known_ids else {}
     vnfcs: dict[str, Any] = {}

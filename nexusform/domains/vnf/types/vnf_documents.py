@@ -55,7 +55,11 @@ def read_package_and_request(attributes: Mapping[str, Any], files: Files) -> tup
 
 
 def _read_instantiate_request(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return flavour_id, instantiation_level and parameters of the instantiate request (ETSI SOL003, JSON)."""
+    """Return the arguments of the block from its instantiate request (ETSI SOL003, JSON), and problems.
+
+    They are flavour_id, instantiation_level and parameters. A configured argument must be equal, or not be set;
+    configured parameters override those of the request. While the request is unknown, so are they.
+    """
     text = attributes.get(REQUEST)
     if text is None:
         return {}, []
@@ -74,7 +78,6 @@ def _read_instantiate_request(attributes: Mapping[str, Any]) -> tuple[dict[str, 
         if not isinstance(requested, kind):
             problems.append(_build_request_problem(f"{field} is no {noun}."))
         elif isinstance(configured, dict):
-            # Configured parameters override those of the request.
             arguments[name] = {**body[field], **configured}
         elif configured in (None, requested):
             arguments[name] = requested
