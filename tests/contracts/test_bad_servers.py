@@ -122,9 +122,9 @@ def request_token(address: str, _folder: Path) -> object:
 
 def build_tacker_call(call: Callable[[Any], object]) -> Call:
     def ask(address: str, _folder: Path) -> object:
-        from nexusform.domains.vnf.providers.tacker_client import PollTiming, TackerClient
+        from nexusform.domains.vnf.providers.tacker_client import Credentials, PollTiming, TackerClient
 
-        with closing(TackerClient(address, None, PollTiming(outage=0.0))) as tacker:
+        with closing(TackerClient(address, Credentials(), PollTiming(outage=0.0))) as tacker:
             return call(tacker)
 
     return ask

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import IO, Final
 
@@ -147,10 +148,8 @@ class LocalTaskEngine:
     def _close_worker(self, worker: _WorkerProcess) -> None:
         """Close the pipes of a worker, and wait for its end."""
         for stream in (worker.tasks, worker.results):
-            try:
+            with suppress(OSError):  # the other end is closed
                 stream.close()
-            except OSError:
-                continue  # the other end is closed
         worker.process.wait()
 
 

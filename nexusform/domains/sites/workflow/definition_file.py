@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -553,11 +554,9 @@ def describe_data_location(files: Sequence[str], key: str, root: str, confinemen
     pattern = re.compile(rf"(?<![\w.-])(?P<quote>[\"']?){re.escape(key)}(?P=quote)\s*[:=,]")
     locations: list[tuple[str, int]] = []  # file and line
     for name in files:
-        try:
+        with suppress(FileProblem, UnicodeDecodeError):  # only an aid for an error reported anyway
             text = read_file(str(Path(root, name)), _MAX_BYTES, confinement).decode()
-        except (FileProblem, UnicodeDecodeError):
-            continue  # only an aid for an error reported anyway
-        locations += [(name, text.count("\n", 0, match.start()) + 1) for match in pattern.finditer(text)]
+            locations += [(name, text.count("\n", 0, match.start()) + 1) for match in pattern.finditer(text)]
     if len(locations) == 1:
         ((name, line),) = locations
         return f' "{key}" is set in {name}, line {line}.'

@@ -8,6 +8,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -77,14 +78,13 @@ def record_state_locations(fleet: Fleet, location: CommandContext, results: Iter
         for result in results
         if result.serial and result.site in sites  # serial 0: no state yet
     }
-    if current_states.items() - known_states.items():
+    states = known_states | current_states
+    if states != known_states:
         path = Path(location.data_directory, _STATE_LIST)
-        try:
+        with suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            content = msgspec.json.encode(dict(sorted((known_states | current_states).items())))
+            content = msgspec.json.encode(dict(sorted(states.items())))
             write_output(str(path), msgspec.json.format(content, indent=1), private=True, durable=False)
-        except OSError:
-            return
 
 
 def _read_known_states(location: CommandContext) -> dict[str, _KnownState]:

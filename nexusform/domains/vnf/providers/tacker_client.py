@@ -62,15 +62,14 @@ class PollTiming(Struct, frozen=True):
 class TackerClient:
     """Client of one Tacker; safe for use by several threads."""
 
-    def __init__(self, endpoint: str, credentials: Credentials | None, timing: PollTiming) -> None:
+    def __init__(self, endpoint: str, credentials: Credentials, timing: PollTiming) -> None:
         self.endpoint = endpoint
         self.timing = timing
         self._credentials = credentials
-        self.project = credentials.project if credentials is not None else ""
+        self.project = credentials.project
         self._token = ""
-        verification = credentials.verification if credentials is not None else True
-        self.verifies_server = verification is not False
-        self._client = ApiClient(endpoint, verify=verification)
+        self.verifies_server = credentials.verification is not False
+        self._client = ApiClient(endpoint, verify=credentials.verification)
 
     def close(self) -> None:
         """Close the connections."""
@@ -155,7 +154,7 @@ class TackerClient:
         TackerProblem.
         """
         headers = {"Version": "2.0.0", "Accept": "application/json"}
-        if self._credentials is not None:
+        if self._credentials.fields:
             self._token = self._token or fetch_token(self._credentials)
             headers["X-Auth-Token"] = self._token
         content = None
@@ -166,7 +165,7 @@ class TackerClient:
             answer = self._client.send(ApiRequest(method, f"{_BASE}{path}", query, content, headers))
         except WebError as problem:
             raise TackerProblem(f"Tacker at {self.endpoint}: {problem}.", is_unreachable=True) from None
-        if answer.status == _UNAUTHORIZED and self._credentials is not None and not is_repeated:
+        if answer.status == _UNAUTHORIZED and self._credentials.fields and not is_repeated:
             self._token = ""
             return self._send(method, path, body, query, is_repeated=True)
         if answer.is_success or (method, answer.status) in _ABSENT:
@@ -205,9 +204,9 @@ _USER_FIELDS: Final = ("user_id", "username")
 
 
 class Credentials(Struct, frozen=True):
-    """Fields of `auth` as in clouds.yaml, and the certificate settings."""
+    """Fields of `auth` as in clouds.yaml, {} for a Tacker without Keystone, and the certificate settings."""
 
-    fields: Mapping[str, str]
+    fields: Mapping[str, str] = {}
     certificate: str = ""
     is_verified: bool = True
 

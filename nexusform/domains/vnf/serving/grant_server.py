@@ -13,6 +13,7 @@ import ssl
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -65,8 +66,9 @@ class GrantServer(ThreadingHTTPServer):
         self.packages = packages
         self.token = token
         self.lock = Lock()
-        self.scheme = "https" if tls is not None else "http"
+        self.scheme = "http"
         if tls is not None:
+            self.scheme = "https"
             # The handshake belongs to the thread of the request: a silent client must not block others.
             self.socket = tls.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
 
@@ -219,12 +221,10 @@ class GrantJournal:
         if not self.path.exists():
             return  # nothing was granted yet
         for line in read_regular(self.path, _MAX_BYTES).splitlines():
-            try:
+            with suppress(msgspec.DecodeError):  # the line of a run that was killed while it wrote
                 entry = msgspec.json.decode(line, type=_JournalEntry)
-            except msgspec.DecodeError:
-                continue  # the line of a run that was killed while it wrote
-            if entry.plan == digest:  # others are of earlier plans in the same file
-                self.records.append(entry.record)
+                if entry.plan == digest:  # others are of earlier plans in the same file
+                    self.records.append(entry.record)
 
     def add(self, record: GrantRecord) -> None:
         """Write a record to disk, and keep it."""
