@@ -5,7 +5,6 @@ Source: nova/virt/hardware.py (numa_fit_instance_to_host) and nova/pci/stats.py 
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, permutations
-from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct, field
@@ -356,7 +355,7 @@ def allocate_pci_devices(
     pools: Sequence[DevicePool],
     requests: Iterable[PciDeviceRequest],
     cells: Collection[int] = (),
-    sockets: Mapping[int, int | None] = MappingProxyType({}),
+    sockets: Mapping[int, int | None] = {},
 ) -> list[DevicePool] | None:
     """Return the pools without the devices of the requests, None if there are too few. `cells` are the host cells of
     the VM; `sockets` has the socket of each host cell. As in Nova, special devices serve only requests for them.

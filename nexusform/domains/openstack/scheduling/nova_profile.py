@@ -162,17 +162,18 @@ class _NovaRules(NamedTuple):
             return f'The NUMA cells and PCI devices for the flavor "{sku.name}" are unknown: {_HOW_TO_DESCRIBE}'
         if IMAGE not in self.enabled:
             return ""  # the image has no effect
-        if constraints.image not in self.images:
-            kinds = {(host.hypervisor_type, frozenset(host.supported_instances)) for host in self.hosts.values()}
-            if len(kinds) == 1:
-                return ""  # all hosts support the same images
-            reason = "the image of these VMs is unknown. Set image in the block vdu of the tacker_vnf."
-            if constraints.image:
-                reason = f'the inventory has no image "{constraints.image}" (image-ID.json).'
-            return f"Hosts support different images, and {reason}"
-        if select_host_properties(self.images[constraints.image]) and not is_described:
-            return f'The hosts that support the image "{constraints.image}" are unknown: {_HOW_TO_DESCRIBE}'
-        return ""
+        image = constraints.image
+        if image in self.images:
+            if select_host_properties(self.images[image]) and not is_described:
+                return f'The hosts that support the image "{image}" are unknown: {_HOW_TO_DESCRIBE}'
+            return ""
+        kinds = {(host.hypervisor_type, frozenset(host.supported_instances)) for host in self.hosts.values()}
+        if len(kinds) == 1:
+            return ""  # all hosts support the same images
+        reason = "the image of these VMs is unknown. Set image in the block vdu of the tacker_vnf."
+        if image:
+            reason = f'the inventory has no image "{image}" (image-ID.json).'
+        return f"Hosts support different images, and {reason}"
 
     def find_rejection(self, demand: Demand, host: NovaHost) -> str:
         """Return the reason why the host is no candidate for the demand at any load, or ""."""

@@ -102,7 +102,11 @@ def _add_template(reading: HotReading, context: _ResourceContext) -> None:
 
 
 def _add_resource(reading: HotReading, context: _ResourceContext, name: str, body: Node) -> None:
-    """Add a resource by type: server, scaling group, port (a check), server group, policy, template. Ignore others."""
+    """Add a resource of a template to the reading, by its type; ignore types without effect on placement.
+
+    These types count: servers, groups that repeat a resource, ports (checked only), server groups, scaling policies
+    and nested templates.
+    """
     template = context.template
     kind, properties = get_declared_type(body), get_resource_properties(body)
     if kind in _SERVERS:

@@ -461,7 +461,11 @@ def _warn_duplicate_deltas(aspect: str, vdu: str, policies: tuple[_Deltas, _Delt
 
 
 def _list_scaling_aspects(topology: Topology, deltas: Mapping[str, Mapping[str, _Deltas]]) -> Iterator[ScalingAspect]:
-    """Yield the scaling aspects (VDUs scaled together) with the VMs added to each VDU per step."""
+    """Yield the scaling aspects (VDUs scaled together) with the VMs that each step adds to each VDU.
+
+    `deltas` are these numbers by aspect and VDU, each under the id of a delta. An aspect lists the ids of its steps;
+    without a list all of them are steps. Report aspects and ids without numbers.
+    """
     for _, body in _select_policies(topology, "ScalingAspects"):
         for name, part in body.get_node("properties", "aspects").list_fields():
             maximum = parse_count_or_default(topology.get_value(part, "max_scale_level"), topology.notes, 0)

@@ -260,16 +260,16 @@ def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
 
 
 def _join_documents(document: _ToscaDefinitions | None, definitions: Sequence[_ToscaDefinitions]) -> str | None:
-    """Return the document of the flavour, followed by those declaring its node types; None without a document."""
+    """Return the text of a flavour's document, followed by the documents that declare its node types; None without it.
+
+    The types of TOSCA itself need no declaration.
+    """
     if document is None:
         return None
-    own_types = {kind for kind in _list_node_types(document) if not kind.startswith("tosca.")}
-    required_texts = (
-        other.text
-        for other in definitions
-        if other is not document and not own_types.isdisjoint(_list_declared_types(other))
-    )
-    return "\n---\n".join([document.text, *required_texts])
+    used_types = {kind for kind in _list_node_types(document) if not kind.startswith("tosca.")}
+    others = [other for other in definitions if other is not document]
+    required = [other.text for other in others if not used_types.isdisjoint(_list_declared_types(other))]
+    return "\n---\n".join([document.text, *required])
 
 
 def _list_declared_types(document: _ToscaDefinitions) -> Iterator[str]:

@@ -62,13 +62,19 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
 
 
 def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
-    """Return the VNF of a VNFD without a HOT file: Tacker makes server groups from its rules for machines."""
-    vdus = []
-    for vdu in descriptor.vdus:
-        machine_rules = [rule for rule in descriptor.rules if rule.scope == MACHINE and vdu.name in rule.vdus]
-        has_anti_affinity = any(rule.is_hard and not rule.is_affinity for rule in machine_rules)
-        vdus.append(replace(vdu, has_anti_affinity=has_anti_affinity, has_scheduler_hints=bool(machine_rules)))
-    return replace(descriptor, vdus=tuple(vdus))
+    """Return the VNF of a VNFD without a HOT file, with the marks that a HOT file would give to its VDUs.
+
+    Tacker makes a server group from each rule for machines, and puts the servers of its VDUs into it.
+    """
+    machine_rules = [rule for rule in descriptor.rules if rule.scope == MACHINE]
+    separating_rules = [rule for rule in machine_rules if rule.is_hard and not rule.is_affinity]
+    grouped = set(chain.from_iterable(rule.vdus for rule in machine_rules))
+    separated = set(chain.from_iterable(rule.vdus for rule in separating_rules))
+    vdus = tuple(
+        replace(vdu, has_anti_affinity=vdu.name in separated, has_scheduler_hints=vdu.name in grouped)
+        for vdu in descriptor.vdus
+    )
+    return replace(descriptor, vdus=vdus)
 
 
 def _merge_vnfd_and_hot_file(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) -> Vnf:

@@ -115,7 +115,6 @@ class InstantiationLevel(Struct, frozen=True):
 
 
 _NO_LEVEL: Final = InstantiationLevel("", {}, {}, Origin(file="", line=0))
-_NO_SCALE_LEVELS: Final[Mapping[str, int]] = {}
 
 
 class Vnf(Struct, frozen=True):
@@ -203,7 +202,7 @@ def _format_known_names(name: str, names: Collection[str]) -> str:
     return f"{suggest_name(name, names)} {names_text}"
 
 
-def compute_vdu_counts(vnf: Vnf, level: object = "", scale_levels: Mapping[str, int] = _NO_SCALE_LEVELS) -> VduVmCounts:
+def compute_vdu_counts(vnf: Vnf, level: object = "", scale_levels: Mapping[str, int] = {}) -> VduVmCounts:
     """Return the VMs per VDU at an instantiation level ("", None = the default one), with overridden scale levels."""
     selected_level = vnf.find_level(level)
     base_levels = selected_level.scale_levels

@@ -15,9 +15,6 @@ from nexusform.domains.vnf.types.vnf_documents import RETRY_KEY, has_standard_us
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
 from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 
-RETRY: Final = "retry"
-ROLLBACK: Final = "rollback"
-FAIL: Final = "fail"
 COMPLETED: Final = "COMPLETED"
 _ROLLED_BACK: Final = "ROLLED_BACK"
 _FAILED: Final = "FAILED"
@@ -25,7 +22,6 @@ _ENDED: Final = (COMPLETED, _ROLLED_BACK, _FAILED)
 _MAX_RETRIES: Final = 3
 _MAX_EARLIER: Final = 16
 _FIRST_PAUSE: Final = 0.2
-INSTANTIATED: Final = "INSTANTIATED"
 # Key of the instance's metadata with the identity of its object.
 OWNER_KEY: Final = "nexusform"
 
@@ -117,12 +113,12 @@ class OperationRunner(Struct, frozen=True):
         instantiation or a scale-out; any other operation fails at once.
         """
         action = self.on_failure
-        if action == RETRY and failures > _MAX_RETRIES:
-            action = ROLLBACK
+        if action == "retry" and failures > _MAX_RETRIES:
+            action = "rollback"
         is_scale_in = get_text(operation, "operationParams", "type") == "SCALE_IN"
         can_roll_back = operation.get("operation") in ("INSTANTIATE", "SCALE") and not is_scale_in
-        if action == ROLLBACK and (not can_roll_back or failures > _MAX_RETRIES + 1):
-            action = FAIL
+        if action == "rollback" and (not can_roll_back or failures > _MAX_RETRIES + 1):
+            action = "fail"
         try:
             with _postpone_during_outage():
                 self.client.write("POST", f"/vnf_lcm_op_occs/{operation_id}/{action}")
@@ -193,7 +189,7 @@ class VnfInstance(Struct, frozen=True):
 def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
     """Parse a VnfInstance of Tacker's interface (SOL003); only an instantiated one has VNFCs."""
     info = get_mapping(document, "instantiatedVnfInfo")
-    is_instantiated = document.get("instantiationState") == INSTANTIATED
+    is_instantiated = document.get("instantiationState") == "INSTANTIATED"
     return VnfInstance(
         id=get_text(document, "id"),
         name=get_text(document, "vnfInstanceName"),

@@ -42,7 +42,6 @@ from nexusform.interfaces.plugins import FileProblem, Files
 
 _MAX_REQUEST_BYTES: Final = 4 << 20
 _PACKAGE_PATH: Final = re.compile("/vnfpkgm/v[12]/onboarded_vnf_packages(?:/(?P<id>[^/]*)(?:/(?P<part>.*))?)?")
-_NO_HEADERS: Final[Mapping[str, str]] = {}
 _MAX_PACKAGE_BYTES: Final = 512 << 20
 
 
@@ -190,11 +189,11 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
         body = build_problem_details_response(status, status.phrase, detail).body
         self._send(status, json.dumps(body).encode(), "application/problem+json")
 
-    def _send_json(self, status: HTTPStatus, document: Any, headers: Mapping[str, str] = _NO_HEADERS) -> None:
+    def _send_json(self, status: HTTPStatus, document: Any, headers: Mapping[str, str] = {}) -> None:
         kind = "application/json" if status < HTTPStatus.BAD_REQUEST else "application/problem+json"
         self._send(status, json.dumps(document).encode(), kind, headers)
 
-    def _send(self, status: HTTPStatus, body: bytes, kind: str, headers: Mapping[str, str] = _NO_HEADERS) -> None:
+    def _send(self, status: HTTPStatus, body: bytes, kind: str, headers: Mapping[str, str] = {}) -> None:
         self.send_response(status)
         for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **headers}.items():
             self.send_header(name, value)
