@@ -50,7 +50,7 @@ def _is_caused_by_pins(pools: Sequence[LintPool], site: LintSite, facts: LintInp
 
 
 def _format_quorum_loss(pools: Sequence[LintPool]) -> str:
-    """Return a sentence about the first machine of a cluster that breaks the control plane's quorum if it fails, or "".
+    """Return a sentence about the first machine needed for the quorum of a cluster's control plane, or "".
 
     A quorum is a majority of the control-plane VMs. A single VM has no quorum to lose.
     """

@@ -93,7 +93,7 @@ def _measure_clusters(new_groups: Sequence[CreationGroup], pools: Sequence[LintP
 def _check_pool_order(
     group: CreationGroup, pools: Sequence[LintPool], site: LintSite, *, includes_costless: bool
 ) -> list[Diagnostic]:
-    """Return a finding for the first agent pool of a cluster that is placed before larger ones of the cluster.
+    """Return a finding for the first agent pool of a cluster placed before larger ones of the cluster.
 
     Return none if another order gains nothing, unless `includes_costless`.
     """
@@ -136,7 +136,7 @@ def _replace_pool_order(pools: Sequence[LintPool], order: Sequence[LintPool]) ->
 def _measure_order(names: str, pools: Sequence[LintPool], better: Sequence[LintPool], site: LintSite) -> _OrderGain:
     """Measure the gain of placing `pools` in the order `better`, called `names` in the text; empty in `validate`.
 
-    Both orders are simulated. More VMs that fit, fewer machines with two VMs of a cluster, and more capacity count.
+    Both orders are simulated. More fitting VMs, fewer machines with two VMs of a cluster, and more capacity count.
     """
     if site.simulate is None:
         return _OrderGain()

@@ -154,9 +154,9 @@ def validate_value_size(data: Any, shape: FieldShape) -> str:
 
 
 def _describe_size_bounds(low: int | None, high: int | None, size: int) -> str:
-    """Describe the bounds of a size that is outside of them: "1 or more", "at most 63" or "1 to 63".
+    """Describe the exceeded bounds of a size: "1 or more", "at most 63" or "1 to 63".
 
-    The maximum of an integer type says nothing to a user; it is mentioned only if it is exceeded.
+    The maximum of an integer type is no news to a user; it is mentioned only if it is exceeded.
     """
     if high not in (None, *_INTEGER_MAXIMUMS) and low is not None:
         return f"{low} to {high}"

@@ -280,7 +280,7 @@ def _require_matching_yaml_tag(tag: str | None, kind: str, position: TextPositio
 def _parse_scalar(event: Any, position: TextPosition) -> Any:
     """Parse a scalar by its tag (`!!int 1`); without a tag by YAML's rules if plain (no quotes), else as text.
 
-    Raises _InvalidDocument for a value that does not fit its tag.
+    Raises _InvalidDocument for a value unfit for its tag.
     """
     text, tag = event.value, event.tag
     if tag is None:

@@ -350,7 +350,7 @@ def find_unpredicted_property(properties: Mapping[str, str]) -> str:
 def find_image_rejection(properties: Mapping[str, str], supported: Sequence[Sequence[str]]) -> str:
     """Return why a host rejects an image, or "". An instance in `supported` has an architecture, type and VM mode.
 
-    One of these instances must have all values that the image requests.
+    One of these instances must have all values requested by the image.
     """
     selected = select_host_properties(properties)
     requested_values = set(selected.values())

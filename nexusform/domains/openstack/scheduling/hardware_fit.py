@@ -148,8 +148,8 @@ def _fit_guest_cells(
 ) -> bool:
     """Return whether the guest cells fit on host cells, each on its own, with the PCI devices near; set their ids.
 
-    Like Nova, results are remembered by the ids of both cells, and a guest cell that fits takes the id of its host
-    cell. So a later permutation asks for the same guest under another id. Only the first cell has emulator threads.
+    Like Nova, results are remembered by the ids of both cells, and a fitting guest cell takes the id of its host
+    cell. So a later permutation has the same guest under another id. Only the first cell has emulator threads.
     """
     results: dict[tuple[int, int], bool] = {}  # whether a guest cell fits, by the ids of the host cell and the guest
     for candidates in permutations(cells, len(guests)):
@@ -206,7 +206,7 @@ def _fit_cell(cell: HostCell, guest: GuestCell, request: NumaRequest, ratios: Ho
 def _fit_guest_memory(cell: HostCell, guest: GuestCell, *, is_pinned: bool) -> bool:
     """Return whether the host cell has the memory of a guest cell, in pages of the requested size if there are pages.
 
-    A request of SMALL, LARGE or ANY pages is set to the largest such size that fits. Pinned VMs and requested pages
+    A request of SMALL, LARGE or ANY pages is set to the largest fitting size of them. Pinned VMs and requested pages
     need free memory; other VMs may share it.
     """
     pages = {item.size_kib: item for item in cell.pages}
@@ -228,7 +228,7 @@ def _select_dedicated_cpus(
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Return the CPUs of `count` dedicated vCPUs and those of the emulator threads.
 
-    None if too few CPUs are free under the policy for threads. The first choice of vCPUs that leaves CPUs for the
+    None if too few CPUs are free under the policy for threads. The first choice of vCPUs with CPUs left for the
     emulator threads counts. As in Nova, emulator threads have CPUs only with dedicated vCPUs in the cell.
     """
     if count + emulator_cpus > len(cell.free_cpus):
@@ -386,10 +386,10 @@ def allocate_pci_devices(
 def _select_near_pools(
     pools: Sequence[DevicePool], request: PciDeviceRequest, cells: Collection[int], sockets: Mapping[int, int | None]
 ) -> Sequence[DevicePool]:
-    """Return the pools that a VM on these host cells may use under the NUMA policy of the request, near ones first.
+    """Return the pools usable by a VM on these host cells under the NUMA policy of the request, near ones first.
 
     REQUIRED allows devices of its cells only, SOCKET those of its sockets, LEGACY also those without a known cell, and
-    PREFERRED any. The devices may be too few; the caller checks that.
+    PREFERRED any. The devices may be too few; the caller checks it.
     """
     near = _select_pools_of_cells(pools, cells)
     if request.numa_policy == REQUIRED or count_free_devices(near) >= request.count:

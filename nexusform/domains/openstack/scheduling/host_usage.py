@@ -208,6 +208,6 @@ def get_resource(host: NovaHost, resource_class: str) -> Resource:
 
 
 def list_amounts(sku: VmSku) -> list[tuple[str, int]]:
-    """Return the amounts that Placement allocates for one VM besides dedicated CPUs, without those of 0."""
+    """Return the amounts allocated by Placement for one VM besides dedicated CPUs, without those of 0."""
     amounts = [(VCPU, sku.host_vcpus), (MEMORY, sku.memory_mib), (DISK, sku.disk_gib)]
     return [(name, amount) for name, amount in amounts if amount]

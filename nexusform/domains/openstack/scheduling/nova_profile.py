@@ -139,9 +139,9 @@ class _NovaRules(NamedTuple):
         return self.requests.get(sku.name, FlavorRequest())
 
     def find_unknown_fact(self, sku: VmSku, constraints: PlacementConstraints) -> str:
-        """Return a sentence about a fact that the prediction of a VM needs and that is unknown, or "".
+        """Return a sentence about an unknown fact needed for the prediction of a VM, or "".
 
-        Such facts are a PCI alias, a filter that Nova does not run, the NUMA cells and devices of hosts, and the
+        Such facts are a PCI alias, a filter not enabled in Nova, the NUMA cells and devices of hosts, and the
         properties of an image if hosts support different ones.
         """
         request = self.get_request(sku)

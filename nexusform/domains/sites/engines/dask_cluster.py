@@ -38,12 +38,11 @@ CERTIFICATES: Final = {
 _HEARTBEAT_SECONDS: Final = 20.0  # seconds between heartbeats
 _THREADS_CACHE_SECONDS: Final = 2.0  # seconds
 _NO_WORKERS_TIMEOUT: Final = 120.0  # maximum seconds without a worker
-_LOCK_CHECK_SECONDS: Final = 10.0  # seconds between a worker's checks for abandoned locks
 _WORKERS: Final[list[FleetTaskWorker]] = []  # the worker of this process
 
 
 def _parse_address(engine_name: str) -> tuple[str, bool]:
-    """Parse the scheduler's address (dask://HOST[:PORT]); return that for Dask, and True if it needs TLS.
+    """Parse the scheduler's address (dask://HOST[:PORT]); return the one for Dask, and True if it needs TLS.
 
     Only loopback addresses may do without TLS. Raises TaskEngineError.
     """
@@ -255,7 +254,7 @@ def _read_certificates(environment: Mapping[str, str], address: str) -> dict[str
 
 def _release_abandoned_locks(worker: FleetTaskWorker) -> None:
     while True:
-        sleep(_LOCK_CHECK_SECONDS)
+        sleep(10.0)
         worker.release_abandoned_locks()
 
 

@@ -61,7 +61,7 @@ def count_placements(plan: Plan) -> dict[str, int]:
 
 
 def find_lost_redundancy(plan: Plan) -> tuple[str, ...]:
-    """Describe the pools that lose their rack redundancy.
+    """Describe the pools without rack redundancy after the plan.
 
     Such a pool is on several racks before the plan, and after it all of its VMs, at least two, are on one rack.
     """

@@ -183,7 +183,7 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
 
 
 def _build_rejection_section(failed: Sequence[SiteResult]) -> Section:
-    """Build the section of failed sites by reason. Reasons that differ only in the site's name are one."""
+    """Build the section of failed sites by reason. Reasons with another site's name are one."""
     lines = []
     for reason, results in group_by(failed, lambda result: replace_site_name(result.reason, result.site)).items():
         names = format_names([result.site for result in results])

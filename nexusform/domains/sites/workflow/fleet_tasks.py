@@ -243,7 +243,7 @@ def _find_cycle(dependencies: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the sites of a cycle of dependencies, in order; [] if there is none.
 
     Sites without pending dependencies are removed until none is left. Each remaining site depends on a remaining one,
-    so a path along such dependencies, from the first name, comes to a site that is on it already.
+    so a path along such dependencies, from the first name, reaches a site of the path again.
     """
     pending = {name: set(other_sites) for name, other_sites in dependencies.items()}
     while free := [name for name, other_sites in pending.items() if other_sites.isdisjoint(pending)]:
@@ -258,7 +258,7 @@ def _find_cycle(dependencies: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def split_wave_by_dependencies(names: Sequence[str], dependencies: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """Split the sites of a wave into rounds: every site comes in a later round than its dependencies in the wave."""
+    """Split the sites of a wave into rounds: every site is in a later round than its dependencies in the wave."""
     remaining = list(names)
     rounds: list[list[str]] = []
     while remaining:

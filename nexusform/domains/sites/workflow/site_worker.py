@@ -258,7 +258,7 @@ def _make_path_relative_to_fleet(name: str, source: str) -> str:
 
 
 def _make_paths_in_text_relative(text: str, source: str) -> str:
-    """Convert the file names in a text that have a position, such as `main.nf.hcl:14,1-19`; leave other text."""
+    """Convert the file names with a position in a text, such as `main.nf.hcl:14,1-19`; leave other text."""
 
     def convert_match(match: re.Match[str]) -> str:
         path, position = match.groups()

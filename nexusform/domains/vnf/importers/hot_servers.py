@@ -36,7 +36,6 @@ _POLICIES: Final[Mapping[str, tuple[bool, bool]]] = {
     "soft-affinity": (True, False),
 }
 _MAX_PER_HOST_RULE: Final = "max_server_per_host"
-_MAX_FIGURE: Final = 10**9  # of a flavor
 
 
 class ServerGroup(Struct, frozen=True):
@@ -317,7 +316,7 @@ def add_server_vdu(
 ) -> None:
     """Add a server of a template as a VDU (kind of VM), with its scheduler hints.
 
-    Its name is its own, or the one of its group if only that is a VDU of the VNFD. A name that is used already is
+    Its name is its own, or the one of its group if only the group is a VDU of the VNFD. A name in use is
     extended, with a warning. Report an invalid name, and a missing number of servers.
     """
     notes = template.notes
@@ -395,16 +394,16 @@ def _parse_flavor_size(template: Template, flavor: object) -> VduSize:
         return VduSize()
     flavor_properties = get_resource_properties(template.root.get_node("resources", flavor.name))
     vcpus, ram, disk = (
-        _parse_count(template, flavor_properties.get_node(name), _MAX_FIGURE) for name in ("vcpus", "ram", "disk")
+        _parse_count(template, flavor_properties.get_node(name), 10**9) for name in ("vcpus", "ram", "disk")
     )
     return VduSize(vcpus or None, convert_to_gib(ram) if ram else None, disk)  # 0 is no size
 
 
 def build_scaling_aspects(reading: HotReading) -> tuple[ScalingAspect, ...]:
-    """Return the scaling aspects of the scaling groups that can grow from their initial to their maximum size.
+    """Return the scaling aspects of the scaling groups with a maximum size above their initial one.
 
-    A scaling policy names the aspect of its group, and the VMs that a step adds. Without a policy the aspect has the
-    name of the group, and a step adds one VM. The levels of an aspect are those that all of its VDUs can reach.
+    A scaling policy names the aspect of its group, and the VMs added by a step. Without a policy the aspect has the
+    name of the group, and a step adds one VM. All VDUs of an aspect can reach its levels.
     """
     aspects: dict[str, ScalingAspect] = {}
     for vdu_name, group in reading.scaling_groups.items():

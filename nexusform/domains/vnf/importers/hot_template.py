@@ -104,7 +104,7 @@ def _add_template(reading: HotReading, context: _ResourceContext) -> None:
 def _add_resource(reading: HotReading, context: _ResourceContext, name: str, body: Node) -> None:
     """Add a resource of a template to the reading, by its type; ignore types without effect on placement.
 
-    These types count: servers, groups that repeat a resource, ports (checked only), server groups, scaling policies
+    These types count: servers, groups with a repeated resource, ports (checked only), server groups, scaling policies
     and nested templates.
     """
     template = context.template

@@ -40,7 +40,6 @@ _DESCRIPTOR: Final = "vnfd"
 _FLAVOUR: Final = "df"
 _GROUP: Final = "affinity-or-anti-affinity-group"
 _SCOPES: Final[Mapping[str, str]] = {"nfvi-node": MACHINE, "zone": RACK, "zone-group": SITE, "nfvi-pop": SITE}
-_MIB_OF_A_GB: Final = 1024
 _MAX_SIZE: Final = 10**6
 
 
@@ -189,7 +188,7 @@ def _build_vdu(
 def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFindings) -> VduSize:
     """Return the processors, memory and disk of a VDU, None for unknown ones.
 
-    The VDU names its descriptions, which the descriptor lists. Only local disks count: persistent ones are volumes.
+    The VDU names its descriptions in the descriptor. Only local disks count: persistent ones are volumes.
     """
     computes = _collect_by_id(descriptor.get_node("virtual-compute-desc"), "virtual-compute-desc", notes)
     compute_reference = body.get_node("virtual-compute-desc")
@@ -210,7 +209,7 @@ def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFind
             notes.add_warning(node, IGNORED, f'the virtual-storage-desc "{storage_name}" is not defined.{hint}')
         elif "persistent" not in storages[storage_name].get_node("type-of-storage").text:
             disk_gib += ceil(_parse_positive_number(storages[storage_name].get_node("size-of-storage"), notes))
-    memory_mib = ceil(memory_gib * _MIB_OF_A_GB)  # up to whole MiB
+    memory_mib = ceil(memory_gib * 1024)  # up to whole MiB
     return VduSize(ceil(cpus) or None, convert_to_gib(memory_mib) or None, disk_gib or None)
 
 
@@ -263,7 +262,7 @@ def _select_default_level(flavour: Node, levels: Sequence[InstantiationLevel], n
 
 
 def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterator[ScalingAspect]:
-    """Yield the scaling aspects of the flavour with the VMs that each of their steps adds to each VDU.
+    """Yield the scaling aspects of the flavour with the VMs added to each VDU by each of their steps.
 
     A step is a delta, named by `step-deltas`; without these all deltas are steps, in their order.
     """

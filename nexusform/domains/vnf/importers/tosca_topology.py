@@ -116,7 +116,7 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
 
 
 def _select_flavour_documents(documents: Sequence[Node], flavour_id: str, notes: DocumentFindings) -> list[Node]:
-    """Return the documents of the requested flavour, and those that name none.
+    """Return the documents of the requested flavour, and those without a flavour.
 
     Return all without a request, if no document names a flavour, or, with an error, if none has the requested one.
     """
@@ -143,7 +143,7 @@ def _list_definitions(section: Node, noun: str, notes: DocumentFindings) -> Iter
 def _list_definitions_in_map(part: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
     """Yield the names and bodies in a map, for example of node templates.
 
-    A body may lack its indentation, so that its fields ("type", "properties") look like names. It then belongs to
+    A body may lack its indentation: its fields ("type", "properties") then look like names. It then belongs to
     the first name without a body.
     """
     names = {"type", "members", "targets", "properties", "description"}  # of the fields of a body

@@ -118,8 +118,8 @@ def _list_vdus(topology: Topology, scaling: ScalingPolicies) -> Iterator[Vdu]:
 def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolicies) -> Vdu:
     """Return the VDU with its minimum, maximum and initial number of VMs.
 
-    The bounds are those of its vdu_profile, else of a scaling policy, else there are none. The initial number is that
-    of the scaling policies, else the minimum, but at least one.
+    The bounds are those of its vdu_profile, else of a scaling policy, else there are none. The initial number is set
+    by a scaling policy, else it is the minimum, but at least one.
     """
     profile = body.get_node("properties", "vdu_profile")
     lower = topology.get_value(profile, "min_number_of_instances")
@@ -216,7 +216,7 @@ def _collect_groups(topology: Topology, vdus: list[str]) -> dict[str, tuple[str,
 def _list_placement_rules(
     topology: Topology, vdus: list[str], groups: Mapping[str, tuple[str, ...]]
 ) -> Iterator[PlacementRule]:
-    """Yield the placement rules among the policies, for the VDUs and groups of VDUs that they name.
+    """Yield the placement rules among the policies, for their VDUs and groups of VDUs.
 
     AffinityRule and AntiAffinityRule of SOL001 are hard and have a scope. The older policy of Tacker is about machines.
     """
@@ -461,7 +461,7 @@ def _warn_duplicate_deltas(aspect: str, vdu: str, policies: tuple[_Deltas, _Delt
 
 
 def _list_scaling_aspects(topology: Topology, deltas: Mapping[str, Mapping[str, _Deltas]]) -> Iterator[ScalingAspect]:
-    """Yield the scaling aspects (VDUs scaled together) with the VMs that each step adds to each VDU.
+    """Yield the scaling aspects (VDUs scaled together) with the VMs added to each VDU by each step.
 
     `deltas` are these numbers by aspect and VDU, each under the id of a delta. An aspect lists the ids of its steps;
     without a list all of them are steps. Report aspects and ids without numbers.

@@ -116,7 +116,7 @@ class _PackageZip:
 
 
 def _check_package_path(name: str) -> None:
-    """Raise DiagnosticsError for an absolute path, or one that leaves the package."""
+    """Raise DiagnosticsError for an absolute path, or one out of the package."""
     parts = name.replace("\\", "/").split("/")
     if name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
         raise _build_error(f'"{name[:80]}" in it points outside the package.')
@@ -200,7 +200,7 @@ def _parse_definitions(name: str, text: str) -> _ToscaDefinitions:
 
 
 def _find_entry_definitions(names: Sequence[str], read: _ReadFile) -> tuple[str, str]:
-    """Return the entry definitions of a package, and what names them, for messages. Raises DiagnosticsError.
+    """Return the entry definitions of a package, and the file with their name, for messages. Raises DiagnosticsError.
 
     TOSCA.meta names them, or they are the only YAML file at the top. Both are "" for a package of HOT files alone.
     """
@@ -260,7 +260,7 @@ def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
 
 
 def _join_documents(document: _ToscaDefinitions | None, definitions: Sequence[_ToscaDefinitions]) -> str | None:
-    """Return the text of a flavour's document, followed by the documents that declare its node types; None without it.
+    """Return the text of a flavour's document, followed by those with its node types; None without it.
 
     The types of TOSCA itself need no declaration.
     """
@@ -292,7 +292,7 @@ def _list_hot_folders(names: Iterable[str]) -> list[str]:
 def _read_hot_files(names: Sequence[str], flavour: str, read: _ReadFile) -> tuple[str | None, dict[str, str]]:
     """Return the text of a flavour's top HOT file, None without one, and the texts of its nested files.
 
-    Nested files are named by their file name, or by their path in the folder if an earlier one has that name.
+    Nested files are named by their file name, or by their path in the folder if an earlier one has the same name.
     """
     folders = _list_hot_folders(names)
     # An unnamed flavour has the only folder. A flavour without its own folder has its files in the base folder.

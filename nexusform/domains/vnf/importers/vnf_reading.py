@@ -62,7 +62,7 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
 
 
 def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
-    """Return the VNF of a VNFD without a HOT file, with the marks that a HOT file would give to its VDUs.
+    """Return the VNF of a VNFD without a HOT file, with the marks of VDUs as from a HOT file.
 
     Tacker makes a server group from each rule for machines, and puts the servers of its VDUs into it.
     """
@@ -144,7 +144,7 @@ def _format_vdu_bounds(vdu: Vdu) -> str:
 
 
 def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) -> tuple[PlacementRule, ...]:
-    """Return the rules of the VNFD, and those of the HOT file that no VNFD rule covers; report contradictions."""
+    """Return the rules of the VNFD, and those of the HOT file without such a rule; report contradictions."""
     hot_rules = list(hot.rules)
     maximum_numbers = _compute_largest_counts(descriptor)
     for rule in descriptor.rules:
@@ -153,7 +153,7 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
         for other in overlapping_rules:
             if _is_contradicting_rule(rule, other, maximum_numbers):
                 _warn_contradiction(rule, other, notes)
-            if _covers_rule(rule, other):
+            if _is_including_rule(rule, other):
                 hot_rules.remove(other)
         if rule.scope == MACHINE and not overlapping_rules and hot.vdus:  # Heat knows rules for machines only
             detail = (
@@ -172,7 +172,7 @@ def _compute_largest_counts(descriptor: Vnf) -> Counter[str]:
     return largest_counts
 
 
-def _covers_rule(rule: PlacementRule, other: PlacementRule) -> bool:
+def _is_including_rule(rule: PlacementRule, other: PlacementRule) -> bool:
     """Return whether a VNFD rule makes a HOT rule of its scope superfluous: same kind, as hard, and all its VDUs.
 
     The number of VMs per location needs no check: a VNFD always allows one, the strictest number.

@@ -240,7 +240,7 @@ def count_vms(vdus: Iterable[str], numbers: Mapping[str, int]) -> int:
 
 
 def build_dropped_rule_warnings(vnf: Vnf, numbers: Mapping[str, int]) -> Iterator[Problem]:
-    """Yield a warning for affinity and for anti-affinity rules of the VNFD that Tacker does not send.
+    """Yield a warning for affinity and for anti-affinity rules of the VNFD not sent by Tacker.
 
     Tacker ends its list of a kind at the first rule with fewer than two VMs, so later larger rules have no effect.
     `numbers` are the VMs by VDU.
@@ -261,10 +261,10 @@ def build_dropped_rule_warnings(vnf: Vnf, numbers: Mapping[str, int]) -> Iterato
 
 
 def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks: int) -> list[UnmetRule]:
-    """Return the hard anti-affinity rules that cannot hold for `numbers` (VMs by VDU) on a site of this size.
+    """Return the hard anti-affinity rules violated by `numbers` (VMs by VDU) on a site of this size.
 
-    A rule has too few locations for its VMs, or an affinity rule contradicts it: that joins more of its VMs on one
-    location than it allows, within its own scope.
+    A rule has too few locations for its VMs, or an affinity rule contradicts it: it joins more of its VMs on one
+    location than allowed, within its own scope.
     """
     location_counts = {MACHINE: machines, RACK: racks, SITE: 1}
     unmet_rules = []

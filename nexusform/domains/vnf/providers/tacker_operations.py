@@ -20,7 +20,6 @@ _ROLLED_BACK: Final = "ROLLED_BACK"
 _FAILED: Final = "FAILED"
 _ENDED: Final = (COMPLETED, _ROLLED_BACK, _FAILED)
 _MAX_RETRIES: Final = 3
-_MAX_EARLIER: Final = 16
 _FIRST_PAUSE: Final = 0.2
 # Key of the instance's metadata with the identity of its object.
 OWNER_KEY: Final = "nexusform"
@@ -61,7 +60,7 @@ class OperationRunner(Struct, frozen=True):
         if failed_ids and action != "terminate":  # a termination has no parameters
             parameters = {**get_mapping(body, "additionalParams"), RETRY_KEY: ",".join(failed_ids)}
             body = {**body, "additionalParams": parameters}
-        with _postpone_during_outage("It may have started the operation. "):
+        with _defer_during_outage("It may have started the operation. "):
             answer = self.client.write("POST", f"/vnf_instances/{instance_id}/{action}", body)
         operation_id = answer.headers.get("location", "").rpartition("/")[2]
         if not operation_id:
@@ -69,13 +68,13 @@ class OperationRunner(Struct, frozen=True):
         self.follow_operation(operation_id)
 
     def _list_last_failed_operations(self, instance_id: str) -> list[Mapping[str, Any]]:
-        """Return the latest operation of an instance if it failed; for a new instance the last ones of all instances:
+        """Return the latest operation of an instance if it failed; for a new instance the last 16 of all instances:
         instances of failed instantiations are deleted, so any may be the earlier one of this step.
         """
         latest = self.find_latest_operation(instance_id)
         if latest is None:
             rows = self.client.read_list("/vnf_lcm_op_occs", {"filter": f"(eq,operationState,{_ROLLED_BACK})"})
-            return sorted(rows, key=lambda row: get_text(row, "startTime"))[-_MAX_EARLIER:]
+            return sorted(rows, key=lambda row: get_text(row, "startTime"))[-16:]
         return [latest] if latest.get("operationState") in (_ROLLED_BACK, _FAILED) else []
 
     def follow_operation(self, operation_id: str) -> Mapping[str, Any]:
@@ -120,14 +119,14 @@ class OperationRunner(Struct, frozen=True):
         if action == "rollback" and (not can_roll_back or failures > _MAX_RETRIES + 1):
             action = "fail"
         try:
-            with _postpone_during_outage():
+            with _defer_during_outage():
                 self.client.write("POST", f"/vnf_lcm_op_occs/{operation_id}/{action}")
         except TackerProblem as problem:
             raise ProviderProblem(f"{_describe_operation_error(operation)} {problem}") from None
 
     def _read_or_postpone(self, path: str) -> Mapping[str, Any] | None:
         """Read an object, None if it is absent. Raises StepPending if Tacker is unreachable, else TackerProblem."""
-        with _postpone_during_outage():
+        with _defer_during_outage():
             return self.client.read(path)
 
     def _report(self, operation_id: str, message: str) -> None:
@@ -138,8 +137,8 @@ _RESUME: Final = "The next apply continues: nexusform apply -resume"
 
 
 @contextmanager
-def _postpone_during_outage(consequence: str = "") -> Iterator[None]:
-    """Raise StepPending, so that the next apply continues, if Tacker is unreachable. Other errors pass."""
+def _defer_during_outage(consequence: str = "") -> Iterator[None]:
+    """Raise StepPending if Tacker is unreachable: the next apply then continues. Other errors pass."""
     try:
         yield
     except TackerProblem as problem:
@@ -252,7 +251,7 @@ def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc])
 def _find_free_name(
     recorded: Mapping[str, Mapping[str, Any]], used: Collection[str], vnfc: ObservedVnfc, *, needs_same_host: bool
 ) -> str:
-    """Return the first recorded name for a VNFC of this VDU, and on this host if needed, that is not used; or ""."""
+    """Return the first unused recorded name for a VNFC of this VDU, and on this host if needed; or ""."""
     for name, record in recorded.items():
         is_same_host = record.get("machine") == vnfc.host != ""
         if record["vdu"] == vnfc.vdu and name not in used and (is_same_host or not needs_same_host):

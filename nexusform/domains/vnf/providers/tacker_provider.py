@@ -212,7 +212,7 @@ class TackerProvider(FixedIdentity):
     def _find_owned_instance(self, owner: str, *, is_new: bool = False) -> VnfInstance | None:
         """Return the VNF instance with this owner, None if there is none.
 
-        A new object (`is_new`) also uses an instance that an earlier, failed creation of the object left.
+        A new object (`is_new`) also uses an instance left by an earlier, failed creation of the object.
         """
         instances = self._list_instances()
         candidates = [instance for instance in instances if instance.owner == owner]
@@ -254,7 +254,7 @@ class TackerProvider(FixedIdentity):
             runner.run(instance.id, "scale", body)
 
     def _recreate_vnfcs(self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any]) -> None:
-        """Heal the VNFCs (VMs) that the plan re-creates, unless an interrupted run of this step did.
+        """Run the healing of the VNFCs (VMs) to re-create, unless an interrupted run of this step did.
 
         The plan marks them as healed and has no id for them; the last read recorded their ids. Tacker may have removed
         some since.

@@ -147,7 +147,7 @@ def _list_requested_vdus(request: Mapping[str, Any], name: str) -> Iterator[tupl
 def _find_planned_grant(
     request: Mapping[str, Any], grants: Sequence[PlannedGrant], records: Sequence[GrantRecord]
 ) -> tuple[PlannedGrant | None, str]:
-    """Return the operation of the plan that a grant request is for, and "", or None and the reason.
+    """Return the operation of the plan for a grant request, and "", or None and the reason.
 
     Both are of the same kind and add and remove as many VMs of each VDU. The plan knows no instance of Tacker: the
     first grant binds one to a VNF of the plan. An operation is granted once, and again if it repeats a failed one.

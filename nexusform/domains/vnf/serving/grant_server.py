@@ -91,7 +91,7 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
     timeout = 30
 
     def handle_get(self) -> None:
-        """Answer a request for packages: /vnfpkgm/VERSION/onboarded_vnf_packages[/ID[/PART]].
+        """Send the answer to a request for packages: /vnfpkgm/VERSION/onboarded_vnf_packages[/ID[/PART]].
 
         Without an id the answer is the list, without a part the data of a package. A part is "vnfd" or
         "package_content".

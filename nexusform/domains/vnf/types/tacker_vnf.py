@@ -79,8 +79,6 @@ _OPERATION_BY_TRIGGER: Final = {
     "scale_out": SCALED,
     SCALED: SCALED,
 }
-UNSATISFIABLE: Final = "unsatisfiable-anti-affinity"
-TOO_LARGE: Final = "unsatisfiable-scaled-anti-affinity"
 
 VNFC: Final = ObjectType.create(
     {
@@ -329,12 +327,12 @@ def _list_unmet_problems(
     racks = len({machine.rack for machine in machines})
     current_rules = find_unmet_rules(vnf, numbers, len(machines), racks)
     for unmet_rule in current_rules:
-        yield _build_unmet_problem(unmet_rule, UNSATISFIABLE, Severity.ERROR)
+        yield _build_unmet_problem(unmet_rule, "unsatisfiable-anti-affinity", Severity.ERROR)
     known_rules = {unmet_rule.rule for unmet_rule in current_rules}
     maximum_numbers = compute_maximum_counts(vnf, attributes.get("instantiation_level")).numbers
     for unmet_rule in find_unmet_rules(vnf, maximum_numbers, len(machines), racks):
         if unmet_rule.rule not in known_rules:
-            yield _build_unmet_problem(unmet_rule, TOO_LARGE, Severity.WARNING)
+            yield _build_unmet_problem(unmet_rule, "unsatisfiable-scaled-anti-affinity", Severity.WARNING)
 
 
 def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
@@ -372,9 +370,9 @@ def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
 def build_computed_attributes(
     attributes: Mapping[str, Any], _surroundings: ResourceContext, placed_vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
-    """Return the attribute `vnfcs` (VMs by name), and `vnfc_ids` for those that Tacker keeps.
+    """Return the attribute `vnfcs` (VMs by name), and `vnfc_ids` for those kept by Tacker.
 
-    The field `came` of a VNFC is the operation that created it; it is absent for instantiation. VNFCs on unknown hosts
+    The field `came` of a VNFC is its creating operation; it is absent for instantiation. VNFCs on unknown hosts
     (`unplaced`) stay as recorded.
     """
     known_ids = get_known_blocks(attributes, "vnfc_ids")  # unknown for a new VNF
@@ -410,7 +408,7 @@ def _compute_node_labels(
 ) -> dict[str, str]:
     """Return the labels of the node of a worker VM: those of the user, and those about its machine and zone.
 
-    With `label_source` "mgmt_driver" the latter are those that Tacker's management driver sets. It labels workers of
+    With `label_source` "mgmt_driver" the latter are set by Tacker's management driver. It labels workers of
     an anti-affinity group at instantiation, and workers of any server group at later operations.
     """
     configured_labels = get_mapping(attributes, "labels")

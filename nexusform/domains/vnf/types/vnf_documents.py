@@ -108,7 +108,7 @@ def _build_request_problem(detail: str) -> Problem:
 
 
 def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the arguments that the package in `csar` replaces: vnfd, base_hot and nested; and problems.
+    """Return the arguments replaced by the package in `csar`: vnfd, base_hot and nested; and problems.
 
     They are UNKNOWN as long as the path or the flavour is. There are none without a package, or with a problem.
     """
@@ -343,8 +343,7 @@ def list_block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
 def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield problems for blocks without a VDU in the documents, and for VDUs without a size.
 
-    A VM SKU has a size, and so may the flavor of a VDU, which only a plan knows. A size that is unknown yet is none
-    that is missing.
+    A VM SKU has a size, and so may the flavor of a VDU; only a plan knows it. An unknown size is not missing.
     """
     names = [vdu.name for vdu in vnf.vdus]
     for name in blocks:
