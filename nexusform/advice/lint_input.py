@@ -3,8 +3,6 @@ Measured statements ("6 machines will run two VMs because of it") come from `Lin
 pools in another order or with other zones; without it (`validate`) rules use only the literals of the configuration.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
@@ -66,10 +64,6 @@ class LintPool(Struct, frozen=True):
     def build_demand(self, number: int | str) -> Demand:
         """Return the scheduler's demand for one of its VMs."""
         return Demand(VmName(self.owner, self.cluster, self.pool, number), self.sku, self.constraints)
-
-    def replace_zones(self, zones: frozenset[str] | None) -> LintPool:
-        """Return the pool with other zones."""
-        return replace(self, constraints=replace(self.constraints, zones=zones))
 
     @property
     def count(self) -> int:
@@ -151,14 +145,13 @@ class LintInput(Struct, frozen=True):
         """Return the pool's site; an empty one if it is unknown."""
         return self.sites.get(pool.site_id) or LintSite(pool.site_id)
 
-    def is_hypothetical_site(self, site_id: str) -> bool:
-        """Return whether simulations place existing VMs again, so that results are hypothetical."""
-        return any(pool.is_existing for pool in self.list_pools(site_id))
-
     def list_pools_with_zones(self, changed: Sequence[LintPool], zones: frozenset[str] | None) -> list[LintPool]:
-        """Return the pools of a site, in order of creation, some of them (`changed`) with other zones."""
-        pools = self.list_pools(changed[0].site_id)
-        return [pool.replace_zones(zones) if pool in changed else pool for pool in pools]
+        """Return the pools of a site, in order of creation, some of them (`changed`) with other zones (None: all)."""
+        pools = []
+        for pool in self.list_pools(changed[0].site_id):
+            constraints = replace(pool.constraints, zones=zones)
+            pools.append(replace(pool, constraints=constraints) if pool in changed else pool)
+        return pools
 
     def list_pools(self, site_id: str) -> tuple[LintPool, ...]:
         """Return the pools of one site, in order of creation."""
@@ -213,10 +206,8 @@ def _build_simulation_result(scheduler: RackScheduler, unplaced: int, pools: Seq
         vms[owner] += count
         shared[owner] += count > 1
         maximum[owner] = max(maximum.get(owner, 0), count)
-    free = 0
-    largest = find_largest_sku(pool.sku for pool in pools)  # None without pools
-    if largest is not None:
-        constraints = find_common_constraints(pool.constraints for pool in pools if pool.sku == largest)
-        free = scheduler.count_free_slots(build_standalone_demand(largest, constraints)).minimum
-    name = largest.name if largest is not None else ""
-    return SimulationResult(unplaced, dict(shared), maximum, dict(machines), dict(vms), largest=name, free_largest=free)
+    largest = find_largest_sku(pool.sku for pool in pools)
+    assert largest is not None, "rules simulate sites with pools"
+    constraints = find_common_constraints(pool.constraints for pool in pools if pool.sku == largest)
+    free = scheduler.count_free_slots(build_standalone_demand(largest, constraints)).minimum
+    return SimulationResult(unplaced, shared, maximum, machines, vms, largest=largest.name, free_largest=free)

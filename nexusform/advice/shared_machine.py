@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from typing import Final
 
 from nexusform.advice.lint_input import MAXIMUM_ITEMS, LintInput, LintPool, LintSite, build_finding
@@ -51,13 +50,18 @@ def _is_caused_by_pins(pools: Sequence[LintPool], site: LintSite, facts: LintInp
 
 
 def _format_quorum_loss(pools: Sequence[LintPool]) -> str:
-    """Format the loss of quorum if one machine with control plane VMs fails; "" for none."""
-    control_planes = [pool for pool in pools if pool.is_control_plane and pool.count > 1]  # one VM: no quorum to lose
-    vms = chain.from_iterable(pool.vms.values() for pool in control_planes)
-    vm_counts = Counter(vm.placement.machine for vm in vms)
-    total = sum(pool.count for pool in control_planes)
+    """Return a sentence about the first machine needed for the quorum of a cluster's control plane, or "".
+
+    A quorum is a majority of the control-plane VMs. A single VM has no quorum to lose.
+    """
+    control_plane = next((pool for pool in pools if pool.is_control_plane), None)
+    if control_plane is None:
+        return ""
+    total = control_plane.count
+    vm_counts = Counter(vm.placement.machine for vm in control_plane.vms.values())
     for machine, count in sorted(vm_counts.items()):
-        if count > 1 and 2 * (total - count) <= total:  # the others are no majority
+        has_majority_without_it = 2 * (total - count) > total
+        if count > 1 and not has_majority_without_it:
             share = f"{count} of the {total} control-plane VMs"
             return f" {machine} runs {share}: losing it breaks the quorum of the control plane."
     return ""
@@ -73,11 +77,11 @@ def _format_detail(pools: Sequence[LintPool], shared: dict[str, list[str]], site
         max_items=4,
     )
     reason = (
-        f"The site has {format_count(schedulable_count, 'machine')} that accept VMs, but {cluster} has {vm_count} VMs."
-        if vm_count > schedulable_count
-        else "Racks are selected first. In the selected racks, no machine without a VM of this cluster had "
-        "enough capacity."
+        "Racks are selected first. In the selected racks, no machine without a VM of this cluster had enough capacity."
     )
+    if vm_count > schedulable_count:
+        machine_text = format_count(schedulable_count, "machine")
+        reason = f"The site has {machine_text} that accept VMs, but {cluster} has {vm_count} VMs."
     return (
         f"{format_count(len(shared), 'machine runs', 'machines run')} two or more VMs of {cluster}, "
         f"which fail together: {examples}. {reason} Lower the count, or create larger clusters first."

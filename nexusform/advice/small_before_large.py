@@ -93,16 +93,19 @@ def _measure_clusters(new_groups: Sequence[CreationGroup], pools: Sequence[LintP
 def _check_pool_order(
     group: CreationGroup, pools: Sequence[LintPool], site: LintSite, *, includes_costless: bool
 ) -> list[Diagnostic]:
-    """Return a finding for the first agent pool of a cluster placed before larger ones of the cluster."""
+    """Return a finding for the first agent pool of a cluster placed before larger ones of the cluster.
+
+    Return none if another order gains nothing, unless `includes_costless`.
+    """
     agent_pools = [pool for pool in group.pools if not pool.is_control_plane]
-    candidate = _find_pool_before_larger(agent_pools)
-    if candidate is None:  # larger pools come first already
-        return []
-    pool, larger = candidate
-    control_plane = [pool for pool in group.pools if pool.is_control_plane]
-    larger_first = sorted(agent_pools, key=lambda pool: -pool.memory_gib)
-    names = ", ".join(pool.pool for pool in larger_first)
-    gain = _measure_order(names, pools, _replace_pool_order(pools, [*control_plane, *larger_first]), site)
+    with_larger = [(pool, _list_larger(agent_pools, position)) for position, pool in enumerate(agent_pools)]
+    candidates = [(pool, larger) for pool, larger in with_larger if larger]
+    if not candidates:
+        return []  # larger pools come first already
+    pool, larger = candidates[0]
+    larger_first = sorted(agent_pools, key=lambda agent_pool: -agent_pool.memory_gib)
+    names = ", ".join(agent_pool.pool for agent_pool in larger_first)
+    gain = _measure_order(names, pools, _replace_pool_order(pools, larger_first), site)
     if gain.is_zero and not includes_costless:
         return []  # the order costs nothing
     sizes = format_list([f"{later_pool.pool} ({later_pool.memory_gib:,} GiB)" for later_pool in larger], MAXIMUM_ITEMS)
@@ -113,15 +116,6 @@ def _check_pool_order(
     )
     summary = f"{group.name}/{pool.pool}: {gain.summary or 'placed before a larger pool'}"
     return [build_finding(ID, detail.rstrip(), pool, summary=summary)]
-
-
-def _find_pool_before_larger(pools: Sequence[LintPool]) -> tuple[LintPool, list[LintPool]] | None:
-    """Return the first pool before larger ones, with these; None if there is none."""
-    for position, pool in enumerate(pools):
-        larger = _list_larger(pools, position)
-        if larger:
-            return pool, larger
-    return None
 
 
 _Sized = TypeVar("_Sized", CreationGroup, LintPool)
@@ -140,38 +134,37 @@ def _replace_pool_order(pools: Sequence[LintPool], order: Sequence[LintPool]) ->
 
 
 def _measure_order(names: str, pools: Sequence[LintPool], better: Sequence[LintPool], site: LintSite) -> _OrderGain:
-    """Measure the gain of placing `pools` in the order `better`, called `names` in the text; empty in `validate`."""
+    """Measure the gain of placing `pools` in the order `better`, called `names` in the text; empty in `validate`.
+
+    Both orders are simulated. More fitting VMs, fewer machines with two VMs of a cluster, and more capacity count.
+    """
     if site.simulate is None:
         return _OrderGain()
-    is_hypothetical = any(pool.is_existing for pool in pools)
+    lead = f"In the order {names}"
+    nothing = " nothing is gained now: as many VMs fit, and as many cells stay free."
+    fits, fit, runs, run, stays = "fits", "fit", "runs", "run", "stays"
+    if any(pool.is_existing for pool in pools):  # a comparison of two orders that both did not happen
+        lead = f"Were all VMs of the site placed again in the order {names}"
+        nothing = ", nothing would be gained: as many VMs would fit, and as many cells would stay free."
+        fits, fit, runs, run, stays = "would fit", "would fit", "would run", "would run", "would stay"
     current, alternative = site.simulate(pools), site.simulate(better)
-    fit_singular, fit_plural = ("would fit", "would fit") if is_hypothetical else ("fits", "fit")
-    verb_singular, verb_plural = ("would run", "would run") if is_hypothetical else ("runs", "run")
-    stay_verb = "would stay" if is_hypothetical else "stays"
     gains: list[str] = []
     clauses: list[str] = []  # the gains in short form
     more_fitting = current.unplaced_count - alternative.unplaced_count
     if more_fitting > 0:
-        vms = format_count(more_fitting, f"more VM {fit_singular}", f"more VMs {fit_plural}")
+        vms = format_count(more_fitting, f"more VM {fits}", f"more VMs {fit}")
         gains.append(f"{vms} ({alternative.unplaced_count:,} would not)")
         clauses.append(f"{more_fitting:,} more VMs fit")
     fewer_shared = sum(current.shared.values()) - sum(alternative.shared.values())  # machines
     if fewer_shared > 0:
-        machines = format_count(fewer_shared, f"fewer machine {verb_singular}", f"fewer machines {verb_plural}")
+        machines = format_count(fewer_shared, f"fewer machine {runs}", f"fewer machines {run}")
         gains.append(f"{machines} two VMs of one cluster")
         clauses.append(f"{format_count(fewer_shared, 'fewer machine is', 'fewer machines are')} shared")
     more_free = alternative.free_largest - current.free_largest
     if more_free > 0:
         figures = f"{alternative.free_largest:,} instead of {current.free_largest:,}"
-        gains.append(f"capacity for {more_free:,} more {alternative.largest} {stay_verb} free ({figures})")
+        gains.append(f"capacity for {more_free:,} more {alternative.largest} {stays} free ({figures})")
         clauses.append(f"{figures} {alternative.largest} stay free")
-    summary = f"in another order {', '.join(clauses)}" if clauses else "another order gains nothing now"
-    if is_hypothetical:
-        lead = f"Were all VMs of the site placed again in the order {names}"
-        nothing = "nothing would be gained: as many VMs would fit, and as many cells would stay free"
-        return _OrderGain(f"{lead}, {format_list(gains, MAXIMUM_ITEMS) or nothing}.", summary, is_zero=not gains)
-    lead = f"In the order {names}"
-    if gains:
-        return _OrderGain(f"{lead}, {format_list(gains, MAXIMUM_ITEMS)}.", summary)
-    text = f"{lead} nothing is gained now: as many VMs fit, and as many cells stay free."
-    return _OrderGain(text, summary, is_zero=True)
+    if not gains:
+        return _OrderGain(f"{lead}{nothing}", "another order gains nothing now", is_zero=True)
+    return _OrderGain(f"{lead}, {format_list(gains, MAXIMUM_ITEMS)}.", f"in another order {', '.join(clauses)}")

@@ -16,29 +16,34 @@ MAXIMUM_SIMULATIONS: Final = 16
 
 
 def check(facts: LintInput) -> list[Diagnostic]:
-    """Return one finding for every pinned pool, with the cost of the pin in this plan (or in a new placement)."""
+    """Return one finding for every pool pinned to zones, with the cost of the pin.
+
+    The cost is measured by placing the VMs of the site with and without the pin, for the first pools of a plan.
+    """
     findings: list[Diagnostic] = []
     current_results: dict[str, SimulationResult] = {}  # by site id
     for pool in facts.pools:
         site = facts.get_site(pool)
         if not pool.zones or not pool.new_numbers or _is_spread_by_zones(pool.count, pool.zones, site):
             continue  # not pinned, not placed by this plan, or pinned well
-        cost = _ZonePinCost(text="", summary="pinned to few racks")  # if not measured below
+        cost = _ZonePinCost(_format_reason(pool, site), "pinned to few racks")  # if not measured below
         if site.simulate is not None and len(findings) < MAXIMUM_SIMULATIONS:
             pools = facts.list_pools(site.id)
             if site.id not in current_results:
                 current_results[site.id] = site.simulate(pools)
             free_result = site.simulate(facts.list_pools_with_zones([pool], None))
-            format_result = _build_hypothetical_cost if facts.is_hypothetical_site(pool.site_id) else _build_pin_cost
-            cost = format_result(pool, current_results[site.id], free_result)
+            is_hypothetical = any(other.is_existing for other in pools)  # a simulation places existing VMs again
+            build_cost = _build_hypothetical_cost if is_hypothetical else _build_pin_cost
+            cost = build_cost(pool, current_results[site.id], free_result)
             if not cost.summary and not facts.includes_costless:
                 continue  # the pin costs nothing
         summary = f"{pool.cluster}/{pool.pool}: {cost.summary or 'pinned, at no cost now'}"
-        zones, racks = sorted(pool.zones), site.list_racks(pool.zones)
-        rack_text = f"the {select_word_form(len(racks), 'rack')} {format_list(racks, MAXIMUM_ITEMS)}" if racks else ""
-        target = rack_text or f"the zones {format_list(zones, MAXIMUM_ITEMS)}"
+        target = f"the zones {format_list(sorted(pool.zones), MAXIMUM_ITEMS)}"
+        racks = site.list_racks(pool.zones)
+        if racks:  # known from the machines of the site
+            target = f"the {select_word_form(len(racks), 'rack')} {format_list(racks, MAXIMUM_ITEMS)}"
         detail = (
-            f"{pool.pool} of {pool.cluster} is pinned to {target}. {cost.text or _format_reason(pool, site)} Omit "
+            f"{pool.pool} of {pool.cluster} is pinned to {target}. {cost.text} Omit "
             "availability_zones, or name as many zones as possible."
         )
         findings.append(build_finding(ID, detail, pool, pool.zones_span, summary=summary))

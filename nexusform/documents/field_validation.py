@@ -1,8 +1,6 @@
-"""Shapes of fields of foreign data: the kind and the allowed values of a field, for every table of fields;
-and lenient access.
+"""Shapes of fields of foreign data: the kind and the allowed values of a field.
 
-JSON and YAML may contain anything. Strict readers have a table of shapes, and check each value with
-`validate_value`. Lenient readers take the value at a path; a value of another kind counts as absent.
+JSON and YAML may contain anything. Strict readers have a table of shapes, and check each value with `validate_value`.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from nexusform.diagnostics.diagnostic import suggest_name
 from nexusform.diagnostics.phrases import join_texts
 from nexusform.documents.scalars import parse_integer
 
-_NATURAL: Final = (2**31 - 1, 2**63 - 1)  # the largest int32 and int64
+_INTEGER_MAXIMUMS: Final = (2**31 - 1, 2**63 - 1)  # of int32 and int64
 
 
 class FieldKind(Enum):
@@ -116,9 +114,13 @@ def validate_value(data: Any, shape: FieldShape, source_text: str = "") -> Schem
 
 
 def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> SchemaViolation:
-    """Describe a value of a kind other than `kind`; advise on quotes if it is valid with or without them."""
+    """Describe a value of a kind other than `kind`. Wrong quotes are the usual reason: advise to write or omit them.
+
+    `source_text` is the text of a scalar in the document, such as "yes" for true.
+    """
     if isinstance(data, str):
-        if kind.is_valid(_parse_unquoted_scalar(data)):
+        unquoted = {"true": True, "false": False}.get(data, parse_integer(data, signed=True))
+        if kind.is_valid(unquoted):
             return SchemaViolation(f"must be {kind.value}; write {data}, without quotes.")
         return SchemaViolation(f'must be {kind.value}, not "{data}".')
     if kind is not FieldKind.TEXT or isinstance(data, Mapping | list):
@@ -130,23 +132,19 @@ def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> Schema
     return SchemaViolation(detail, intended_text=intended_text)
 
 
-def _parse_unquoted_scalar(text: str) -> bool | int | None:
-    """Return the flag or the whole number of a text without its quotes; None for neither."""
-    if text in ("true", "false"):
-        return text == "true"
-    return parse_integer(text, signed=True)
-
-
 def validate_value_size(data: Any, shape: FieldShape) -> str:
-    """Return why a value is out of bounds, or "" if it is not: a number by its value, any other by its length."""
+    """Return why a value is outside of the bounds of its shape, or "" if it is not.
+
+    The bounds limit the value of a number, and the length of a text, a list or a mapping.
+    """
     low, high = shape.minimum, shape.maximum
-    if low is None and high is None:
+    if (low, high) == (None, None):
         return ""
     is_number = FieldKind.NUMBER.is_valid(data)
     if shape.kind is FieldKind.AMOUNT and not is_number:
         return ""  # a text such as "25%" has no bounds
     size = data if is_number else len(data)
-    if (low is None or size >= low) and (high is None or size <= high):
+    if (size if low is None else low) <= size <= (size if high is None else high):
         return ""
     bounds = _describe_size_bounds(low, high, size)
     if is_number:
@@ -156,20 +154,25 @@ def validate_value_size(data: Any, shape: FieldShape) -> str:
 
 
 def _describe_size_bounds(low: int | None, high: int | None, size: int) -> str:
-    """Describe the exceeded bound, or both; the maximum of an integer type is mentioned only if it is exceeded."""
-    is_natural = high is None or high in _NATURAL  # no maximum worth mentioning
-    if low is not None and is_natural and size < low:
-        return f"{low} or more"
-    return f"at most {high}" if low is None or is_natural else f"{low} to {high}"
+    """Describe the exceeded bounds of a size: "1 or more", "at most 63" or "1 to 63".
+
+    The maximum of an integer type is no news to a user; it is mentioned only if it is exceeded.
+    """
+    if high not in (None, *_INTEGER_MAXIMUMS) and low is not None:
+        return f"{low} to {high}"
+    is_too_small = low is not None and size < low
+    return f"{low} or more" if is_too_small else f"at most {high}"
 
 
 def _describe_invalid_text(data: Any, shape: FieldShape) -> str:
-    """Return why a value is not among the choices, does not match, or has an invalid form; "" if it is valid."""
+    """Return why a value is not among the choices, does not match the pattern, or has an invalid form; "" if valid."""
     if shape.choices and data not in shape.choices:
-        return f'is "{data}"; it must be one of {join_texts(shape.choices)}.{suggest_name(data, shape.choices)}'
+        hint = suggest_name(data, shape.choices)
+        return f'is "{data}"; it must be one of {join_texts(shape.choices)}.{hint}'
     if shape.pattern and isinstance(data, str) and not re.fullmatch(shape.pattern, data, re.ASCII):
-        is_amount = shape.kind is FieldKind.AMOUNT and data.isdecimal()  # valid as a number
-        number_hint = f", or a number, without quotes: {data}" if is_amount else ""
+        number_hint = ""
+        if shape.kind is FieldKind.AMOUNT and data.isdecimal():  # valid as a number
+            number_hint = f", or a number, without quotes: {data}"
         return f'is "{data}"; it must match {shape.pattern}{number_hint}.'
     reason = shape.check_form(data) if shape.check_form is not None else ""
     return f'is "{data}": {reason}.' if reason else ""

@@ -23,16 +23,16 @@ def list_scalars(data: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def replace_scalars(data: Any, change: Callable[[Path, Any], Any], path: Path = ()) -> Any:
-    """Replace every scalar by the result of `change`, called with its path and the scalar.
+    """Return a copy of the data with every scalar replaced by `change(path, scalar)`.
 
-    A mapping key with the result OMITTED is omitted; in a list the item becomes null.
+    A scalar changed to OMITTED is left out of its mapping; in a list it becomes null, for equal positions.
     """
     if isinstance(data, Mapping):
-        parts = ((name, replace_scalars(item, change, (*path, name))) for name, item in data.items())
-        return {name: part for name, part in parts if part is not OMITTED}
+        fields = {name: replace_scalars(item, change, (*path, name)) for name, item in data.items()}
+        return {name: part for name, part in fields.items() if part is not OMITTED}
     if isinstance(data, list):
-        list_parts = (replace_scalars(item, change, (*path, number)) for number, item in enumerate(data))
-        return [None if part is OMITTED else part for part in list_parts]
+        items = [replace_scalars(item, change, (*path, number)) for number, item in enumerate(data)]
+        return [None if part is OMITTED else part for part in items]
     return change(path, data)
 
 

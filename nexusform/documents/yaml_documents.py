@@ -41,7 +41,6 @@ _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 MAX_NODES: Final = 500_000
 
 INVALID: Final = "invalid-yaml"
-DUPLICATE: Final = "duplicate-yaml-key"
 
 
 class YamlDocument(Struct, frozen=True):
@@ -85,9 +84,9 @@ def parse_yaml(file: str, content: str | bytes) -> YamlStream:
     """Parse all documents of a text. An invalid document ends the stream with a finding."""
     size = len(content)
     if MIN_LARGE < size <= MAX_LARGE:  # perhaps a List of kubectl, parsed faster
-        large_document = _read_large_list_document(content)
-        if large_document is not None:  # else the normal parser reads it, or reports the error
-            return YamlStream((large_document,), findings=())
+        large_list = parse_large_list(content)
+        if large_list is not None:  # else the normal parser reads it, or reports the error
+            return YamlStream((YamlDocument(*large_list),), findings=())
     if size > MAX_BYTES:
         detail = (
             f"the text has {size:,} bytes; the limit is {MAX_BYTES:,}, and {MAX_LARGE:,} for a List in "
@@ -101,16 +100,6 @@ def parse_yaml(file: str, content: str | bytes) -> YamlStream:
         position = TextPosition(valid_bytes.count(b"\n") + 1, problem.start - valid_bytes.rfind(b"\n"))
         return YamlStream(documents=(), findings=(build_problem(file, position, INVALID, "this is not utf-8 text."),))
     return _parse_document_stream(file, text)
-
-
-def _read_large_list_document(content: str | bytes) -> YamlDocument | None:
-    """Read a large List in JSON; None for anything else."""
-    try:
-        text = _decode_utf8_or_utf16(content) if isinstance(content, bytes) else content
-    except UnicodeDecodeError:
-        return None  # the caller reports it
-    parsed = parse_large_list(text) if text[:100].lstrip().startswith("{") else None  # JSON after at most 99 blanks
-    return None if parsed is None else YamlDocument(*parsed)
 
 
 def _decode_utf8_or_utf16(content: bytes) -> str:
@@ -236,7 +225,8 @@ class _DocumentReader:
             key = _convert_mapping_key_to_text(name, key_position)
             if key in entries:
                 detail = f'the key "{key}" occurs twice in one mapping; the last value is used.'
-                self.findings.append(build_problem(self.file, key_position, DUPLICATE, detail, Severity.WARNING))
+                problem = build_problem(self.file, key_position, "duplicate-yaml-key", detail, Severity.WARNING)
+                self.findings.append(problem)
             entries[key] = data
             # The entry has the position of its key; its parts keep their own.
             position.children[key] = replace(value_position, line=key_position.line, column=key_position.column)
@@ -265,8 +255,11 @@ def _convert_mapping_key_to_text(name: Any, position: TextPosition) -> str:
 
 
 _TAG: Final = "tag:yaml.org,2002:"
+# Classes of the values that a tag accepts.
+_TAG_CLASSES: Final[dict[str, set[type]]] = {"int": {int}, "float": {int, float}, "bool": {bool}, "null": {type(None)}}
 _INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z")
 _BASED: Final = re.compile(r"(?P<sign>[-+]?)0(?:x(?P<x>[0-9a-fA-F]+)|b(?P<b>[01]+)|o?(?P<o>[0-7]+))\Z")
+_BASES: Final = {"x": 16, "b": 2, "o": 8}
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
 _SPECIAL: Final = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
@@ -285,18 +278,20 @@ def _require_matching_yaml_tag(tag: str | None, kind: str, position: TextPositio
 
 
 def _parse_scalar(event: Any, position: TextPosition) -> Any:
-    """Parse a scalar by its tag; without a tag by YAML's rules if plain, else as text."""
+    """Parse a scalar by its tag (`!!int 1`); without a tag by YAML's rules if plain (no quotes), else as text.
+
+    Raises _InvalidDocument for a value unfit for its tag.
+    """
     text, tag = event.value, event.tag
     if tag is None:
         return _parse_plain_scalar(text, position) if event.implicit[0] else text
     kind = tag.removeprefix(_TAG)
-    if tag == "!" or kind in {"str", "binary", "timestamp"}:
+    if kind in {"!", "str", "binary", "timestamp"}:
         return text
-    if kind not in {"int", "float", "bool", "null"}:
+    if kind not in _TAG_CLASSES:
         raise _InvalidDocument(position, f'the tag "{tag.replace(_TAG, "!!")}" is not supported.')
     value = _parse_plain_scalar(text, position)
-    expected = {"int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),)}[kind]
-    if not isinstance(value, expected) or (isinstance(value, bool) and kind != "bool"):  # a bool is an int in Python
+    if type(value) not in _TAG_CLASSES[kind]:  # its very class: a bool is an instance of int
         raise _InvalidDocument(position, f'"{text[:40]}" cannot be read as !!{kind}.')
     return _convert_to_float(value, text, position) if kind == "float" else value
 
@@ -325,8 +320,8 @@ def _parse_plain_scalar(text: str, position: TextPosition) -> Any:
         return int(text)
     based = _BASED.match(text)
     if based:
-        digits = based["x"] or based["b"] or based["o"]  # hexadecimal, binary or octal
-        return int(based["sign"] + digits, 16 if based["x"] else 2 if based["b"] else 8)
+        prefix = str(based.lastgroup)  # the digits are in the last group, named after their prefix
+        return int(based["sign"] + based[prefix], _BASES[prefix])
     if _FLOAT.match(text):
         return _convert_to_float(text, text, position)
     if _SPECIAL.match(text):
@@ -460,11 +455,12 @@ class _UnsupportedJson(ValueError):
     """Control flow of this file: the text needs the normal parser; it reports the errors."""
 
 
-def parse_large_list(text: str) -> tuple[dict[str, Any], TextPosition] | None:
-    """Parse the List and the position of each item; None if it is not one, is invalid or nested too deeply."""
+def parse_large_list(content: str | bytes) -> tuple[dict[str, Any], TextPosition] | None:
+    """Parse a List in JSON, with the position of each item; None for anything else, invalid or nested too deeply."""
     try:
+        text = _decode_utf8_or_utf16(content) if isinstance(content, bytes) else content
         data, position = _JsonListReader(text).parse()
-    except (ValueError, RecursionError, IndexError):
+    except (ValueError, RecursionError, IndexError):  # a UnicodeDecodeError is a ValueError
         return None  # the normal parser reports the error
     return None if _is_nested_too_deep(data) else (data, position)
 

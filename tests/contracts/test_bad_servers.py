@@ -122,16 +122,16 @@ def request_token(address: str, _folder: Path) -> object:
 
 def build_tacker_call(call: Callable[[Any], object]) -> Call:
     def ask(address: str, _folder: Path) -> object:
-        from nexusform.domains.vnf.providers.tacker_client import PollTiming, TackerClient
+        from nexusform.domains.vnf.providers.tacker_client import Credentials, PollTiming, TackerClient
 
-        with closing(TackerClient(address, None, PollTiming(outage=0.0))) as tacker:
+        with closing(TackerClient(address, Credentials(), PollTiming(outage=0.0))) as tacker:
             return call(tacker)
 
     return ask
 
 
 def sign_in_to_keystone(address: str, _folder: Path) -> object:
-    from nexusform.domains.vnf.providers.openstack_credentials import Credentials, fetch_token
+    from nexusform.domains.vnf.providers.tacker_client import Credentials, fetch_token
 
     fields = {"auth_url": address, "username": "me", "password": "canary", "project_name": "p"}
     return fetch_token(Credentials(fields))

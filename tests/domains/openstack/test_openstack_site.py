@@ -13,9 +13,9 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.domains.openstack.scheduling.flavor_requests import parse_flavor
+from nexusform.domains.openstack.scheduling.hardware_fit import HostCell, HostRatios, NumaRequest, fit_numa_cells
 from nexusform.domains.openstack.scheduling.host_usage import UsageTable
 from nexusform.domains.openstack.scheduling.nova_host_records import Flavor, build_host, build_server
-from nexusform.domains.openstack.scheduling.numa_fit import HostCell, HostRatios, NumaRequest, fit_numa_cells
 
 pytestmark = pytest.mark.of_domains("vnf")
 
@@ -315,7 +315,7 @@ def test_cells_of_flavor_and_image_select_the_host(
 
 def parse_numa_request(properties: dict[str, str], image: dict[str, str]) -> NumaRequest:
     request = parse_flavor(Flavor("f", 4, 4096, 0, properties), {}, image)
-    assert request.numa is not None, request.problem
+    assert request.numa.cells, request.problem
     return request.numa
 
 
@@ -333,7 +333,6 @@ def test_flavor_precedes_image() -> None:
 def test_second_candidate_is_a_second_attempt(attempts: int, is_fit: bool) -> None:
     """Nova's cache of cell pairs keeps the ids of the first attempt. A cell of 7 CPUs then fits into 4."""
     numa = parse_flavor(Flavor("f", 8, 4096, 0, {"hw:cpu_policy": "dedicated", "hw:numa_nodes": "2"} | CELLS), {}).numa
-    assert numa is not None
     cells = [
         HostCell(number, cpus, cpus, tuple(frozenset({cpu}) for cpu in cpus), 8192, ())
         for number, cpus in enumerate((frozenset(range(4)), frozenset(range(4, 8))))

@@ -9,7 +9,7 @@ from nexusform.domains.sites.rendering.fleet_page import render_fleet_plan_page
 from nexusform.domains.sites.rendering.fleet_summary import build_fleet_summary
 from nexusform.domains.sites.types.fleet_plan import FleetDefinition, FleetPlan, PlannedSite, SiteEntry, Wave
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
-from nexusform.domains.sites.workflow.fleet_planning import check_site_order
+from nexusform.domains.sites.workflow.fleet_tasks import check_site_order
 from nexusform.rendering.text.report_text import render_report_text
 
 Golden = Callable[[str, str], None]

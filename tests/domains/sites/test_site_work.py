@@ -19,7 +19,7 @@ from nexusform.domains.sites.types.site_tasks import (
     encode_task_message,
 )
 from nexusform.domains.sites.workflow import site_worker
-from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, open_fleet
+from nexusform.domains.sites.workflow.fleet_tasks import open_fleet
 from nexusform.domains.sites.workflow.site_worker import FleetTaskWorker
 from nexusform.interfaces.state_storage import BackendProblem
 from tests.contracts.http_state_server import run_state_server
@@ -38,11 +38,11 @@ def _restore_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def run_site_task(worker: FleetTaskWorker, kind: SiteTaskKind, site: str, like: SiteResult | None = None) -> SiteResult:
     os.chdir(run_site_task.root)  # type: ignore[attr-defined]
-    opened = open_fleet(create_context(), FleetOptions(), "2026-01-01T00:00:00Z")
+    opened = open_fleet(create_context(), "2026-01-01T00:00:00Z")
     assert opened.fleet is not None, opened.diagnostics
     from msgspec.structs import replace
 
-    fleet = replace(opened.fleet, session="s")
+    fleet = replace(opened.fleet.context, session="s")
     task = Task(kind, site, fleet, like.digest if like else "", like.plan_digest if like else "")
     return worker.run_task(decode_task(encode_task_message(task)))
 
@@ -102,9 +102,9 @@ def test_secrets_stay_on_the_worker(fleet: Fleet, tmp_path: Path, monkeypatch: p
     assert answer.status is SiteStatus.PLANNED
     assert SECRET not in encode_task_message(answer).decode()
     monkeypatch.chdir(tmp_path)
-    opened = open_fleet(create_context(), FleetOptions())
+    opened = open_fleet(create_context())
     assert opened.fleet is not None
-    assert SECRET not in encode_task_message(Task(SiteTaskKind.PLAN, "a", opened.fleet)).decode()
+    assert SECRET not in encode_task_message(Task(SiteTaskKind.PLAN, "a", opened.fleet.context)).decode()
 
 
 def test_inputs_reach_root_module_unchanged_and_sensitive(

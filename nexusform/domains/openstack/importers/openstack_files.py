@@ -5,7 +5,6 @@ supported instances are of the table compute_nodes of Nova, and of topologies of
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import filterfalse
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -26,12 +25,6 @@ from nexusform.json_data.plain_data import get_mapping, list_objects
 
 INVALID: Final = "invalid-openstack-file"
 INCOMPLETE: Final = "incomplete-openstack-inventory"
-_DEFAULT_ZONE: Final = "nova"
-# Files without which hosts would be missing or misjudged.
-_REQUIRED: Final = ("hypervisors", "compute_services", "servers", "flavors", "resource_providers")
-_FIGURES: Final = ("total", "reserved", "allocation_ratio", "min_unit", "max_unit", "step_size")
-# Hosts of servers that take no capacity.
-_STATES_WITHOUT_CAPACITY: Final = ("DELETED", "SHELVED_OFFLOADED", "SOFT_DELETED")
 
 Rows = list[dict[str, Any]]
 
@@ -42,8 +35,8 @@ class OpenstackFiles(Struct):
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
     flavors: dict[str, dict[str, Any]] = field(default_factory=dict)
     servers: dict[str, dict[str, Any]] = field(default_factory=dict)
-    server_groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     images: dict[str, dict[str, str]] = field(default_factory=dict)
+    server_groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -51,7 +44,8 @@ def parse_openstack_files(contents: Mapping[str, bytes]) -> OpenstackFiles:
     """Parse the files of a directory by name without suffix. If one is missing or no table, return only problems."""
     reading = OpenstackFiles()
     tables = {name: _parse_table(name, text, reading.problems) for name, text in contents.items()}
-    missing = list(filterfalse(tables.__contains__, _REQUIRED))
+    required = ("hypervisors", "compute_services", "servers", "flavors", "resource_providers")
+    missing = [name for name in required if name not in tables]
     if missing:
         commands = "; ".join(f"{name}.json: openstack {COMMANDS[name]} -f json" for name in missing)
         reading.problems.append(_build_problem(f"Files are missing. {commands}."))
@@ -150,10 +144,13 @@ def _find_service_host(hostname: str, services: Mapping[str, Any]) -> str | None
 def _build_host(uuid: str, service: Mapping[str, Any], host: str, tables: Mapping[str, Rows]) -> dict[str, Any]:
     """Return the values of a host in the inventory; `uuid` is its resource provider in Placement."""
     return {
-        "availability_zone": str(service.get("zone") or _DEFAULT_ZONE),
+        "availability_zone": str(service.get("zone") or "nova"),
         "unschedulable_reason": _explain_disabled_service(service),
         "resources": {
-            str(row["resource_class"]): {name: _read_non_negative_figure(row, name) for name in _FIGURES}
+            str(row["resource_class"]): {
+                name: _read_non_negative_figure(row, name)
+                for name in ("total", "reserved", "allocation_ratio", "min_unit", "max_unit", "step_size")
+            }
             for row in tables.get(f"{INVENTORY}-{uuid}", [])
         },
         "traits": sorted(str(row["name"]) for row in tables.get(f"{TRAITS}-{uuid}", [])),
@@ -215,8 +212,8 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Ite
     unknown_cells = []
     for row in tables["servers"]:
         host, status = _read_first_text(row, "host"), str(row.get("status")).upper()
-        if not host or status in _STATES_WITHOUT_CAPACITY:
-            continue  # it occupies nothing
+        if not host or status in ("DELETED", "SHELVED_OFFLOADED", "SOFT_DELETED"):
+            continue  # it takes no capacity
         flavor, key = _read_first_text(row, "flavor_name", "flavor"), str(row["id"])
         if flavor not in reading.flavors:
             detail = f'The flavor "{flavor}" of the server "{row["name"]}" is not in flavors.json. It counts as 0.'
@@ -230,7 +227,7 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Ite
         has_dedicated = PCPU in reading.hosts.get(host, {}).get("resources", {})
         dedicated, emulator = (request.dedicated_vcpus, request.emulator_vcpus) if has_dedicated else (0, 0)
         topology = tables.get(f"{TOPOLOGY}-{key}")
-        if request.numa is not None and not topology:
+        if request.numa.cells and not topology:
             unknown_cells.append(str(row["name"]))
         yield (
             key,
@@ -258,6 +255,7 @@ def _add_usage_without_server(
     reading: OpenstackFiles, tables: Mapping[str, Rows], providers: Mapping[str, str], services: Mapping[str, Any]
 ) -> None:
     """Add one server per host with the amounts used in Placement beyond those of its listed servers."""
+    classes = {"vcpus": VCPU, "dedicated_vcpus": PCPU, "memory_mib": MEMORY, "disk_gib": DISK}
     for hostname, uuid in providers.items():
         host = _find_service_host(hostname, services)
         if host not in reading.hosts:
@@ -266,14 +264,11 @@ def _add_usage_without_server(
         listed = [server for server in reading.servers.values() if server["host"] == host]
         hidden = {
             name: max(used.get(resource_class, 0) - sum(server[name] for server in listed), 0)
-            for name, resource_class in _CLASSES.items()
+            for name, resource_class in classes.items()
         }
         if any(hidden.values()):
             name = f"allocations on {host}"
             reading.servers[name] = {"name": name, "host": host, **hidden, "flavor": "", "numa_cells": []}
-
-
-_CLASSES: Final = {"vcpus": VCPU, "dedicated_vcpus": PCPU, "memory_mib": MEMORY, "disk_gib": DISK}
 
 
 def _split_names(value: Any) -> Sequence[str]:
@@ -289,9 +284,6 @@ def _read_properties(value: Any) -> dict[str, str]:
         return {str(key): str(item) for key, item in sorted(value.items())}
     pairs = (part.partition("=") for part in _split_names(value))
     return {key.strip(): item.strip().strip("'\"") for key, _, item in pairs}
-
-
-_DATA: Final = "nova_object.data"
 
 
 def parse_host_details(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -349,7 +341,7 @@ def _parse(value: Any) -> Any:
 
 def _unwrap_versioned_object(value: Any) -> Any:
     """Return the fields of a serialized object of Nova."""
-    return get_mapping(value).get(_DATA, value)
+    return get_mapping(value).get("nova_object.data", value)
 
 
 def _parse_cell(cell: Mapping[str, Any]) -> dict[str, Any]:

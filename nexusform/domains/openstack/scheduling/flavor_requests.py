@@ -12,23 +12,25 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.documents.scalars import parse_integer
-from nexusform.domains.openstack.scheduling.nova_host_records import Flavor, split_list
-from nexusform.domains.openstack.scheduling.numa_fit import (
+from nexusform.domains.openstack.scheduling.hardware_fit import (
     ANY,
     DEDICATED,
     ISOLATE,
     LARGE,
     MIXED,
     PAGE_SIZES,
+    POLICIES,
     REQUIRE,
     SHARED,
+    SOCKET,
     CellRequest,
     NumaRequest,
+    PciDeviceAlias,
+    PciDeviceRequest,
 )
-from nexusform.domains.openstack.scheduling.pci_devices import POLICIES, SOCKET, PciDeviceAlias, PciDeviceRequest
+from nexusform.domains.openstack.scheduling.nova_host_records import Flavor, split_list
 
 HYPERTHREADING: Final = "HW_CPU_HYPERTHREADING"
-_SOCKET_TRAIT: Final = "COMPUTE_SOCKET_PCI_NUMA_AFFINITY"
 TRAIT: Final = "trait:"
 _POLICY: Final = "hw:cpu_policy"
 _THREADS: Final = "hw:cpu_thread_policy"
@@ -65,11 +67,13 @@ _KIB_BY_UNIT: Final = {None: 1, "": 1 / 1024, "K": 1, "M": 1024, "G": 1024**2, "
 
 
 class FlavorRequest(Struct, frozen=True):
-    """Requests of a flavor and an image besides the size. `dedicated_vcpus` are PCPU with the `emulator_vcpus`;
-    `fallback_vcpus` are VCPU on hosts without PCPU. `problem` is a reason why no host can be predicted, else "".
+    """Requests of a flavor and an image besides the size. `numa` has no cells if none are requested.
+
+    `dedicated_vcpus` are PCPU with the `emulator_vcpus`; `fallback_vcpus` are VCPU on hosts without PCPU. `problem` is
+    a reason why no host can be predicted, else "".
     """
 
-    numa: NumaRequest | None = None
+    numa: NumaRequest = NumaRequest()
     devices: tuple[PciDeviceRequest, ...] = ()
     dedicated_vcpus: int = 0
     emulator_vcpus: int = 0
@@ -79,22 +83,18 @@ class FlavorRequest(Struct, frozen=True):
     problem: str = ""
 
     @property
-    def thread_policy(self) -> str:
-        """Policy of the threads of dedicated CPUs, "" without NUMA cells."""
-        return self.numa.thread_policy if self.numa is not None else ""
-
-    @property
     def needs_host_details(self) -> bool:
         """Whether NUMA cells or PCI devices of the hosts count."""
-        return any((self.numa, self.devices, self.unknown_alias))
+        return any((self.numa.cells, self.devices, self.unknown_alias))
 
 
 def select_image_requests(image: Mapping[str, str]) -> dict[str, str]:
-    """Return the requests of an image under the names of a flavor's properties."""
+    """Return the requests of an image under the names of a flavor's properties: "hw_numa_nodes" is "hw:numa_nodes"."""
     selected = {}
     for name, value in image.items():
         key = name.replace("hw_", "hw:", 1)
-        if key.partition(".")[0] in _IMAGE_REQUESTS or (name.startswith(TRAIT) and value == "required"):
+        is_required_trait = name.startswith(TRAIT) and value == "required"
+        if is_required_trait or key.partition(".")[0] in _IMAGE_REQUESTS:
             selected[key] = str(value)
     return selected
 
@@ -130,16 +130,14 @@ def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping
     )
     traits = {key.removeprefix(TRAIT) for key in image if key.startswith(TRAIT)}
     if affinity == SOCKET:
-        traits.add(_SOCKET_TRAIT)
-    cpu_request = numa or NumaRequest()  # without cells: no dedicated CPUs
-    dedicated = sum(cell.dedicated_vcpus for cell in cpu_request.cells)
-    emulator = cpu_request.emulator_cpus
+        traits.add("COMPUTE_SOCKET_PCI_NUMA_AFFINITY")
+    dedicated = sum(cell.dedicated_vcpus for cell in numa.cells)
     return FlavorRequest(
         numa=numa,
         devices=devices,
-        dedicated_vcpus=dedicated + emulator,
-        emulator_vcpus=emulator,
-        fallback_vcpus=dedicated if cpu_request.cpu_policy == DEDICATED else 0,  # none for MIXED
+        dedicated_vcpus=dedicated + numa.emulator_cpus,
+        emulator_vcpus=numa.emulator_cpus,
+        fallback_vcpus=dedicated if numa.cpu_policy == DEDICATED else 0,  # none for MIXED
         traits=frozenset(traits),
         unknown_alias=next((name for name, _ in counts if name not in aliases), ""),
     )
@@ -157,8 +155,8 @@ def _find_unpredicted(properties: Mapping[str, str], prefixes: tuple[str, ...], 
     return next((name for name in properties if name.startswith(prefixes)), "")
 
 
-def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest | None:
-    """Return the requested NUMA cells: one for pinned CPUs or pages alone; None without requests. Raises ValueError."""
+def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest:
+    """Return the requested NUMA cells: one for pinned CPUs or pages alone; none without requests. Raises ValueError."""
     policy, thread_policy = _parse_policy(flavor.properties, image), _parse_thread_policy(flavor.properties, image)
     is_pinned, is_isolated = policy in (DEDICATED, MIXED), flavor.properties.get(_EMULATOR) == ISOLATE
     for key, is_set in ((_THREADS, thread_policy), (_EMULATOR, is_isolated)):
@@ -172,7 +170,7 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
     if nodes and not re.fullmatch(r"0{0,9}[1-9][0-9]{0,8}", nodes):
         raise ValueError(_format_invalid_property(_NODES, nodes))
     if not any((nodes, page_size, is_pinned)):
-        return None
+        return NumaRequest()
     cells = _parse_numa_cells(flavor, image, int(nodes or 1), dedicated)
     # Nova's filter wants threads if the flavor or the image requires them, even if the flavor only prefers them.
     needs_threads = policy == DEDICATED and REQUIRE in (flavor.properties.get(_THREADS), image.get(_THREADS))
@@ -219,18 +217,24 @@ def _parse_dedicated_cpu_mask(flavor: Flavor, policy: str) -> frozenset[int]:
 def _parse_numa_cells(
     flavor: Flavor, image: Mapping[str, str], nodes: int, dedicated: frozenset[int]
 ) -> tuple[CellRequest, ...]:
-    """Return the NUMA cells: of equal sizes, or with the CPUs and memory set for each. Raises ValueError."""
+    """Return the NUMA cells of a VM, `nodes` in number. Raises ValueError.
+
+    The properties hw:numa_cpus.N and hw:numa_mem.N set the vCPUs and the memory of each cell N; without them all cells
+    have the same size. `dedicated` are the vCPUs with dedicated CPUs.
+    """
     cpus = [_parse_cpus(text, _CPUS) for text in _select_numbered_properties(flavor.properties, image, _CPUS)]
     memory = [_parse_number(text, _MEMORY) for text in _select_numbered_properties(flavor.properties, image, _MEMORY)]
     if not cpus and not memory:
-        if flavor.vcpus % nodes or flavor.memory_mib % nodes:
+        cpus_per_cell, remaining_cpus = divmod(flavor.vcpus, nodes)
+        memory_per_cell, remaining_memory = divmod(flavor.memory_mib, nodes)
+        if remaining_cpus or remaining_memory:
             raise ValueError(f"{_NODES} is {nodes}, and the vCPUs or memory of the flavor cannot be divided by it")
-        size = flavor.vcpus // nodes
-        cpus = [frozenset(range(node * size, (node + 1) * size)) for node in range(nodes)]
-        memory = [flavor.memory_mib // nodes] * nodes
+        cpus = [frozenset(range(node * cpus_per_cell, (node + 1) * cpus_per_cell)) for node in range(nodes)]
+        memory = [memory_per_cell] * nodes
     if not len(cpus) == len(memory) == nodes:
         raise ValueError(f"{_CPUS}.N and {_MEMORY}.N are not set for each of {nodes} cells: Nova rejects its servers")
-    if sorted(chain.from_iterable(cpus)) != list(range(flavor.vcpus)) or sum(memory) != flavor.memory_mib:
+    has_every_cpu_once = sorted(chain.from_iterable(cpus)) == list(range(flavor.vcpus))
+    if not has_every_cpu_once or sum(memory) != flavor.memory_mib:
         detail = f"{_CPUS}.N and {_MEMORY}.N are not the vCPUs and memory of the flavor: Nova rejects its servers"
         raise ValueError(detail)
     return tuple(CellRequest(len(cell), len(cell & dedicated), mib) for cell, mib in zip(cpus, memory, strict=True))
@@ -344,8 +348,12 @@ def find_unpredicted_property(properties: Mapping[str, str]) -> str:
 
 
 def find_image_rejection(properties: Mapping[str, str], supported: Sequence[Sequence[str]]) -> str:
-    """Return why a host with these supported instances rejects an image, or ""."""
+    """Return why a host rejects an image, or "". An instance in `supported` has an architecture, type and VM mode.
+
+    One of these instances must have all values requested by the image.
+    """
     selected = select_host_properties(properties)
-    if not selected or any(all(value in instance for value in selected.values()) for instance in supported):
-        return ""  # nothing is requested, or one instance has all values
+    requested_values = set(selected.values())
+    if not selected or any(requested_values.issubset(instance) for instance in supported):
+        return ""
     return "the host does not support " + ", ".join(f"{name}={value}" for name, value in selected.items())

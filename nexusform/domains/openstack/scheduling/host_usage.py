@@ -8,12 +8,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.openstack.scheduling.flavor_requests import HYPERTHREADING, FlavorRequest
+from nexusform.domains.openstack.scheduling.hardware_fit import (
+    ISOLATE,
+    REQUIRE,
+    DevicePool,
+    GuestCell,
+    HostCell,
+    HostRatios,
+    PciDeviceRequest,
+    allocate_pci_devices,
+    fit_numa_cells,
+    update_host_cells,
+)
 from nexusform.domains.openstack.scheduling.nova_host_records import (
     DISK,
     MEMORY,
@@ -23,16 +36,7 @@ from nexusform.domains.openstack.scheduling.nova_host_records import (
     NovaServer,
     Resource,
 )
-from nexusform.domains.openstack.scheduling.numa_fit import (
-    ISOLATE,
-    REQUIRE,
-    GuestCell,
-    HostCell,
-    HostRatios,
-    fit_numa_cells,
-    update_host_cells,
-)
-from nexusform.domains.openstack.scheduling.pci_devices import DevicePool, PciDeviceRequest, allocate_pci_devices
+from nexusform.scheduling.racks.vms import VmSku
 
 SERVER_RECORD: Final = "server "
 
@@ -50,11 +54,6 @@ class NovaHostUsage(Struct, frozen=True):
     emulator_vcpus: int = 0
 
     @property
-    def free_devices(self) -> int:
-        """Number of free PCI devices."""
-        return sum(pool.count for pool in self.pools)
-
-    @property
     def free_dedicated_vcpus(self) -> int:
         """PCPU without a VM."""
         return get_resource(self.host, PCPU).capacity - self.dedicated_vcpus
@@ -65,11 +64,14 @@ class NovaHostUsage(Struct, frozen=True):
         return self.dedicated_vcpus + self.fallback_vcpus - self.emulator_vcpus
 
     def has_dedicated_vcpus(self, request: FlavorRequest) -> bool:
-        """Return whether Placement has the dedicated CPUs of a VM as PCPU, with the trait of its thread policy."""
-        count, policy = request.dedicated_vcpus, request.thread_policy
-        has_trait = HYPERTHREADING in self.host.traits
-        if policy == (ISOLATE if has_trait else REQUIRE):
-            return False  # hosts with threads cannot isolate, and hosts without them lack required threads
+        """Return whether Placement has the dedicated CPUs of a VM as PCPU, with the trait of its thread policy.
+
+        Hosts with threads cannot isolate, and hosts without them lack required threads.
+        """
+        count = request.dedicated_vcpus
+        unfit_policy = ISOLATE if HYPERTHREADING in self.host.traits else REQUIRE
+        if request.numa.thread_policy == unfit_policy:
+            return False
         return self.free_dedicated_vcpus >= count and not get_resource(self.host, PCPU).find_unit_problem(count)
 
     def has_fallback_vcpus(self, request: FlavorRequest, free_vcpus: int) -> bool:
@@ -78,13 +80,15 @@ class NovaHostUsage(Struct, frozen=True):
         return 0 < amount <= free_vcpus and not get_resource(self.host, VCPU).find_unit_problem(amount)
 
     def can_fit_numa(self, request: FlavorRequest, free_vcpus: int) -> bool:
-        """Return whether the NUMA cells of a VM fit; True without NUMA cells. `free_vcpus` is the free VCPU."""
-        if request.numa is None:
+        """Return whether the NUMA cells of a VM fit; True without NUMA cells. `free_vcpus` is the free VCPU.
+
+        With room for the CPUs as PCPU and as VCPU, Placement has two candidates for the host, and Nova tries both.
+        """
+        if not request.numa.cells:
             return True  # no limit by NUMA cells
-        has_threads = any(len(core) > 1 for cell in self.cells for core in cell.siblings)
-        if request.numa.needs_threads and not has_threads:
+        cores = chain.from_iterable(cell.siblings for cell in self.cells)
+        if request.numa.needs_threads and max(map(len, cores), default=1) == 1:
             return False
-        # With room for the CPUs as PCPU and as VCPU, Placement has two candidates for the host, and Nova tries both.
         has_both = self.has_dedicated_vcpus(request) and self.has_fallback_vcpus(request, free_vcpus)
         return self.fit_numa(request, attempts=2 if has_both else 1) is not None
 
@@ -94,7 +98,6 @@ class NovaHostUsage(Struct, frozen=True):
 
     def fit_numa(self, request: FlavorRequest, attempts: int = 1) -> list[GuestCell] | None:
         """Return the NUMA cells of a VM, None if they do not fit. `attempts`: number of candidates tried by Nova."""
-        assert request.numa is not None, "the flavor has no NUMA cells"
         ratios = HostRatios(
             get_resource(self.host, VCPU).allocation_ratio, get_resource(self.host, MEMORY).allocation_ratio
         )
@@ -109,13 +112,13 @@ class NovaHostUsage(Struct, frozen=True):
         return allocate_pci_devices(self.pools, requests, cells, {cell.id: cell.socket for cell in self.cells})
 
     def add(self, request: FlavorRequest) -> NovaHostUsage:
-        """Return the use with one more VM. NUMA cells and PCI devices are taken only if they fit."""
-        cells = self.fit_numa(request) if request.numa is not None else []  # None: do not fit
-        # Nova first tries the candidate with PCPU. If only its second attempt succeeds, the CPUs are VCPU.
+        """Return the use with one more VM. NUMA cells and PCI devices are taken only if they fit.
+
+        Nova first tries the candidate of Placement with PCPU. If only its second attempt succeeds, the CPUs are VCPU.
+        """
+        cells = self.fit_numa(request) if request.numa.cells else []  # None: do not fit
         is_first_attempt = cells is not None or not self.cells  # or unknown cells
-        if request.dedicated_vcpus and (
-            request.fallback_vcpus == 0 or (is_first_attempt and self.has_dedicated_vcpus(request))
-        ):
+        if request.fallback_vcpus == 0 or (is_first_attempt and self.has_dedicated_vcpus(request)):
             usage = replace(
                 self,
                 dedicated_vcpus=self.dedicated_vcpus + request.dedicated_vcpus,
@@ -123,11 +126,10 @@ class NovaHostUsage(Struct, frozen=True):
             )
         else:
             usage = replace(self, fallback_vcpus=self.fallback_vcpus + request.fallback_vcpus)
-        cells = cells or []
-        if request.numa is not None:
-            usage = replace(usage, cells=update_host_cells(self.cells, cells, request.numa.thread_policy))
-        pools = self.take_devices(request.devices, [cell.id for cell in cells])
-        return usage if pools is None else replace(usage, pools=tuple(pools))
+        guest_cells = cells or []
+        host_cells = update_host_cells(self.cells, guest_cells, request.numa.thread_policy)
+        pools = self.take_devices(request.devices, [cell.id for cell in guest_cells])
+        return replace(usage, cells=host_cells, pools=self.pools if pools is None else tuple(pools))
 
 
 class UsageTable:
@@ -187,7 +189,7 @@ class UsageTable:
     def _subtract_server(self, usage: NovaHostUsage, server: NovaServer) -> NovaHostUsage:
         """Return the use without a server; its devices return to pools of its own cells first."""
         request = self._requests.get(server.sku_name, FlavorRequest())
-        cells = update_host_cells(usage.cells, server.numa_cells, request.thread_policy, sign=-1)
+        cells = update_host_cells(usage.cells, server.numa_cells, request.numa.thread_policy, sign=-1)
         pools = list(usage.pools)
         nodes = [cell.id for cell in server.numa_cells]
         for device in request.devices:
@@ -205,7 +207,7 @@ def get_resource(host: NovaHost, resource_class: str) -> Resource:
     return host.resources.get(resource_class, Resource(0))
 
 
-def list_amounts(vcpus: int, memory_mib: int, disk_gib: int, dedicated_vcpus: int = 0) -> list[tuple[str, int]]:
-    """Return the amounts allocated by Placement for one VM, without those of 0."""
-    amounts = [(VCPU, vcpus), (PCPU, dedicated_vcpus), (MEMORY, memory_mib), (DISK, disk_gib)]
+def list_amounts(sku: VmSku) -> list[tuple[str, int]]:
+    """Return the amounts allocated by Placement for one VM besides dedicated CPUs, without those of 0."""
+    amounts = [(VCPU, sku.host_vcpus), (MEMORY, sku.memory_mib), (DISK, sku.disk_gib)]
     return [(name, amount) for name, amount in amounts if amount]

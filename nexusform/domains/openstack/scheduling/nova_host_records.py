@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from nexusform.domains.openstack.scheduling.numa_fit import GuestCell, HostCell
-from nexusform.domains.openstack.scheduling.pci_devices import DevicePool
+from nexusform.domains.openstack.scheduling.hardware_fit import DevicePool, GuestCell, HostCell
 
 VCPU, PCPU, MEMORY, DISK = "VCPU", "PCPU", "MEMORY_MB", "DISK_GB"
 

@@ -19,6 +19,11 @@ from nexusform.domains.openstack.scheduling.flavor_requests import (
     select_host_properties,
     select_image_requests,
 )
+from nexusform.domains.openstack.scheduling.hardware_fit import (
+    PciDeviceAlias,
+    build_pci_device_alias,
+    count_free_devices,
+)
 from nexusform.domains.openstack.scheduling.host_usage import NovaHostUsage, UsageTable, get_resource, list_amounts
 from nexusform.domains.openstack.scheduling.nova_host_records import (
     DISK,
@@ -33,7 +38,6 @@ from nexusform.domains.openstack.scheduling.nova_host_records import (
     build_sku_name,
     split_list,
 )
-from nexusform.domains.openstack.scheduling.pci_devices import PciDeviceAlias, build_pci_device_alias
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.scheduling.racks.layout import FreeCapacity, NumberedSite
 from nexusform.scheduling.racks.profile import MACHINE_KEYS, RACK_KEYS, SchedulerProfile
@@ -107,20 +111,6 @@ def build_machine(host: NovaHost, slot: int) -> Machine:
     )
 
 
-def build_sku(flavor: Flavor, image: str = "", properties: Mapping[str, str] | None = None) -> VmSku:
-    """Return a flavor as a VM SKU. `image` is one with requests in its `properties`."""
-    request, name = parse_flavor(flavor, aliases={}, image=properties), build_sku_name(flavor.name, image)
-    return VmSku(
-        name,
-        flavor.vcpus,
-        request.emulator_vcpus,
-        convert_to_gib(flavor.memory_mib),
-        flavor.disk_gib,
-        record=name if request.needs_host_details else "",
-        dedicated_vcpus=request.dedicated_vcpus,
-    )
-
-
 def build_server_sku(server: NovaServer, record: str) -> VmSku:
     """Return the size of a server of the inventory; the record has its dedicated CPUs."""
     return VmSku(server.name, server.vcpus, 0, convert_to_gib(server.memory_mib), server.disk_gib, record=record)
@@ -149,18 +139,22 @@ class _NovaRules(NamedTuple):
         return self.requests.get(sku.name, FlavorRequest())
 
     def find_unknown_fact(self, sku: VmSku, constraints: PlacementConstraints) -> str:
-        """Return a sentence about an unknown fact of the hosts or of nova.conf needed by a flavor, or ""."""
+        """Return a sentence about an unknown fact needed for the prediction of a VM, or "".
+
+        Such facts are a PCI alias, a filter not enabled in Nova, the NUMA cells and devices of hosts, and the
+        properties of an image if hosts support different ones.
+        """
         request = self.get_request(sku)
         if request.unknown_alias:
             return (
                 f'The flavor "{sku.name}" has the PCI alias "{request.unknown_alias}". Set it in pci_aliases of the '
                 "openstack_site, as in nova.conf."
             )
-        needed = ((NUMA, request.numa), (PCI, request.devices))
-        missing_filter = next((name for name, is_needed in needed if is_needed and name not in self.enabled), "")
-        if missing_filter:
+        needed_filters = ((NUMA, request.numa.cells), (PCI, request.devices))
+        disabled = [name for name, objects in needed_filters if objects and name not in self.enabled]
+        if disabled:
             return (
-                f'The flavor "{sku.name}" needs {missing_filter}, and enabled_filters do not have it: Nova then checks '
+                f'The flavor "{sku.name}" needs {disabled[0]}, and enabled_filters do not have it: Nova then checks '
                 "its cells and devices only on the chosen host, and retries on others."
             )
         is_described = all(host.has_details for host in self.hosts.values())
@@ -168,22 +162,23 @@ class _NovaRules(NamedTuple):
             return f'The NUMA cells and PCI devices for the flavor "{sku.name}" are unknown: {_HOW_TO_DESCRIBE}'
         if IMAGE not in self.enabled:
             return ""  # the image has no effect
-        if constraints.image not in self.images:
-            kinds = {(host.hypervisor_type, frozenset(host.supported_instances)) for host in self.hosts.values()}
-            if len(kinds) == 1:
-                return ""  # all hosts support the same images
-            reason = _UNKNOWN_IMAGE
-            if constraints.image:
-                reason = f'the inventory has no image "{constraints.image}" (image-ID.json).'
-            return f"Hosts support different images, and {reason}"
-        if select_host_properties(self.images[constraints.image]) and not is_described:
-            return f'The hosts that support the image "{constraints.image}" are unknown: {_HOW_TO_DESCRIBE}'
-        return ""
+        image = constraints.image
+        if image in self.images:
+            if select_host_properties(self.images[image]) and not is_described:
+                return f'The hosts that support the image "{image}" are unknown: {_HOW_TO_DESCRIBE}'
+            return ""
+        kinds = {(host.hypervisor_type, frozenset(host.supported_instances)) for host in self.hosts.values()}
+        if len(kinds) == 1:
+            return ""  # all hosts support the same images
+        reason = "the image of these VMs is unknown. Set image in the block vdu of the tacker_vnf."
+        if image:
+            reason = f'the inventory has no image "{image}" (image-ID.json).'
+        return f"Hosts support different images, and {reason}"
 
     def find_rejection(self, demand: Demand, host: NovaHost) -> str:
         """Return the reason why the host is no candidate for the demand at any load, or ""."""
         sku, request = demand.sku, self.get_request(demand.sku)
-        for name, amount in list_amounts(sku.host_vcpus, sku.memory_mib, sku.disk_gib):
+        for name, amount in list_amounts(sku):
             if problem := get_resource(host, name).find_unit_problem(amount):
                 return f"{name} {amount:,}: {problem}"
         image = self.images.get(demand.constraints.image, {})
@@ -209,24 +204,27 @@ class _NovaRules(NamedTuple):
         return f"{PCPU}: {max(usage.free_dedicated_vcpus, 0):,} of {sku.dedicated_vcpus:,} free"
 
     def _check_flavor_property(self, key: str, value: str, host: NovaHost) -> str:
-        """Return why a property of the flavor rejects the host, or ""."""
+        """Return why a property of the flavor rejects the host, or "".
+
+        A property is about a trait of the host ("trait:NAME"), or about the metadata of its aggregates (without a
+        prefix, or with the one for them). Properties with other prefixes reject no host here.
+        """
         if key.startswith(TRAIT):
             trait = key.removeprefix(TRAIT)
-            rejected_value = "forbidden" if trait in host.traits else "required"  # unfit for this host
-            if value == rejected_value:
-                return f"trait {trait} is {value}"
-        if AGGREGATES in self.enabled and (":" not in key or key.startswith(_SCOPED_SPEC)):
-            name = key.removeprefix(_SCOPED_SPEC)
-            if value.split(maxsplit=1)[:1] != [value]:  # not one word, as ">= 2"
-                return f"{name} has an operator ({value}), and its effect is not predicted"
-            texts = (metadata.get(name, "") for metadata in host.aggregates.values())
-            values = chain.from_iterable(map(split_list, texts))
-            return "" if value in values else f"no aggregate of the host has {name}={value}"
-        return ""
+            rejected_value = "forbidden" if trait in host.traits else "required"
+            return f"trait {trait} is {value}" if value == rejected_value else ""
+        is_of_aggregates = ":" not in key or key.startswith(_SCOPED_SPEC)
+        if AGGREGATES not in self.enabled or not is_of_aggregates:
+            return ""
+        name = key.removeprefix(_SCOPED_SPEC)
+        if value.split(maxsplit=1)[:1] != [value]:  # not one word, as ">= 2"
+            return f"{name} has an operator ({value}), and its effect is not predicted"
+        texts = (metadata.get(name, "") for metadata in host.aggregates.values())
+        values = chain.from_iterable(map(split_list, texts))
+        return "" if value in values else f"no aggregate of the host has {name}={value}"
 
 
 _NO_FLAVOR: Final = Flavor("", 0, 0, 0)
-_UNKNOWN_IMAGE: Final = "the image of these VMs is unknown. Set image in the block vdu of the tacker_vnf."
 _HOW_TO_DESCRIBE: Final = (
     "set NOVA_DATABASE for the script of `nexusform inventory script -for=openstack` (compute_nodes.json). Until then "
     "all fitting hosts tie."
@@ -241,7 +239,7 @@ def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
             usage = rules.table.get_usage(capacity.records)  # records: the host, and VMs on it
             free_vcpus = capacity.cpus[0] - usage.fallback_vcpus  # without VCPU used for dedicated CPUs
             free = {VCPU: free_vcpus, MEMORY: capacity.memory[0], DISK: capacity.disk}
-            for name, amount in list_amounts(sku.host_vcpus, sku.memory_mib, sku.disk_gib):
+            for name, amount in list_amounts(sku):
                 if free[name] < amount:
                     return f"{name}: {free[name]:,} of {amount:,} free"
             return (rules.find_cpu_rejection(sku, usage, free_vcpus) or None) if sku.dedicated_vcpus else None
@@ -349,7 +347,9 @@ _WEIGHERS: Final = (
     _Weigher("hypervisor_version", lambda _demand, usage, _load: usage.host.hypervisor_version),
     _Weigher("io_ops", lambda _demand, _usage, load: load.new_vms, 0),
     _Weigher("num_instances", lambda _demand, _usage, load: load.vms),
-    _Weigher("pci", lambda _demand, usage, _load: _MAX_DEVICES - min(usage.free_devices, _MAX_DEVICES - 1)),
+    _Weigher(
+        "pci", lambda _demand, usage, _load: _MAX_DEVICES - min(count_free_devices(usage.pools), _MAX_DEVICES - 1)
+    ),
     _Weigher("ram", lambda _demand, usage, load: _compute_free(usage.host, MEMORY, load.memory_mib), 0),
     _Weigher("soft_affinity", lambda demand, usage, _load: _count_group(demand, usage.host.name, is_affinity=True)),
     _Weigher(
@@ -444,8 +444,21 @@ class NovaSite(NamedTuple):
 
     def build_skus(self) -> dict[str, VmSku]:
         """Return the SKUs of the flavors, alone and with images, by name."""
-        skus = (build_sku(flavor, image, self.images.get(image)) for flavor, image in self.list_flavors_with_images())
-        return {sku.name: sku for sku in skus}
+        requests = self.parse_requests(aliases={})
+        skus = {}
+        for flavor, image in self.list_flavors_with_images():
+            name = build_sku_name(flavor.name, image)
+            request = requests[name]
+            skus[name] = VmSku(
+                name,
+                flavor.vcpus,
+                request.emulator_vcpus,
+                convert_to_gib(flavor.memory_mib),
+                flavor.disk_gib,
+                record=name if request.needs_host_details else "",
+                dedicated_vcpus=request.dedicated_vcpus,
+            )
+        return skus
 
 
 def build_nova_site(source: Mapping[str, Any]) -> NovaSite:

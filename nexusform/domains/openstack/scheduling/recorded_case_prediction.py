@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from nexusform.domains.openstack.scheduling.hardware_fit import HostCell
 from nexusform.domains.openstack.scheduling.host_usage import SERVER_RECORD
 from nexusform.domains.openstack.scheduling.nova_host_records import Flavor, build_host, build_server, build_sku_name
 from nexusform.domains.openstack.scheduling.nova_profile import (
@@ -16,7 +17,6 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
     build_nova_site,
     build_server_sku,
 )
-from nexusform.domains.openstack.scheduling.numa_fit import HostCell
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Placement, PlacementConstraints, VmName, VmSku
@@ -105,14 +105,11 @@ def _describe_cell(cell: HostCell) -> dict[str, Any]:
     cpu_sets = {name: _format_cpus(getattr(cell, name)) for name in ("shared", "dedicated", "pinned")}
     siblings = [_format_cpus(core) for core in cell.siblings]
     return {
-        **{name: getattr(cell, name) for name in _CELL_FIGURES},
+        **{name: getattr(cell, name) for name in ("id", "memory_mib", "used_memory_mib", "used_vcpus", "socket")},
         **cpu_sets,
         "siblings": siblings,
         "pages": msgspec.to_builtins(cell.pages),
     }
-
-
-_CELL_FIGURES: Final = ("id", "memory_mib", "used_memory_mib", "used_vcpus", "socket")
 
 
 def _format_cpus(cpus: Collection[int]) -> str:

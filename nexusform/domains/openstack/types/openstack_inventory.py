@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from msgspec.structs import asdict
+
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import DataResult, FileProblem, ReadContext, ResourceType
 from nexusform.json_data.plain_data import get_text
@@ -97,17 +99,9 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         time = context.files.read(f"{directory}/exported_at").decode("utf-8", "replace").strip() if has_time else ""
     except FileProblem as problem:
         return DataResult(attributes={}, problems=[Problem(("directory",), "unreadable-file", str(problem))])
-    reading = parse_openstack_files(contents)
-    values = {
-        "id": build_id(attributes),
-        "exported_at": time,
-        "hosts": reading.hosts,
-        "flavors": reading.flavors,
-        "servers": reading.servers,
-        "images": reading.images,
-        "server_groups": reading.server_groups,
-    }
-    return DataResult(values, reading.problems)
+    tables = asdict(parse_openstack_files(contents))  # the computed attributes, and the problems
+    problems = tables.pop("problems")
+    return DataResult({"id": build_id(attributes), "exported_at": time, **tables}, problems)
 
 
 OPENSTACK_INVENTORY: Final = ResourceType("openstack_inventory", 0, _SCHEMA, build_id, mode="data", read=read)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, suggest_name
+from nexusform.domains.openstack.scheduling.hardware_fit import POLICIES
 from nexusform.domains.openstack.scheduling.nova_profile import (
     DEFAULT_FILTERS,
     DEFAULT_MULTIPLIERS,
@@ -14,7 +15,6 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
     build_nova_site,
     build_server_sku,
 )
-from nexusform.domains.openstack.scheduling.pci_devices import POLICIES
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import get_list, get_value_at_path
 from nexusform.resource_types.shared_arguments import (
@@ -97,15 +97,12 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-_PLACEMENT_FIELDS: Final = ("resource_class", "traits")
-
-
 def _check_aliases(aliases: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield the problems of PCI aliases by name: fields for devices in Placement, and unknown NUMA policies."""
     for name, fields in aliases.items():
         if not isinstance(fields, Mapping):
             continue  # unknown
-        for key in _PLACEMENT_FIELDS:
+        for key in ("resource_class", "traits"):
             if key in fields:
                 detail = f"PCI devices in Placement ({key}) are not predicted. Remove the alias or {key}."
                 yield Problem(("pci_aliases", name, key), "invalid-pci-alias", detail)

@@ -1,7 +1,7 @@
 """`nexusform sites apply`."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Final
 
@@ -23,15 +23,15 @@ from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.report_flag import has_stdout_report, parse_reports
 from nexusform.cli.shared_flags import ViewFlags, create_context, parse_duration
 from nexusform.cli.terminal_screen import Screen, is_input_allowed
-from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, build_warning, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, build_warning
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domains.sites.cli.plan import FORMATS, write_plan_reports
 from nexusform.domains.sites.cli.site_flags import PROCESSES, TaskEngineFlags, make_engine
-from nexusform.domains.sites.rendering.status_report import build_apply_report
+from nexusform.domains.sites.rendering.site_reports import build_apply_report
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, Wave
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, TaskEngineError
 from nexusform.domains.sites.workflow.fleet_plan_file import read_fleet_plan
-from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, OpenedFleet, open_fleet
+from nexusform.domains.sites.workflow.fleet_tasks import Fleet, open_fleet
 from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_state_locations
 from nexusform.domains.sites.workflow.wave_progress import FleetApplyProgress, read_wave_progress
 from nexusform.domains.sites.workflow.wave_runner import (
@@ -68,7 +68,7 @@ class _ApplyJob(Struct, frozen=True):
     """Plan of sites to apply."""
 
     plan: FleetPlan
-    opened: OpenedFleet
+    fleet: Fleet
     progress: FleetApplyProgress
     waves: tuple[Wave, ...]
 
@@ -92,7 +92,7 @@ def apply(arguments: ApplyArguments) -> int:
     if job is None:
         return 1
     fleet_apply, stop = _apply_job(job, arguments, screen)
-    record_state_locations(job.opened, create_context(), fleet_apply.results.values())
+    record_state_locations(job.fleet, create_context(), fleet_apply.results.values())
     outcome = _build_plan_with_results(job, fleet_apply)
     write_plan_reports(outcome, reports, as_json=arguments.as_json)
     if not is_stdout_for_data:
@@ -118,12 +118,12 @@ def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[D
     if plan.is_confined and not location.confinement.root:
         confinement = parse_confinement("true", location.environment)  # to the work tree, as for the plan
         location = replace(location, confinement=confinement, allow_remote=plan.allow_remote)
-    options = FleetOptions(lock_timeout=parse_duration(arguments.lock_timeout), allowed_sources=plan.allowed_sources)
-    opened = open_fleet(location, options, plan.now)
+    timeout = parse_duration(arguments.lock_timeout)
+    opened = open_fleet(location, plan.now, lock_timeout=timeout, allowed_sources=plan.allowed_sources)
     problems += opened.diagnostics
-    if opened.definition is None:
+    if opened.fleet is None:
         return None, problems, opened.sources
-    if opened.definition.digest != plan.definition_digest:
+    if opened.fleet.definition.digest != plan.definition_digest:
         detail = (
             "nexusform.sites.hcl, or a file that it reads, changed after the plan. Sites with an "
             "unchanged plan are applied as approved. Waves run as planned."
@@ -133,65 +133,62 @@ def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[D
         progress = read_wave_progress(arguments.planfile, plan.identity)
     except FileProblem as problem:
         return None, [*problems, build_error("unreadable-plan", str(problem))], opened.sources
-    waves, wave_problems = _select_waves(arguments, plan, progress)
-    problems += wave_problems
-    job = _ApplyJob(plan, opened, progress, waves)
-    return (None if has_errors(problems) else job), problems, opened.sources
+    waves = [wave for wave in plan.waves if plan.select_wave(wave.name)]  # with sites
+    obstacle = _find_wave_obstacle(arguments, plan, [wave.name for wave in waves], progress)
+    if obstacle is not None:
+        return None, [*problems, obstacle], opened.sources
+    requested_waves = tuple(wave for wave in waves if arguments.wave in ("", wave.name))
+    return _ApplyJob(plan, opened.fleet, progress, requested_waves), problems, opened.sources
 
 
-def _select_waves(
-    arguments: ApplyArguments, plan: FleetPlan, progress: FleetApplyProgress
-) -> tuple[tuple[Wave, ...], list[Diagnostic]]:
-    """Select the waves to apply now: the one of -wave, or all with sites; () with an error if none may be applied."""
-    waves_with_sites = tuple(wave for wave in plan.waves if plan.select_wave(wave.name))
-    names = [wave.name for wave in waves_with_sites]
-    unfinished_names = [name for name in names if not progress.is_finished(name)]
-    finished_names = set(names).difference(unfinished_names)
-    pending_names = [name for name in unfinished_names if plan.has_pending_sites(name)]  # only these block later waves
+def _find_wave_obstacle(
+    arguments: ApplyArguments, plan: FleetPlan, names: Sequence[str], progress: FleetApplyProgress
+) -> Diagnostic | None:
+    """Return the error if the requested wave, or without one any of the plan's waves (`names`), may not be applied now.
+
+    A wave is finished, or unfinished. An unfinished one with changes is pending: it has to be applied before later
+    waves. A wave in progress ("started") needs -resume.
+    """
+    wave, planfile = arguments.wave, arguments.planfile
+    unfinished = [name for name in names if not progress.is_finished(name)]
+    pending = [name for name in unfinished if plan.has_pending_sites(name)]
     started_wave = progress.find_unfinished_wave()  # "": no wave is in progress
-    # After the start of an apply, waves without changes need no run.
-    if not unfinished_names or (progress.lines and not pending_names and not started_wave):
-        detail = "The whole plan was applied already. Plan again."
-        return (), [build_error("saved-plan-already-applied", detail)]
-    if arguments.wave in finished_names:
-        remaining_names = pending_names or unfinished_names
-        count = sum(len(plan.select_wave(name)) for name in remaining_names)
+    needs_no_run = bool(progress.lines) and not pending and not started_wave  # only waves without changes are left
+    if not unfinished or needs_no_run:
+        return build_error("saved-plan-already-applied", "The whole plan was applied already. Plan again.")
+    if wave in names and wave not in unfinished:
+        remaining = pending or unfinished
+        count = sum(len(plan.select_wave(name)) for name in remaining)
         detail = (
-            f'The wave "{arguments.wave}" of this plan was applied already. {format_count(count, "site")} in '
+            f'The wave "{wave}" of this plan was applied already. {format_count(count, "site")} in '
             f"other waves {select_word_form(count, 'is', 'are')} not applied. Continue with `nexusform sites apply "
-            f"-wave={remaining_names[0]} {arguments.planfile}`."
+            f"-wave={remaining[0]} {planfile}`."
         )
-        return (), [build_error("wave-already-applied", detail)]
+        return build_error("wave-already-applied", detail)
     if started_wave and not arguments.resume:
         detail = (
             f'The wave "{started_wave}" was started and did not finish. `nexusform sites apply '
-            f"-resume {arguments.planfile}` continues."
+            f"-resume {planfile}` continues."
         )
-        return (), [build_error("sites-apply-already-started", detail)]
-    if arguments.resume and not started_wave and not finished_names:
-        return (), [build_error("nothing-to-resume", "No apply of this plan was started.")]
-    if not arguments.wave:
-        return waves_with_sites, []
-    if arguments.wave not in names:
+        return build_error("sites-apply-already-started", detail)
+    if arguments.resume and not started_wave and unfinished == names:
+        return build_error("nothing-to-resume", "No apply of this plan was started.")
+    if wave not in ("", *names):
         wave_list = ", ".join(f'"{name}"' for name in names)
-        return (), [
-            build_error("unknown-wave", f'-wave: the plan has no wave "{arguments.wave}". It has: {wave_list}.')
-        ]
-    if arguments.wave in pending_names[1:]:  # an earlier wave is pending
+        return build_error("unknown-wave", f'-wave: the plan has no wave "{wave}". It has: {wave_list}.')
+    if wave in pending[1:]:  # an earlier wave is pending
         detail = (
-            f'The wave "{pending_names[0]}" is before "{arguments.wave}" and was not applied yet. '
-            f"To skip it, plan -wave={arguments.wave} alone."
+            f'The wave "{pending[0]}" is before "{wave}" and was not applied yet. To skip it, plan -wave={wave} alone.'
         )
-        return (), [build_error("stopped-wave", detail)]
-    return (plan.find_wave(arguments.wave),), []
+        return build_error("stopped-wave", detail)
+    return None
 
 
 def _apply_job(job: _ApplyJob, arguments: ApplyArguments, screen: Screen) -> tuple[FleetApply, WaveStop | None]:
     """Apply the waves; a lost engine stops them. End the command if no engine opens, or a file cannot be written."""
-    assert job.opened.fleet is not None, "a fleet that was read"
     with arguments.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
         observer = _build_observer(job, arguments, screen, interrupts.is_stopping)
-        fleet_apply = FleetApply(job.plan, job.opened.fleet, engine, job.progress, SystemClock(), observer)
+        fleet_apply = FleetApply(job.plan, job.fleet.context, engine, job.progress, SystemClock(), observer)
         try:
             try:
                 return fleet_apply, apply_waves(fleet_apply, job.waves)
@@ -233,13 +230,10 @@ def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPl
     wave_names = {wave.name for wave in job.waves}
     sites = []
     for site in job.plan.sites:
-        result = fleet_apply.results.get(site.name)
-        if result is None:
-            if site.wave not in wave_names:  # not part of this run
-                continue
-            result = _build_result_without_task(job, site)  # of an earlier run, or skipped
-        sites.append(replace(site, result=_add_planned_rows(result, site.result)))
-    undeclared = find_undeclared_sites(job.opened, create_context())
+        if site.wave in wave_names or site.name in fleet_apply.results:
+            result = fleet_apply.results.get(site.name) or _build_result_without_task(job, site)
+            sites.append(replace(site, result=_add_planned_rows(result, site.result)))
+    undeclared = find_undeclared_sites(job.fleet, create_context())
     return replace(job.plan, sites=tuple(sites), undeclared=undeclared)
 
 

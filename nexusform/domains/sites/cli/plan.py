@@ -21,20 +21,13 @@ from nexusform.cli.report_flag import ReportFlag, has_stdout_report, parse_repor
 from nexusform.cli.shared_flags import StateLockFlags, ViewFlags, create_context, is_confinement_disabled
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
-from nexusform.domains.sites.cli.site_flags import ModuleSourceFlags, SiteSelectionFlags, TaskEngineFlags
+from nexusform.domains.sites.cli.site_flags import ModuleSourceFlags, SelectedSites, SiteSelectionFlags, TaskEngineFlags
 from nexusform.domains.sites.rendering.fleet_document import build_fleet_document, build_fleet_sarif
 from nexusform.domains.sites.rendering.fleet_summary import build_fleet_markdown, build_fleet_summary
-from nexusform.domains.sites.types.fleet_plan import FleetPlan, UndeclaredSite
+from nexusform.domains.sites.types.fleet_plan import FleetPlan
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.fleet_plan_file import build_failed_plan, save_failed_plan, sign_fleet_plan
-from nexusform.domains.sites.workflow.fleet_planning import (
-    FleetOptions,
-    FleetPlanningResult,
-    OpenedFleet,
-    open_fleet,
-    plan_fleet,
-    select_sites,
-)
+from nexusform.domains.sites.workflow.fleet_tasks import FleetPlanningResult, open_fleet, plan_fleet, select_sites
 from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_state_locations
 from nexusform.plans.saved.plan_file import MULTI_SITE_PLAN
 from nexusform.rendering.json.json_document import encode_document
@@ -92,25 +85,28 @@ def plan(arguments: PlanArguments) -> int:
         screen.print_diagnostics(problems, sources={}, is_aside=is_stdout_for_data)
         return 1
     locking = arguments.lock.build_options()
-    options = FleetOptions(locking.enabled, locking.timeout, arguments.sources.allow_source)
-    opened = open_fleet(create_context(), options)
+    opened = open_fleet(
+        create_context(),
+        has_lock=locking.enabled,
+        lock_timeout=locking.timeout,
+        allowed_sources=arguments.sources.allow_source,
+    )
     signer, problems = _load_signer(arguments)
-    names: list[str] = []
-    undeclared: tuple[UndeclaredSite, ...] = ()
-    if opened.definition is not None:
+    sites = None
+    if opened.fleet is not None:
         selection = arguments.selection
-        undeclared = find_undeclared_sites(opened, create_context(), selection.site)
-        names, name_problems = select_sites(opened.definition, selection.site, selection.wave, undeclared)
+        undeclared = find_undeclared_sites(opened.fleet, create_context(), selection.site)
+        names, name_problems = select_sites(opened.fleet.definition, selection.site, selection.wave, undeclared)
         problems += name_problems
+        sites = SelectedSites(opened.fleet, names, undeclared)
     problems = [*opened.diagnostics, *problems]
-    is_rejected = has_errors(problems) or opened.definition is None
-    if is_rejected:
+    if sites is None or has_errors(problems):
         problems += save_failed_plan(problems, arguments.out) if arguments.out else []
         write_plan_reports(build_failed_plan(problems), reports, as_json=arguments.as_json)
-    screen.print_diagnostics(problems, opened.sources, is_aside=is_stdout_for_data)
-    if is_rejected:
+        screen.print_diagnostics(problems, opened.sources, is_aside=is_stdout_for_data)
         return 1
-    result = _plan_sites_on_engine(opened, names, undeclared, arguments, signer, screen)
+    screen.print_diagnostics(problems, opened.sources, is_aside=is_stdout_for_data)
+    result = _plan_sites_on_engine(sites, arguments, signer, screen)
     write_plan_reports(result.plan, reports, as_json=arguments.as_json)
     if not is_stdout_for_data:
         _print_next_steps(result, screen, arguments.out)
@@ -157,12 +153,7 @@ def write_plan_reports(plan: FleetPlan, reports: Iterable[ReportFlag], *, as_jso
 
 
 def _plan_sites_on_engine(
-    opened: OpenedFleet,
-    names: list[str],
-    undeclared: tuple[UndeclaredSite, ...],
-    arguments: PlanArguments,
-    signer: Signer | None,
-    screen: Screen,
+    sites: SelectedSites, arguments: PlanArguments, signer: Signer | None, screen: Screen
 ) -> FleetPlanningResult:
     """Plan on the requested engine, with a progress line on a terminal; print the plan unless stdout is for data."""
     has_progress = screen.is_live and not arguments.as_json
@@ -173,7 +164,7 @@ def _plan_sites_on_engine(
         nonlocal planned_count
         planned_count += 1
         if has_progress:
-            screen.print_error(f"\rPlanned {planned_count:,} of {len(names):,} sites", end="")
+            screen.print_error(f"\rPlanned {planned_count:,} of {len(sites.names):,} sites", end="")
 
     def print_plan(plan: FleetPlan) -> None:
         """Print the plan before it is written."""
@@ -184,18 +175,18 @@ def _plan_sites_on_engine(
 
     with arguments.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
         result = plan_fleet(
-            opened,
-            names,
+            sites.fleet,
+            sites.names,
             engine,
             location=create_context(),
             out=arguments.out,
             signer=signer,
-            undeclared=undeclared,
+            undeclared=sites.undeclared,
             on_result=count_result,
             on_plan=print_plan,
             is_stopping=interrupts.is_stopping,
         )
-    record_state_locations(opened, create_context(), (site.result for site in result.plan.sites))
+    record_state_locations(sites.fleet, create_context(), (site.result for site in result.plan.sites))
     return result
 
 

@@ -15,7 +15,7 @@ from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import build_error
 from nexusform.domains.sites.types.fleet_plan import UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import TaskEngine, TaskEngineError
-from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, OpenedFleet, open_fleet, select_sites
+from nexusform.domains.sites.workflow.fleet_tasks import Fleet, open_fleet, select_sites
 from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites
 
 PROCESSES: Final = "processes"
@@ -69,7 +69,7 @@ class ModuleSourceFlags(Struct, frozen=True, kw_only=True):
 class SelectedSites(Struct, frozen=True):
     """Opened fleet with the names of its selected sites, and the undeclared ones if requested."""
 
-    opened: OpenedFleet
+    fleet: Fleet
     names: list[str]
     undeclared: tuple[UndeclaredSite, ...]
 
@@ -84,17 +84,17 @@ class SiteTargetFlags(Struct, frozen=True, kw_only=True):
     def select(self, screen: Screen, *, with_undeclared: bool = False, is_aside: bool = False) -> SelectedSites:
         """Open the fleet and select its sites; end the command with diagnostics if flag or definition are invalid."""
         self.engine.check_usable(screen)
-        opened = open_fleet(create_context(), FleetOptions(allowed_sources=self.sources.allow_source))
+        opened = open_fleet(create_context(), allowed_sources=self.sources.allow_source)
         screen.print_diagnostics(opened.diagnostics, opened.sources, is_aside=is_aside)
-        if opened.definition is None:
+        if opened.fleet is None:
             raise click.exceptions.Exit(1)
         patterns = self.selection.site
-        undeclared = find_undeclared_sites(opened, create_context(), patterns) if with_undeclared else ()
-        names, problems = select_sites(opened.definition, patterns, self.selection.wave, undeclared)
+        undeclared = find_undeclared_sites(opened.fleet, create_context(), patterns) if with_undeclared else ()
+        names, problems = select_sites(opened.fleet.definition, patterns, self.selection.wave, undeclared)
         screen.print_diagnostics(problems, sources={}, is_aside=is_aside)
         if problems:
             raise click.exceptions.Exit(1)
-        return SelectedSites(opened, names, undeclared)
+        return SelectedSites(opened.fleet, names, undeclared)
 
 
 def check_engine_name(name: str) -> None:

@@ -17,7 +17,7 @@ from nexusform.domains.sites.cli.site_flags import (
     SiteTargetFlags,
     TaskEngineFlags,
 )
-from nexusform.domains.sites.rendering.question_report import (
+from nexusform.domains.sites.rendering.site_reports import (
     build_question_document,
     build_question_report,
     select_failed_results,
@@ -75,7 +75,7 @@ def _run_question_on_sites(
     screen = view.create_screen()
     sites = targets.select(screen, is_aside=True)
     with targets.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
-        results = run_fleet_question(sites.opened, sites.names, engine, question, interrupts.is_stopping)
+        results = run_fleet_question(sites.fleet, sites.names, engine, question, interrupts.is_stopping)
     report = build_question_report(question.kind, results)
     document = build_question_document(question.kind, results)
     code = write_answer(Answer(question.kind.value, FILE_NAME, report, document), flags, screen)

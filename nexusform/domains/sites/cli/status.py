@@ -13,8 +13,12 @@ from nexusform.cli.terminal_screen import Screen, is_input_allowed
 from nexusform.diagnostics.diagnostic import build_error
 from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domains.sites.cli.site_flags import SiteTargetFlags
-from nexusform.domains.sites.rendering.question_report import select_failed_results
-from nexusform.domains.sites.rendering.status_report import build_status_document, build_status_report, list_lock_hosts
+from nexusform.domains.sites.rendering.site_reports import (
+    build_status_document,
+    build_status_report,
+    list_lock_hosts,
+    select_failed_results,
+)
 from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteQuestion, SiteResult, SiteStatus, select_results
 from nexusform.domains.sites.workflow.fleet_tasks import (
     RUNS_PER_PART,
@@ -50,12 +54,12 @@ def status(arguments: StatusArguments) -> int:
         raise click.UsageError(f"-samples above {RUNS_PER_PART} are a multiple of it, not {runs}.")
     screen = arguments.view.create_screen()
     sites = arguments.targets.select(screen, with_undeclared=True, is_aside=arguments.as_json)
-    opened, names = sites.opened, sites.names
+    fleet, names = sites.fleet, sites.names
     with arguments.targets.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
-        plan = read_fleet_status(opened, names, engine, interrupts.is_stopping)
+        plan = read_fleet_status(fleet, names, engine, interrupts.is_stopping)
         question = SiteQuestion(QuestionKind.CERTAINTY, runs=runs)
-        results = run_fleet_question(opened, names, engine, question, interrupts.is_stopping) if runs else []
-    record_state_locations(opened, create_context(), (site.result for site in plan.sites))
+        results = run_fleet_question(fleet, names, engine, question, interrupts.is_stopping) if runs else []
+    record_state_locations(fleet, create_context(), (site.result for site in plan.sites))
     plan = replace(plan, undeclared=sites.undeclared)
     if arguments.as_json:
         write_to_stdout(encode_document(build_status_document(plan, results)) + b"\n", "json")
@@ -88,10 +92,9 @@ def unlock(arguments: UnlockArguments) -> int:
         raise click.UsageError("-host=HOST is required. `nexusform sites status` lists the locks and their hosts.")
     screen = arguments.view.create_screen()
     targets = arguments.targets.select(screen)
-    fleet = targets.opened.fleet
-    assert fleet is not None, "a fleet that was read"
+    context = targets.fleet.context
     with arguments.targets.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error):
-        locks = read_site_locks(engine, fleet, targets.names)
+        locks = read_site_locks(engine, context, targets.names)
         unreadable = select_results(locks, SiteStatus.REJECTED)
         _print_unreadable_locks(unreadable, screen)
         locked_names = [result.site for result in locks if result.lock and result.lock.host == arguments.host]
@@ -102,7 +105,7 @@ def unlock(arguments: UnlockArguments) -> int:
             return 1
         if not arguments.force and not _confirm_unlock(arguments.host, len(locked_names), screen):
             return 1  # the reason was printed
-        results = release_locks(engine, fleet, locked_names, arguments.host)
+        results = release_locks(engine, context, locked_names, arguments.host)
         return max(_print_released_locks(results, arguments.host, screen), int(bool(unreadable)))
 
 

@@ -29,28 +29,32 @@ from nexusform.domains.sites.types.site_tasks import (
 )
 from nexusform.domains.sites.workflow.site_worker import FleetTaskWorker
 
-CERTIFICATES: Final = ("NF_CLUSTER_CA", "NF_CLUSTER_CERT", "NF_CLUSTER_KEY")
-_CONNECT_TIMEOUT: Final = 15.0  # seconds
-_RESULT_TIMEOUT: Final = 600.0
+# Options of Dask by their environment variables.
+CERTIFICATES: Final = {
+    "NF_CLUSTER_CA": "tls_ca_file",
+    "NF_CLUSTER_CERT": "tls_client_cert",
+    "NF_CLUSTER_KEY": "tls_client_key",
+}
 _HEARTBEAT_SECONDS: Final = 20.0  # seconds between heartbeats
-_POLL_SECONDS: Final = 0.2
 _THREADS_CACHE_SECONDS: Final = 2.0  # seconds
 _NO_WORKERS_TIMEOUT: Final = 120.0  # maximum seconds without a worker
-_RETRIES: Final = 2
-_LOCK_CHECK_SECONDS: Final = 10.0  # seconds between a worker's checks for abandoned locks
 _WORKERS: Final[list[FleetTaskWorker]] = []  # the worker of this process
 
 
 def _parse_address(engine_name: str) -> tuple[str, bool]:
-    """Parse the scheduler's address; return it with True for TLS. Raises TaskEngineError."""
+    """Parse the scheduler's address (dask://HOST[:PORT]); return the one for Dask, and True if it needs TLS.
+
+    Only loopback addresses may do without TLS. Raises TaskEngineError.
+    """
     parts = urlsplit(engine_name)
+    host = parts.hostname or ""
     try:
-        host, port = parts.hostname or "", parts.port or 8786
-    except ValueError:
-        host, port = "", 0
+        port = parts.port or 8786
+    except ValueError:  # no number, or too large
+        host = ""
     if not host or parts.username or parts.path not in ("", "/"):
         raise TaskEngineError(f'"{engine_name}" is not a scheduler. Write -engine=dask://HOST:8786.')
-    host_text = f"[{host}]" if ":" in host else host
+    host_text = f"[{host}]" if ":" in host else host  # IPv6
     is_secure = parts.scheme == "tls" or not _is_loopback(host)
     if parts.scheme == "tcp" and is_secure:
         raise TaskEngineError(
@@ -101,7 +105,7 @@ class DaskTaskEngine:
         security = library.Security(**_read_certificates(environment, address)) if is_secure else None
         try:
             self._client: Any = library.Client(
-                address, timeout=_CONNECT_TIMEOUT, security=security, set_as_default=False, name="nexusform"
+                address, timeout=15.0, security=security, set_as_default=False, name="nexusform"
             )
         except (OSError, ValueError) as problem:
             raise TaskEngineError(f"The scheduler at {address} does not answer: {problem}.") from None
@@ -124,10 +128,6 @@ class DaskTaskEngine:
             self._thread_count, self._counted_at = max(sum(threads.values()), 1), monotonic()
         return self._thread_count
 
-    def _compute_limit(self, task: Task, max_running: int) -> int:
-        """Compute the maximum of submitted tasks. An apply does not wait on the cluster: a failure has to stop it."""
-        return min(max_running, self._count_threads() if task.kind is SiteTaskKind.APPLY else self.parallelism)
-
     def run_tasks_until_stopped(
         self,
         tasks: Sequence[Task],
@@ -142,12 +142,17 @@ class DaskTaskEngine:
         last_progress = monotonic()
         while pending or running:
             try:
-                while pending and not is_stopping() and len(running) < self._compute_limit(pending[-1], max_running()):
+                while pending and not is_stopping():
+                    # No apply waits on the cluster: a failure has to stop it.
+                    is_apply = pending[-1].kind is SiteTaskKind.APPLY
+                    limit = self._count_threads() if is_apply else self.parallelism
+                    if len(running) >= min(max_running(), limit):
+                        break
                     self._submit(pending.pop(), running)
                 if not running and (is_stopping() or not max_running()):
                     break  # nothing may start any more
                 try:
-                    key = self._finished.get(timeout=_POLL_SECONDS)
+                    key = self._finished.get(timeout=0.2)
                 except queue.Empty:
                     last_progress = self._watch_cluster(last_progress, running)
                     continue
@@ -175,7 +180,7 @@ class DaskTaskEngine:
             encode_task_message(task),
             key=f"{label} {task.site}-{task.fleet.session}{self._task_counter:08x}",
             workers=[home] if home else None,
-            retries=_RETRIES,
+            retries=2,
             pure=False,
         )
         running[future.key] = _SubmittedTask(task, future, home)
@@ -185,7 +190,7 @@ class DaskTaskEngine:
         """Receive the result of a task."""
         try:
             # A result lost with its worker is computed again; an applied change is visible in the state.
-            address, message = future.result(timeout=_RESULT_TIMEOUT)
+            address, message = future.result(timeout=600.0)
             result = decode_task_result(message)
         except Exception as problem:  # noqa: BLE001 - whatever the cluster says of it
             self._homes.pop(task.site, None)
@@ -233,23 +238,23 @@ def _list_sites(running: Mapping[str, _SubmittedTask]) -> list[str]:
 
 
 def _read_certificates(environment: Mapping[str, str], address: str) -> dict[str, Any]:
-    """Read the TLS options from the environment. Raises TaskEngineError."""
-    values = [environment.get(name, "") for name in CERTIFICATES]
-    if not all(values):
-        missing = ", ".join(name for name, value in zip(CERTIFICATES, values, strict=True) if not value)
+    """Read the TLS options of Dask from the environment. Raises TaskEngineError."""
+    missing = [name for name in CERTIFICATES if not environment.get(name)]
+    if missing:
         raise TaskEngineError(
-            f"{address} is on another machine. It needs TLS and certificates on both sides: set {missing}."
+            f"{address} is on another machine. It needs TLS and certificates on both sides: set {', '.join(missing)}."
         )
-    for name, path in zip(CERTIFICATES, values, strict=True):
-        if not Path(path).is_file():
-            raise TaskEngineError(f'{name}: there is no file "{path}".')
-    names = ("tls_ca_file", "tls_client_cert", "tls_client_key")
-    return {**dict(zip(names, values, strict=True)), "require_encryption": True}
+    options: dict[str, Any] = {"require_encryption": True}
+    for name, option in CERTIFICATES.items():
+        options[option] = environment[name]
+        if not Path(environment[name]).is_file():
+            raise TaskEngineError(f'{name}: there is no file "{environment[name]}".')
+    return options
 
 
 def _release_abandoned_locks(worker: FleetTaskWorker) -> None:
     while True:
-        sleep(_LOCK_CHECK_SECONDS)
+        sleep(10.0)
         worker.release_abandoned_locks()
 
 

@@ -5,12 +5,15 @@ import selectors
 import signal
 import subprocess
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import chain
 from typing import IO, Final
 
 from msgspec import Struct, field
 
+from nexusform.domains.sites.engines import local_worker
 from nexusform.domains.sites.engines.local_worker import receive_message, send_message
 from nexusform.domains.sites.types.site_tasks import (
     OnResult,
@@ -22,9 +25,7 @@ from nexusform.domains.sites.types.site_tasks import (
     encode_task_message,
 )
 
-_MODULE: Final = "nexusform.domains.sites.engines.local_worker"
 _ATTEMPTS: Final = 3
-_POLL_SECONDS: Final = 0.2  # seconds between checks for further starts
 
 
 class _WorkerProcess(Struct):
@@ -42,7 +43,7 @@ class _Batch(Struct):
     on_result: OnResult
     pending: deque[Task]
     assigned: dict[int, deque[Task]] = field(default_factory=dict)
-    attempts: dict[tuple[str, int], int] = field(default_factory=dict)
+    attempts: Counter[tuple[str, int]] = field(default_factory=Counter)
 
 
 class LocalTaskEngine:
@@ -78,12 +79,12 @@ class LocalTaskEngine:
             busy = [(number, worker.task) for number, worker in enumerate(self._processes) if worker.task is not None]
             has_pending = bool(batch.pending) or any(batch.assigned.values())
             if not busy and (not has_pending or is_stopping()):
-                return [*batch.pending, *(task for queue in batch.assigned.values() for task in queue)]
+                return [*batch.pending, *chain.from_iterable(batch.assigned.values())]
             # Receive the available results, or wait a moment for one.
             with selectors.DefaultSelector() as selector:
                 for number, task in busy:
                     selector.register(self._processes[number].results, selectors.EVENT_READ, (number, task))
-                ready = [key.data for key, _ in selector.select(_POLL_SECONDS)]
+                ready = [key.data for key, _ in selector.select(0.2)]
             for number, task in ready:
                 self._receive_result(number, task, batch)
 
@@ -95,20 +96,23 @@ class LocalTaskEngine:
         self._homes = {}
 
     def _start_tasks(self, batch: _Batch, max_running: Callable[[], int], is_stopping: Callable[[], bool]) -> None:
-        """Start tasks on idle workers, started if needed, until the limit is reached or the run is stopping."""
+        """Start tasks on idle workers until `max_running` tasks run or the run is stopping.
+
+        A worker takes the tasks assigned to it first, then any other. Workers are started as long as tasks need them.
+        """
         while len(self._processes) < min(self._count, len(batch.pending)):  # assigned tasks have their worker
             self._processes.append(_start_process())
         for number, worker in enumerate(self._processes):
             running_count = sum(running_worker.task is not None for running_worker in self._processes)
             if is_stopping() or running_count >= max_running():
                 return
-            queue = batch.assigned.get(number) or batch.pending  # tasks only for this worker first
+            queue = batch.assigned.get(number) or batch.pending
             if worker.task is None and queue:
                 task = worker.task = queue.popleft()
-                batch.attempts[task.identity] = batch.attempts.get(task.identity, 0) + 1
+                batch.attempts[task.identity] += 1
                 try:
                     send_message(worker.tasks, encode_task_message(task))
-                except OSError:
+                except OSError:  # it has crashed
                     self._replace_worker(number, task, batch)
 
     def _receive_result(self, number: int, task: Task, batch: _Batch) -> None:
@@ -144,10 +148,8 @@ class LocalTaskEngine:
     def _close_worker(self, worker: _WorkerProcess) -> None:
         """Close the pipes of a worker, and wait for its end."""
         for stream in (worker.tasks, worker.results):
-            try:
+            with suppress(OSError):  # the other end is closed
                 stream.close()
-            except OSError:
-                continue  # the other end is closed
         worker.process.wait()
 
 
@@ -155,7 +157,7 @@ def _start_process() -> _WorkerProcess:
     """Start a worker process, without modules of the current directory (-P). Raises TaskEngineError."""
     try:
         process = subprocess.Popen(  # noqa: S603 - this very Python and a module of ours
-            [sys.executable, "-P", "-m", _MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-P", "-m", local_worker.__name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
     except OSError as problem:
         raise TaskEngineError(f"No worker process can be started: {problem.strerror}.") from None

@@ -86,7 +86,7 @@ def build_workload_loss_sections(sites: Sequence[PlannedSite], max_rows: int) ->
         title = f"Warning: {format_count(count, 'site')} {select_word_form(count, 'loses', 'lose')} running workload"
         ranked = sorted(by_loss.items(), key=lambda loss_and_names: -len(loss_and_names[1]))
         lines = [f"{format_names(names)}: {text}" for text, names in ranked]
-        yield Section(title, _limit_lines(lines, max_rows, "more such row"))
+        yield Section(title, limit_lines(lines, max_rows, "more such row"))
 
 
 def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
@@ -107,26 +107,28 @@ def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Itera
                 sites_by_finding.setdefault(finding, {})[site.name] = None
     findings = sorted(sites_by_finding.items())
     finding_lines = [f"{text}: {format_names(list(names))}" for (_, text), names in findings]
-    lines = _limit_lines(finding_lines, max_rows, "more finding")
+    lines = limit_lines(finding_lines, max_rows, "more finding")
     if sites_with_existing:
         lines = (*lines, f"{format_count(len(sites_with_existing), 'site')}: existing issues.")
     if lines:
         yield Section("Warnings and advice", lines)
 
 
-def _limit_lines(lines: Sequence[str], max_rows: int, noun: str) -> tuple[str, ...]:
-    """Return the first lines, and one with the number of further ones, called `noun`."""
+def limit_lines(
+    lines: Sequence[str], max_rows: int, noun: str, complete_text: str = "-json has all"
+) -> tuple[str, ...]:
+    """Return the first lines, and one with the number of further ones (each a `noun`) and the way to see all."""
     hidden_count = len(lines) - max_rows
     if hidden_count <= 0:
         return tuple(lines)
-    return (*lines[:max_rows], f"{format_count(hidden_count, noun)}: -json has all.")
+    return (*lines[:max_rows], f"{format_count(hidden_count, noun)}: {complete_text}.")
 
 
 def build_undeclared_sections(sites: Sequence[UndeclaredSite], max_rows: int) -> Iterable[Section]:
     """Build the section with a row per site and the advice."""
     if not sites:
         return
-    lines = _limit_lines([f"{site.name}: {_describe_state(site)}" for site in sites], max_rows, "more site")
+    lines = limit_lines([f"{site.name}: {_describe_state(site)}" for site in sites], max_rows, "more site")
     verb = select_word_form(len(sites), "is", "are")
     title = f"Warning: {format_count(len(sites), 'site')} {verb} no longer declared"
     yield Section(title, (*lines, _ADVICE))

@@ -20,6 +20,7 @@ from nexusform.domains.sites.rendering.fleet_impact import (
     build_undeclared_sections,
     build_workload_loss_sections,
     compute_fleet_impact,
+    limit_lines,
 )
 from nexusform.domains.sites.rendering.site_change_rows import SITE_PLACEHOLDER, format_names, replace_site_name
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
@@ -29,6 +30,7 @@ from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _MAX_DIFFERENCES: Final = 12  # rows of a table of a terminal
 _MAX_ROWS: Final = 4
+_COMPLETE_TEXT: Final = "-report=html:FILE and -json show all"
 _DATA_LOCATION: Final = re.compile(rf'("{SITE_PLACEHOLDER}" is set in [^\n]+), line \d+\.')
 MAX_BYTES: Final = 65_000  # code hosts cut comments off at 65,536 characters
 
@@ -161,11 +163,9 @@ def _build_rejected_section(sites: Sequence[PlannedSite], max_rows: int) -> Iter
     """Build the section of sites without a plan, by reason."""
     if not sites:
         return
-    reasons = group_by_reason(sites)
-    lines = [f"{format_names(names)}: {reason}" for reason, names in reasons[:max_rows]]
-    hidden_lines = _build_hidden_count_line(len(reasons) - max_rows, "more reason")
+    lines = [f"{format_names(names)}: {reason}" for reason, names in group_by_reason(sites)]
     title = f"{format_count(len(sites), 'site')} {select_word_form(len(sites), 'is', 'are')} rejected"
-    yield Section(title, (*lines, *hidden_lines), is_finding=True)
+    yield Section(title, limit_lines(lines, max_rows, "more reason", _COMPLETE_TEXT), is_finding=True)
 
 
 def _build_redundancy_section(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
@@ -173,23 +173,22 @@ def _build_redundancy_section(sites: Sequence[PlannedSite], max_rows: int) -> It
     losing = [site for site in sites if site.result.redundancy_lost]
     if not losing:
         return
-    lines = [f"{site.name}: {format_list(site.result.redundancy_lost)}" for site in losing[:max_rows]]
+    lines = [f"{site.name}: {format_list(site.result.redundancy_lost)}" for site in losing]
     verb = select_word_form(len(losing), "loses", "lose")
     title = f"Warning: {format_count(len(losing), 'site')} {verb} rack redundancy"
-    yield Section(title, (*lines, *_build_hidden_count_line(len(losing) - max_rows, "more site")))
+    yield Section(title, limit_lines(lines, max_rows, "more site", _COMPLETE_TEXT))
 
 
 def _build_group_sections(groups: Sequence[SitesWithEqualChanges], max_rows: int) -> Iterable[Section]:
-    """Build the sections of groups: the largest in full, others by their difference from it."""
+    """Build a section with the rows of the largest group, and one with the differences of the others from it."""
     if not groups:
         return
-    first = groups[0]
+    first, *other_groups = groups
     yield Section(first.title, (*first.rows, f"Sites: {format_names(first.sites)}."))
-    other_groups = groups[1:]
     if not other_groups:
         return
     lines = []
-    for group in other_groups[:max_rows]:
+    for group in other_groups:
         additional = [row for row in group.rows if row not in first.rows]
         missing_count = len([row for row in first.rows if row not in group.rows])
         parts = [format_first_items(additional, _MAX_ROWS, "; ")]
@@ -198,13 +197,7 @@ def _build_group_sections(groups: Sequence[SitesWithEqualChanges], max_rows: int
         lines.append(f"{format_names(group.sites)}: {join_texts(parts, '; ')}")
     count = sum(len(group.sites) for group in other_groups)
     title = f"{format_count(count, 'site')} with changes of {select_word_form(count, 'its', 'their')} own"
-    yield Section(title, (*lines, *_build_hidden_count_line(len(other_groups) - max_rows, "more such row")))
-
-
-def _build_hidden_count_line(count: int, noun: str) -> tuple[str, ...]:
-    if count <= 0:
-        return ()
-    return (f"{format_count(count, noun)}: -report=html:FILE and -json show all.",)
+    yield Section(title, limit_lines(lines, max_rows, "more such row", _COMPLETE_TEXT))
 
 
 def build_fleet_markdown(plan: FleetPlan) -> str:

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final
 
 from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_first_items, join_texts
@@ -60,16 +61,18 @@ def count_placements(plan: Plan) -> dict[str, int]:
 
 
 def find_lost_redundancy(plan: Plan) -> tuple[str, ...]:
-    """Describe the pools on several racks before the plan, and with several VMs all on one rack after it."""
+    """Describe the pools without rack redundancy after the plan.
+
+    Such a pool is on several racks before the plan, and after it all of its VMs, at least two, are on one rack.
+    """
     descriptions: list[str] = []
-    for site in plan.sites:
-        for pool in site.pools:
-            racks_before = {vm.placement.rack for vm in pool.before}
-            racks_after = [vm.placement.rack for vm in pool.after]
-            has_several_vms_on_one_rack = len(set(racks_after)) == 1 and len(racks_after) > 1
-            if len(racks_before) > 1 and has_several_vms_on_one_rack:
-                description = f"all {format_count(len(racks_after), 'VM')} of it are on {racks_after[0]}"
-                descriptions.append(f"{pool.cluster}/{pool.pool}: {description}")
+    for pool in chain.from_iterable(site.pools for site in plan.sites):
+        racks_before = {vm.placement.rack for vm in pool.before}
+        racks_after = [vm.placement.rack for vm in pool.after]
+        is_on_one_rack = len(racks_after) > 1 and len(set(racks_after)) == 1
+        if len(racks_before) > 1 and is_on_one_rack:
+            vms = format_count(len(racks_after), "VM")
+            descriptions.append(f"{pool.cluster}/{pool.pool}: all {vms} of it are on {racks_after[0]}")
     return tuple(descriptions)
 
 

@@ -135,10 +135,6 @@ class FleetPlan(Struct, frozen=True):
         """Select the sites with one of these statuses."""
         return [site for site in self.sites if site.result.status in statuses]
 
-    def find_wave(self, name: str) -> Wave:
-        """Find the wave of this name."""
-        return next(wave for wave in self.waves if wave.name == name)
-
     def select_wave(self, wave: str) -> list[PlannedSite]:
         """Select the sites of a wave."""
         return [site for site in self.sites if site.wave == wave]

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -46,7 +47,6 @@ from nexusform.workflow.opening.system_io import ConfinedFileAccess, read_file
 
 _MAX_BYTES: Final = 16 << 20  # bytes
 _MAX_SITES: Final = 20_000
-_REPETITION_ARGUMENTS: Final = ("for_each", "name")
 _FILE_SCHEMA: Final = BodySchema(blocks={"defaults": (), "site": ("name",), "sites": (), "strategy": ()})
 # `30s`, `5m`, `1h30m`; not an empty string.
 _DURATION: Final = r"(?=.)(?:\d{1,5}h)?(?:\d{1,5}m)?(?:\d{1,7}s)?"
@@ -210,7 +210,9 @@ def _read_sites_and_waves(body: Body, reading: _FileReading) -> tuple[list[SiteE
         problems.append(build_error("duplicate-block", detail, duplicate.header_span))
     waves = _read_waves(strategies[0], reading) if strategies else [Wave(ONLY_WAVE)]
     if defaults:
-        reading.defaults = _build_site_block(defaults[0], _DEFAULTS, problems)
+        reading.defaults = _build_site_block(
+            defaults[0], BlockSchema(_SITE_ATTRIBUTES, description="Defaults for all sites."), problems
+        )
     wave_names = {wave.name for wave in waves}
     last_wave = waves[-1].name
     sites: dict[str, SiteEntry] = {}
@@ -324,8 +326,9 @@ def _build_site_block(block: Block, schema: Any, problems: list[Diagnostic]) -> 
         problems.append(build_error("duplicate-backend-configuration", detail, backends[1].header_span))
     backend = backends[0]
     kind = backend.labels[0].value if backend.labels else ""
-    if kind not in BACKENDS or kind == "memory":  # a state in memory would be lost
-        names = ", ".join(backend_name for backend_name in BACKENDS if backend_name != "memory")
+    durable_backends = [name for name in BACKENDS if name != "memory"]  # a state in memory would be lost
+    if kind not in durable_backends:
+        names = ", ".join(durable_backends)
         detail = f'There is no backend "{kind}" for sites. Known backends: {names}.{suggest_name(kind, BACKENDS)}'
         problems.append(build_error("unknown-backend", detail, backend.header_span))
         return site
@@ -345,7 +348,7 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
     assert isinstance(block.body, Body), "the file is of native syntax"
     expressions = {attribute.name: attribute.expression for attribute in block.body.attributes}
     # for_each and name are evaluated separately, everything else once per site.
-    attributes = tuple(item for item in block.body.attributes if item.name not in _REPETITION_ARGUMENTS)
+    attributes = tuple(item for item in block.body.attributes if item.name not in ("for_each", "name"))
     body = replace(block.body, attributes=attributes)
     prepared = _build_site_block(replace(block, body=body), _SITE, reading.problems)
     if "for_each" not in expressions:
@@ -356,7 +359,9 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
     previous_digests = dict(reading.read)
     reading.read.clear()  # from here, it has the files read by for_each
     rows = _evaluate_for_each(expressions["for_each"], reading)
-    data_files = convert_to_relative(sorted(reading.read), reading.root)
+    root = os.path.realpath(reading.root)
+    # Relative to the directory of the sites file.
+    data_files = tuple(os.path.relpath(os.path.realpath(Path(root, name)), root) for name in sorted(reading.read))
     reading.read.update({**previous_digests, **reading.read})
     for key, value in rows:
         names = reading.names.copy_with_names(each=build_object({"key": build_string(key), "value": value}))
@@ -391,15 +396,7 @@ def _evaluate_for_each(expression: Expression, reading: _FileReading) -> Sequenc
     reading.problems += problems
     if has_errors(problems):
         return ()
-    reason = ""
-    if not value.is_wholly_known:
-        reason = "its value is known only after apply"
-    elif collect_marks(value) and isinstance(value.type, SetType):
-        reason = "its value is sensitive, but site names are printed"
-    elif value.is_null or not isinstance(value.type, MapType | ObjectType | SetType):
-        reason = "it must be a map, an object or a set of strings (toset(...) converts a list)"
-    elif isinstance(value.type, SetType) and not all(isinstance(member.raw, str) for member in value.raw):
-        reason = "the members of the set must be strings"
+    reason = _explain_unusable_for_each(value)
     if reason:
         detail = f"for_each cannot be used: {reason}."
         reading.problems.append(build_error("invalid-for-each-argument", detail, expression.span))
@@ -407,6 +404,20 @@ def _evaluate_for_each(expression: Expression, reading: _FileReading) -> Sequenc
     if isinstance(value.type, SetType):
         return [(member.raw, member) for member in value.raw]
     return list(value.raw.items())
+
+
+def _explain_unusable_for_each(value: Value) -> str:
+    """Explain why a value cannot be used for for_each, or ""; its keys become names of sites, so they are printed."""
+    is_set = isinstance(value.type, SetType)
+    if not value.is_wholly_known:
+        return "its value is known only after apply"
+    if is_set and collect_marks(value):
+        return "its value is sensitive, but site names are printed"
+    if value.is_null or not isinstance(value.type, MapType | ObjectType | SetType):
+        return "it must be a map, an object or a set of strings (toset(...) converts a list)"
+    if is_set and not all(isinstance(member.raw, str) for member in value.raw):
+        return "the members of the set must be strings"
+    return ""
 
 
 def _build_site(name: str, block: _SiteBlock, names: NameScope, reading: _FileReading) -> SiteEntry | None:
@@ -428,18 +439,15 @@ def _build_site(name: str, block: _SiteBlock, names: NameScope, reading: _FileRe
         problems += value_problems
         secret_paths = (*secret_paths, *default_secrets)
     inputs_span = block.body.locate(("inputs",))
-    inputs = {
-        **_read_object_argument("inputs", default_values, block, problems),
-        **_read_object_argument("inputs", site_values, block, problems),
-    }
-    labels = {
-        **_read_object_argument("labels", default_values, block, problems),
-        **_read_object_argument("labels", site_values, block, problems),
-    }
+    inputs: dict[str, Any] = {}
+    labels: dict[str, Any] = {}
+    for values in (default_values, site_values):  # later ones replace earlier ones of the same name
+        inputs |= _read_object_argument("inputs", values, block, problems)
+        labels |= _read_object_argument("labels", values, block, problems)
     for printed_name in sorted({str(path[0]) for path in secret_paths} & _PRINTED):
         detail = f"Reports print the {printed_name} of a site, so it cannot be sensitive. Use nonsensitive()."
         problems.append(build_error("sensitive-site-argument", detail, block.body.locate((printed_name,))))
-    source = site_values["source"] if site_values["source"] is not None else default_values.get("source")
+    source = {**default_values, **_remove_nulls(site_values)}.get("source")
     if not has_errors(problems):  # otherwise the source itself may be invalid
         problems += _check_site_source(name, source, block, reading)
     backend, settings = _read_backend(name, block, scope, reading, problems)
@@ -546,18 +554,10 @@ def describe_data_location(files: Sequence[str], key: str, root: str, confinemen
     pattern = re.compile(rf"(?<![\w.-])(?P<quote>[\"']?){re.escape(key)}(?P=quote)\s*[:=,]")
     locations: list[tuple[str, int]] = []  # file and line
     for name in files:
-        try:
+        with suppress(FileProblem, UnicodeDecodeError):  # only an aid for an error reported anyway
             text = read_file(str(Path(root, name)), _MAX_BYTES, confinement).decode()
-        except (FileProblem, UnicodeDecodeError):
-            continue  # only an aid for an error reported anyway
-        locations += [(name, text.count("\n", 0, match.start()) + 1) for match in pattern.finditer(text)]
+            locations += [(name, text.count("\n", 0, match.start()) + 1) for match in pattern.finditer(text)]
     if len(locations) == 1:
         ((name, line),) = locations
         return f' "{key}" is set in {name}, line {line}.'
     return f' "{key}" is from {files[0]}.' if len(files) == 1 else ""
-
-
-def convert_to_relative(names: Sequence[str], root: str) -> tuple[str, ...]:
-    """Convert file names to paths relative to the sites' directory."""
-    start = os.path.realpath(root)
-    return tuple(os.path.relpath(os.path.realpath(Path(root, name)), start) for name in names)

@@ -133,12 +133,8 @@ def sign_fleet_plan(
             parts = (_compress_part(name, content) for name, content in _read_parts(file) if name in signed_digests)
             problems = write_signed_plan(path, plan_file.stream_archive(chain(parts, (signature,))))
         return problems or write_fleet_statement(plan, path, location, signer)
-    except DiagnosticsError as rejection:
-        return list(rejection.diagnostics)
-    except plan_file.CorruptArchiveError:
-        return [_build_corrupt_file_problem(path)]
-    except FileProblem as problem:
-        return [build_error("unreadable-plan", str(problem))]
+    except _READ_PROBLEMS as problem:
+        return _convert_read_problem(problem, path)
 
 
 def write_fleet_statement(plan: FleetPlan, path: str, location: CommandContext, signer: Signer) -> list[Diagnostic]:
@@ -169,12 +165,8 @@ def read_fleet_plan(
     """
     try:
         content = _read_plan_file(path, location)
-    except DiagnosticsError as rejection:
-        return None, list(rejection.diagnostics)
-    except plan_file.CorruptArchiveError:
-        return None, [_build_corrupt_file_problem(path)]
-    except FileProblem as problem:
-        return None, [build_error("unreadable-plan", str(problem))]
+    except _READ_PROBLEMS as problem:
+        return None, _convert_read_problem(problem, path)
     problems: list[Diagnostic] = []
     for key in key_files:
         problems += verify_signature(content.signature, content.signed_digest, key, location.confinement)
@@ -183,6 +175,19 @@ def read_fleet_plan(
     if not problems:
         problems = _build_failed_plan_error(path, content.plan) or _verify_part_digests(path, content)
     return (None if problems else content.plan), problems
+
+
+# Failures to read a plan file: each becomes diagnostics.
+_READ_PROBLEMS: Final = (DiagnosticsError, plan_file.CorruptArchiveError, FileProblem)
+
+
+def _convert_read_problem(problem: Exception, path: str) -> list[Diagnostic]:
+    """Convert one of `_READ_PROBLEMS` to diagnostics."""
+    if isinstance(problem, DiagnosticsError):
+        return list(problem.diagnostics)
+    if isinstance(problem, FileProblem):
+        return [build_error("unreadable-plan", str(problem))]
+    return [_build_damaged_file_problem(path, "Bytes are missing, changed or added.")]
 
 
 def _read_plan_file(path: str, location: CommandContext) -> _PlanFileContent:
@@ -264,10 +269,6 @@ def _build_failed_plan_error(path: str, plan: FleetPlan) -> list[Diagnostic]:
 def _build_not_a_plan_error(path: str) -> DiagnosticsError:
     detail = f"{path} is not a plan of sites written by `nexusform sites plan -out=FILE`."
     return DiagnosticsError(build_error("not-a-plan-file", detail))
-
-
-def _build_corrupt_file_problem(path: str) -> Diagnostic:
-    return _build_damaged_file_problem(path, "Bytes are missing, changed or added.")
 
 
 def _build_damaged_file_problem(path: str, reason: str) -> Diagnostic:

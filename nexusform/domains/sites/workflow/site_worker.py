@@ -64,7 +64,6 @@ _UNSAVED: Final = "unsaved-state"
 _CHANGED_MESSAGE: Final = (
     "nexusform.sites.hcl, or a file that it reads, changed since the command started. Run the command again."
 )
-_UNDECLARED_MESSAGE: Final = "nexusform.sites.hcl no longer declares it. Nothing was done."
 
 
 class _LockedSite(Struct):
@@ -97,7 +96,8 @@ class FleetTaskWorker:
                 return build_rejected_result(task.site, problems)
             site = self._entries.get(task.site)
             if site is None:
-                return SiteResult(task.site, SiteStatus.REJECTED, _UNDECLARED_MESSAGE)
+                reason = "nexusform.sites.hcl no longer declares it. Nothing was done."
+                return SiteResult(task.site, SiteStatus.REJECTED, reason)
             if definition.digest != task.fleet.definition_digest:  # edited since the run started
                 return SiteResult(task.site, SiteStatus.REJECTED, _CHANGED_MESSAGE)
             try:
@@ -154,11 +154,9 @@ class FleetTaskWorker:
                 return build_rejected_result(site.name, problems)
         run = exit_stack.enter_context(begin_run(opened.project, "OperationTypeApply", locking))
         prepared = _LockedSite(run, plan=None, remaining=None, exit_stack=exit_stack)
-        result = (
-            _compare_with_approval(task, site, prepared, opened.diagnostics)
-            if run.is_ready
-            else build_rejected_result(site.name, run.diagnostics)
-        )
+        result = build_rejected_result(site.name, run.diagnostics)
+        if run.is_ready:
+            result = _compare_with_approval(task, site, prepared, opened.diagnostics)
         if result.is_locked:
             self._prepared_sites[task.fleet.session, site.name] = prepared
         else:
@@ -260,12 +258,11 @@ def _make_path_relative_to_fleet(name: str, source: str) -> str:
 
 
 def _make_paths_in_text_relative(text: str, source: str) -> str:
-    """Convert locations in a text, such as `main.nf.hcl:14,1-19`."""
+    """Convert the file names with a position in a text, such as `main.nf.hcl:14,1-19`; leave other text."""
 
     def convert_match(match: re.Match[str]) -> str:
         path, position = match.groups()
-        fleet_path = _make_path_relative_to_fleet(path, source)
-        return f"{fleet_path}:{position}" if Path(path).is_file() else match[0]  # other text
+        return f"{_make_path_relative_to_fleet(path, source)}:{position}" if Path(path).is_file() else match[0]
 
     return _LINE.sub(convert_match, text)
 

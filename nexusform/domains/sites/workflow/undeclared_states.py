@@ -8,6 +8,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import Settings
 from nexusform.domains.sites.types.fleet_plan import ANY_SITE, SITE_NAME, SiteEntry, UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult
-from nexusform.domains.sites.workflow.fleet_planning import OpenedFleet, is_site_requested
+from nexusform.domains.sites.workflow.fleet_tasks import Fleet, is_site_requested
 from nexusform.domains.sites.workflow.site_project import build_fleet_context, normalize_state_location, open_state
 from nexusform.domains.sites.workflow.site_results import summarize_problem
 from nexusform.files.regular_files import FileTooLarge, NotRegularFile, read_regular
@@ -32,8 +33,6 @@ from nexusform.workflow.opening.system_io import write_output
 
 _STATE_LIST: Final = "sites/.seen.json"  # not a valid name of a site
 _MAX_BYTES: Final = 64 << 20  # bytes
-_NON_STATE_SUFFIXES: Final = (".backup", ".journal", ".lock.info", ".tmp")
-_UNREACHABLE_MESSAGE: Final = "No backend of nexusform.sites.hcl covers it, so it was not read."
 
 
 class _KnownState(Struct, frozen=True):
@@ -44,21 +43,19 @@ class _KnownState(Struct, frozen=True):
 
 
 def find_undeclared_sites(
-    opened: OpenedFleet, location: CommandContext, patterns: Sequence[str] = ()
+    fleet: Fleet, location: CommandContext, patterns: Sequence[str] = ()
 ) -> tuple[UndeclaredSite, ...]:
     """Find the sites with a state but no declaration, by name, matching `patterns`. Nothing is locked or written."""
-    definition, fleet = opened.definition, opened.fleet
-    assert definition is not None, "a fleet that was read"
-    assert fleet is not None, "a fleet that was read"
+    definition, context = fleet.definition, fleet.context
     declared = definition.sites_by_name
     declared_states = {  # local files of all declared sites
-        normalize_state_location("local", str(Path(fleet.root, str(site.settings.get("path", "")))))
+        normalize_state_location("local", str(Path(context.root, str(site.settings.get("path", "")))))
         for site in definition.sites
         if site.backend == "local"
     }
     known_states = _read_known_states(location)
     for template in definition.templates:
-        known_states |= {name: _KnownState("local", path) for name, path in _find_state_files(template, fleet)}
+        known_states |= {name: _KnownState("local", path) for name, path in _find_state_files(template, context)}
     results: list[UndeclaredSite] = []
     for name, known_state in sorted(known_states.items()):
         if (
@@ -66,30 +63,28 @@ def find_undeclared_sites(
             and name not in declared
             and known_state.state_location not in declared_states  # not the state of a renamed site
         ):
-            site = _read_undeclared_site(name, known_state, definition.templates, fleet)
+            site = _read_undeclared_site(name, known_state, definition.templates, context)
             if site is not None:
-                results.append(replace(site, state_location=site.state_location.removeprefix(f"{fleet.root}/")))
+                results.append(replace(site, state_location=site.state_location.removeprefix(f"{context.root}/")))
     return tuple(results)
 
 
-def record_state_locations(opened: OpenedFleet, location: CommandContext, results: Iterable[SiteResult]) -> None:
+def record_state_locations(fleet: Fleet, location: CommandContext, results: Iterable[SiteResult]) -> None:
     """Record the locations of states with content; failures are ignored, since the list is only an aid."""
-    assert opened.definition is not None, "a fleet that was read"
-    sites = opened.definition.sites_by_name
+    sites = fleet.definition.sites_by_name
     known_states = _read_known_states(location)
     current_states = {
         result.site: _KnownState(sites[result.site].backend, result.state_location)
         for result in results
         if result.serial and result.site in sites  # serial 0: no state yet
     }
-    if current_states.items() - known_states.items():
+    states = known_states | current_states
+    if states != known_states:
         path = Path(location.data_directory, _STATE_LIST)
-        try:
+        with suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            content = msgspec.json.encode(dict(sorted((known_states | current_states).items())))
+            content = msgspec.json.encode(dict(sorted(states.items())))
             write_output(str(path), msgspec.json.format(content, indent=1), private=True, durable=False)
-        except OSError:
-            return
 
 
 def _read_known_states(location: CommandContext) -> dict[str, _KnownState]:
@@ -113,7 +108,8 @@ def _find_state_files(template: SiteEntry, fleet: FleetContext) -> Iterator[tupl
     glob_pattern = glob.escape(pattern).replace(ANY_SITE, "*")
     for path in sorted(glob.glob(glob_pattern)):  # noqa: PTH207 - from the root of all
         match = path_pattern.fullmatch(path)
-        if match is not None and not path.endswith(_NON_STATE_SUFFIXES) and os.path.isfile(path):  # noqa: PTH113
+        is_state = not path.endswith((".backup", ".journal", ".lock.info", ".tmp"))
+        if match is not None and is_state and os.path.isfile(path):  # noqa: PTH113
             yield match["site"], path
 
 
@@ -128,7 +124,8 @@ def _read_undeclared_site(
     """Read the state of a site, or the reason for not reading it; None if it is missing or empty."""
     backend = _open_known_state(name, known_state, templates, fleet)
     if backend is None:
-        return UndeclaredSite(name, known_state.state_location, reason=_UNREACHABLE_MESSAGE)
+        reason = "No backend of nexusform.sites.hcl covers it, so it was not read."
+        return UndeclaredSite(name, known_state.state_location, reason=reason)
     stored, problems = read_stored_state(backend, checks_objects=False)
     if stored is None:
         reason = summarize_problem(next(iter(problems), None))

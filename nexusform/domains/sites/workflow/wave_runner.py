@@ -5,6 +5,7 @@ stopped wave stops the later ones.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Final
@@ -19,7 +20,7 @@ from nexusform.diagnostics.phrases import (
     format_list,
     select_word_form,
 )
-from nexusform.domains.sites.rendering.status_report import format_locked_sites
+from nexusform.domains.sites.rendering.site_reports import format_locked_sites
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, Wave
 from nexusform.domains.sites.types.site_tasks import (
     FleetContext,
@@ -31,8 +32,7 @@ from nexusform.domains.sites.types.site_tasks import (
     TaskEngineError,
     select_results,
 )
-from nexusform.domains.sites.workflow.fleet_planning import split_wave_by_dependencies
-from nexusform.domains.sites.workflow.fleet_tasks import read_locked_sites, release_locks
+from nexusform.domains.sites.workflow.fleet_tasks import read_locked_sites, release_locks, split_wave_by_dependencies
 from nexusform.domains.sites.workflow.site_results import LOCKED
 from nexusform.domains.sites.workflow.wave_progress import FleetApplyProgress, ProgressEventKind, WaveProgressLine
 from nexusform.interfaces.plugins import Clock
@@ -72,13 +72,11 @@ class FleetApply(Struct):
     results: dict[str, SiteResult] = field(default_factory=dict)
 
     def record_event(
-        self, event: ProgressEventKind, wave: str, result: SiteResult | None = None, reason: str = ""
+        self, event: ProgressEventKind, wave: str, reason: str = "", *, site: str = "", status: SiteStatus | None = None
     ) -> None:
-        """Record an event. Raises FileProblem."""
-        line = WaveProgressLine(self.progress.plan, event, wave, self.clock.read_time().timestamp(), reason=reason)
-        if result is not None:
-            line = replace(line, site=result.site, status=result.status, reason=result.reason)
-        self.progress.add_line(line)
+        """Record an event of a wave, or, with `site` and `status`, of a site in it. Raises FileProblem."""
+        time = self.clock.read_time().timestamp()
+        self.progress.add_line(WaveProgressLine(self.progress.plan, event, wave, time, site, status, reason))
 
 
 def apply_waves(fleet_apply: FleetApply, waves: Sequence[Wave]) -> WaveStop | None:
@@ -93,7 +91,7 @@ def apply_waves(fleet_apply: FleetApply, waves: Sequence[Wave]) -> WaveStop | No
             or _apply_wave(fleet_apply, wave)
         )
         if stop is not None:
-            fleet_apply.record_event(ProgressEventKind.STOPPED, wave.name, reason=stop.reason)
+            fleet_apply.record_event(ProgressEventKind.STOPPED, wave.name, stop.reason)
             return stop
         fleet_apply.record_event(ProgressEventKind.FINISHED, wave.name)
     return None
@@ -200,20 +198,24 @@ class _WaveCounts(Struct):
 
 
 def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
-    """Apply one wave; return the reason of a stop, None if it finished."""
+    """Apply one wave; return the reason of a stop, None if it finished.
+
+    Sites run in rounds: a reader of states of other sites of the wave is in a later round. Sites without a plan
+    count as failed from the start.
+    """
     sites = {site.name: site for site in fleet_apply.plan.select_wave(wave.name)}
     tally = _WaveCounts(wave)
     _record_unplanned_as_failed(fleet_apply, wave, tally)
     fleet_apply.record_event(ProgressEventKind.STARTED, wave.name)
-    names = [name for name in sites if name not in fleet_apply.results]  # without those not planned: failed already
+    names = [name for name in sites if name not in fleet_apply.results]  # with a plan
     fleet_apply.observer.print_message(f'Wave "{wave.name}": {format_count(len(names), "site")}.')
-    dependencies = {name: site.dependencies for name, site in sites.items()}
-    for round_number, round_names in enumerate(split_wave_by_dependencies(names, dependencies)):
-        reason = _apply_until_stop(fleet_apply, [sites[name] for name in round_names], tally, is_first=not round_number)
+    rounds = split_wave_by_dependencies(names, {name: sites[name].dependencies for name in names})
+    for number, round_names in enumerate(rounds):
+        reason = _apply_until_stop(fleet_apply, [sites[name] for name in round_names], tally, is_first=number == 0)
         if reason:
             return _build_wave_stop(fleet_apply, tally, reason)
-    statuses = [fleet_apply.results[name].status for name in sites]
-    counts = [f"{statuses.count(status):,} {status.value}" for status in SiteStatus if status in statuses]
+    status_counts = Counter(fleet_apply.results[name].status for name in sites)
+    counts = [f"{status_counts[status]:,} {status.value}" for status in SiteStatus if status_counts[status]]
     fleet_apply.observer.print_message(f'Wave "{wave.name}" is done: {format_list(counts)}.')
     return None
 
@@ -321,7 +323,9 @@ def _record_result(fleet_apply: FleetApply, tally: _WaveCounts, result: SiteResu
     """Keep, count and log the result of a site, and pass it to the observer."""
     fleet_apply.results[result.site] = result
     tally.count_result(result)
-    fleet_apply.record_event(ProgressEventKind.SITE, tally.wave.name, result)
+    fleet_apply.record_event(
+        ProgressEventKind.SITE, tally.wave.name, result.reason, site=result.site, status=result.status
+    )
     fleet_apply.observer.on_result(result)
 
 
@@ -354,7 +358,7 @@ def stop_after_lost_engine(fleet_apply: FleetApply, engine: TaskEngine, problem:
     reason = f'The wave "{wave}" was stopped: {problem}'
     if released_count:
         reason += f" Released {format_count(released_count, 'lock')} of sites that were not started."
-    fleet_apply.record_event(ProgressEventKind.STOPPED, wave, reason=reason)
+    fleet_apply.record_event(ProgressEventKind.STOPPED, wave, reason)
     return WaveStop(reason + format_locked_sites(locked, fleet_apply.clock.read_time()))
 
 

@@ -34,9 +34,6 @@ class ServeArguments(Struct, frozen=True, kw_only=True):
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 
-_OPERATOR_FLAGS: Final = ("-tls-cert", "-tls-key", "-token-file")
-
-
 @define_command("sol003", ServeArguments)
 def serve_sol003(arguments: ServeArguments) -> int:
     """Decide grant requests of a VNFM (ETSI SOL003) from a saved plan.
@@ -53,7 +50,8 @@ def serve_sol003(arguments: ServeArguments) -> int:
 
     host, port = _parse_address(arguments.listen)
     context = create_context()
-    for flag, path in zip(_OPERATOR_FLAGS, (arguments.tls_cert, arguments.tls_key, arguments.token_file), strict=True):
+    own_files = {"-tls-cert": arguments.tls_cert, "-tls-key": arguments.tls_key, "-token-file": arguments.token_file}
+    for flag, path in own_files.items():
         if path and is_untrusted_path(path, context.confinement):
             raise click.UsageError(explain_untrusted_file(flag, path, "a pull request could replace it"))
     token = _read_token(arguments.token_file)
@@ -128,7 +126,5 @@ def _build_tls_context(arguments: ServeArguments) -> ssl.SSLContext | None:
     return context
 
 
-_TABLE: Final = {
-    "sol003": CommandEntry("nexusform.domains.vnf.cli.serve:serve_sol003", "Answer grant requests of a VNFM")
-}
-serve = LazyGroup("serve", _TABLE, summary="Answer requests from a plan")
+_SOL003: Final = CommandEntry("nexusform.domains.vnf.cli.serve:serve_sol003", "Answer grant requests of a VNFM")
+serve = LazyGroup("serve", {"sol003": _SOL003}, summary="Answer requests from a plan")

@@ -1,6 +1,6 @@
 """Servers of a HOT file: their number, their size, and the rules of their server groups."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec import Struct, field
@@ -36,7 +36,6 @@ _POLICIES: Final[Mapping[str, tuple[bool, bool]]] = {
     "soft-affinity": (True, False),
 }
 _MAX_PER_HOST_RULE: Final = "max_server_per_host"
-_MAX_FIGURE: Final = 10**9  # of a flavor
 
 
 class ServerGroup(Struct, frozen=True):
@@ -101,13 +100,25 @@ def _parse_max_per_host(policy: str, properties: Node, template: Template) -> in
     return 1
 
 
+class SchedulerHints(Struct, frozen=True):
+    """Resolved scheduler_hints of a server, or of a resource around it: a mapping, or only the server group."""
+
+    value: Any
+    node: Node
+    notes: DocumentFindings
+
+    def add_warning(self, detail: str) -> None:
+        """Add a warning at the hints."""
+        self.notes.add_warning(self.node, IGNORED, detail)
+
+
 def build_placement_rules(
-    groups: Mapping[ResourceReference, ServerGroup], members: Sequence[tuple[str, Any, Node, DocumentFindings]]
+    groups: Mapping[ResourceReference, ServerGroup], hints_by_vdu: Mapping[str, SchedulerHints]
 ) -> tuple[PlacementRule, ...]:
-    """Return one rule per group with members. `members` are VDUs as (name, scheduler hints, their node, findings)."""
+    """Return one rule for each group with VDUs in it; report others, and hints without a known group."""
     vdus_by_group: dict[ResourceReference | None, list[str]] = {}  # None: in no group
-    for vdu, hints, node, notes in members:
-        vdus_by_group.setdefault(_find_group(vdu, hints, node, notes, groups), []).append(vdu)
+    for vdu, hints in hints_by_vdu.items():
+        vdus_by_group.setdefault(_find_group(vdu, hints, groups), []).append(vdu)
     rules = []
     for reference, group in groups.items():
         vdus = vdus_by_group.get(reference, [])
@@ -137,37 +148,36 @@ def build_placement_rules(
 
 
 def _find_group(
-    vdu: str, hints: Any, node: Node, notes: DocumentFindings, groups: Mapping[ResourceReference, ServerGroup]
+    vdu: str, hints: SchedulerHints, groups: Mapping[ResourceReference, ServerGroup]
 ) -> ResourceReference | None:
-    """Return the group in a VDU's scheduler hints: a mapping, or only the group. None without a known group."""
-    group_name = hints
-    if isinstance(hints, dict):
-        for hint in hints:
+    """Return the group in the scheduler hints of a VDU; None, with a warning for any but an empty one, if unknown.
+
+    Hints name a group by a reference to its resource, or by its name in the template or in the cloud.
+    """
+    requested = hints.value
+    if isinstance(requested, dict):
+        for hint in requested:
             if hint != "group":
-                detail = f'the scheduler hint "{hint}" of "{vdu}" is ignored; only "group" is supported.'
-                notes.add_warning(node, IGNORED, detail)
-        group_name = hints.get("group")
-    if group_name in (None, "", []):
+                hints.add_warning(f'the scheduler hint "{hint}" of "{vdu}" is ignored; only "group" is supported.')
+        requested = requested.get("group")
+    if requested in (None, "", []):
         return None  # no group is requested
-    if isinstance(group_name, ResourceReference):
-        if group_name in groups:
-            return group_name
-        suggestion = suggest_name(group_name.name, [group.name for group in groups.values()])
-        detail = f'"{vdu}" references "{group_name.name}", which is not a server group.{suggestion}'
-        notes.add_warning(node, IGNORED, detail)
+    if isinstance(requested, ResourceReference):
+        if requested in groups:
+            return requested
+        suggestion = suggest_name(requested.name, [group.name for group in groups.values()])
+        hints.add_warning(f'"{vdu}" references "{requested.name}", which is not a server group.{suggestion}')
         return None
-    if isinstance(group_name, str):  # its name in the template or in the cloud
-        matches = [reference for reference, group in groups.items() if group_name in {group.title, group.name}]
+    if isinstance(requested, str):
+        matches = [reference for reference, group in groups.items() if requested in {group.title, group.name}]
         if len(matches) == 1:
             return matches[0]
-    description = group_name.description if isinstance(group_name, UnresolvedValue) else f'"{str(group_name)[:40]}"'
-    detail = f'"{vdu}" references the server group {description}, which these documents do not define.'
-    notes.add_warning(node, IGNORED, detail)
+    description = requested.description if isinstance(requested, UnresolvedValue) else f'"{str(requested)[:40]}"'
+    hints.add_warning(f'"{vdu}" references the server group {description}, which these documents do not define.')
     return None
 
 
 HINTS: Final = "scheduler_hints"
-_DESIRED: Final = ("desired_capacity", "DesiredCapacity", "size")
 
 
 class UnknownCount(Struct, frozen=True):
@@ -191,15 +201,8 @@ class ResourceRepetition(Struct, frozen=True):
     unknown_count: UnknownCount | None = None
 
 
-class InheritedSchedulerHints(Struct, frozen=True):
-    """scheduler_hints outside of a server, around it."""
-
-    value: Any
-    node: Node
-    notes: DocumentFindings
-
-
-Hints: TypeAlias = tuple[InheritedSchedulerHints, ...]
+# scheduler_hints of the resources around a server, the nearest last.
+Hints: TypeAlias = tuple[SchedulerHints, ...]
 
 
 class HotReading(Struct):
@@ -212,7 +215,7 @@ class HotReading(Struct):
     vdus: dict[str, Vdu] = field(default_factory=dict)
     scaling_groups: dict[str, str] = field(default_factory=dict)
     groups: dict[ResourceReference, ServerGroup] = field(default_factory=dict)
-    members: list[tuple[str, Any, Node, DocumentFindings]] = field(default_factory=list)
+    hints_by_vdu: dict[str, SchedulerHints] = field(default_factory=dict)
     policies: dict[str, tuple[str, int]] = field(default_factory=dict)
     resource_count: int = 0
 
@@ -269,7 +272,7 @@ def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _Scal
     properties = get_resource_properties(body)
     min_size = _parse_count(template, find_first_field(properties, "min_size", "MinSize"))
     maximum = _parse_count(template, find_first_field(properties, "max_size", "MaxSize"))
-    desired_node = find_first_field(properties, *_DESIRED)
+    desired_node = find_first_field(properties, "desired_capacity", "DesiredCapacity", "size")
     desired = _parse_count(template, desired_node)
     minimum = min_size or 0
     initial = next(size for size in (desired, min_size, 1) if size is not None)
@@ -306,20 +309,20 @@ def _parse_count(template: Template, node: Node, maximum: int = MAX_INSTANCES) -
 
 
 _VNIC_TYPE: Final = "binding:vnic_type"
-_SOFTWARE_VNIC_TYPES: Final = ("normal", "baremetal", "smart-nic")
 
 
 def add_server_vdu(
     reading: HotReading, template: Template, name: str, properties: Node, repeat: ResourceRepetition, hints: Hints
 ) -> None:
-    """Add a kind of server as a VDU with its scheduler hints; report a repeated or invalid name, a missing number."""
+    """Add a server of a template as a VDU (kind of VM), with its scheduler hints.
+
+    Its name is its own, or the one of its group if only the group is a VDU of the VNFD. A name in use is
+    extended, with a warning. Report an invalid name, and a missing number of servers.
+    """
     notes = template.notes
     outer_name = template.scope.rpartition("/")[2] or repeat.group  # the resource around it, "": none
-    vdu_name = name
-    if name not in reading.known_vdus:  # an unused VDU of the VNFD may have the name of the server's group
-        vdu_name = next(
-            (n for n in (outer_name, repeat.group) if n in reading.known_vdus.keys() - reading.vdus.keys()), name
-        )
+    unused_vdus = reading.known_vdus.keys() - (reading.vdus.keys() - {name})  # of the VNFD
+    vdu_name = next((known for known in (name, outer_name, repeat.group) if known in unused_vdus), name)
     if vdu_name in reading.vdus:  # prefix the resource around it, or add the line
         vdu_name = f"{outer_name}-{name}" if outer_name not in {"", name} else f"{name}-{properties.line}"
         if vdu_name in reading.vdus:
@@ -359,7 +362,7 @@ def check_sriov_port(name: str, properties: Node, template: Template) -> None:
     """Report a port with a PCI device."""
     node = properties.get_node(_VNIC_TYPE)
     vnic_type = template.resolve_value(node)
-    if isinstance(vnic_type, str) and vnic_type not in _SOFTWARE_VNIC_TYPES:
+    if isinstance(vnic_type, str) and vnic_type not in ("normal", "baremetal", "smart-nic"):
         detail = (
             f'the port "{name}" has {_VNIC_TYPE} {vnic_type}: its PCI device is ignored. On OpenStack, Nova may choose '
             "other hosts; on Nexus, set sriov_vfs."
@@ -377,10 +380,9 @@ def _add_group_membership(
         detail = f'the availability zone of "{vdu_name}" is ignored; only server groups place servers.'
         notes.add_warning(zone, IGNORED, detail)
     if not own_hints.is_absent:
-        reading.members.append((vdu_name, template.resolve_value(own_hints), own_hints, notes))
+        reading.hints_by_vdu[vdu_name] = SchedulerHints(template.resolve_value(own_hints), own_hints, notes)
     elif hints:
-        nearest_hints = hints[-1]
-        reading.members.append((vdu_name, nearest_hints.value, nearest_hints.node, nearest_hints.notes))
+        nearest_hints = reading.hints_by_vdu[vdu_name] = hints[-1]
         if nearest_hints.notes is not notes:  # a nested template must use its parameter
             detail = f'scheduler_hints is passed on, but the server "{vdu_name}" does not use it ({notes.file}).'
             nearest_hints.notes.add_error(nearest_hints.node, INVALID_DOCUMENT, detail)
@@ -392,21 +394,25 @@ def _parse_flavor_size(template: Template, flavor: object) -> VduSize:
         return VduSize()
     flavor_properties = get_resource_properties(template.root.get_node("resources", flavor.name))
     vcpus, ram, disk = (
-        _parse_count(template, flavor_properties.get_node(name), _MAX_FIGURE) for name in ("vcpus", "ram", "disk")
+        _parse_count(template, flavor_properties.get_node(name), 10**9) for name in ("vcpus", "ram", "disk")
     )
     return VduSize(vcpus or None, convert_to_gib(ram) if ram else None, disk)  # 0 is no size
 
 
 def build_scaling_aspects(reading: HotReading) -> tuple[ScalingAspect, ...]:
-    """Return a scaling aspect per policy, else per group, with as many steps as all its VDUs have room for."""
+    """Return the scaling aspects of the scaling groups with a maximum size above their initial one.
+
+    A scaling policy names the aspect of its group, and the VMs added by a step. Without a policy the aspect has the
+    name of the group, and a step adds one VM. All VDUs of an aspect can reach its levels.
+    """
     aspects: dict[str, ScalingAspect] = {}
-    for name, group in reading.scaling_groups.items():
-        vdu = reading.vdus[name]
+    for vdu_name, group in reading.scaling_groups.items():
+        vdu = reading.vdus[vdu_name]
         if not group or vdu.maximum is None or vdu.maximum <= vdu.initial:
             continue  # in no group, without a limit, or without room to grow
-        aspect, step = reading.policies.get(group, (group, 1))  # by default, one VM per step
+        name, step = reading.policies.get(group, (group, 1))
         levels = (vdu.maximum - vdu.initial) // step
-        known_aspect = aspects.get(aspect, ScalingAspect(aspect, levels, steps=(), origin=vdu.origin))
-        steps = (*known_aspect.steps, VduScaleSteps(name, (step,)))
-        aspects[aspect] = ScalingAspect(aspect, min(levels, known_aspect.max_level), steps, vdu.origin)
+        aspect = aspects.get(name, ScalingAspect(name, levels, steps=(), origin=vdu.origin))
+        steps = (*aspect.steps, VduScaleSteps(vdu_name, (step,)))
+        aspects[name] = ScalingAspect(name, min(levels, aspect.max_level), steps, vdu.origin)
     return tuple(aspects.values())

@@ -16,8 +16,8 @@ from nexusform.domains.vnf.importers.hot_servers import (
     HINTS,
     Hints,
     HotReading,
-    InheritedSchedulerHints,
     ResourceRepetition,
+    SchedulerHints,
     add_server_vdu,
     build_placement_rules,
     build_scaling_aspects,
@@ -71,7 +71,7 @@ def parse_hot(
             if find_first_field(document, "heat_template_version", "HeatTemplateFormatVersion").is_absent:
                 notes.add_warning(document, CORRECTED, "heat_template_version is missing; Heat rejects the template.")
             _add_template(reading, _ResourceContext(Template(notes, document, parameters), ResourceRepetition()))
-    rules = build_placement_rules(reading.groups, reading.members)
+    rules = build_placement_rules(reading.groups, reading.hints_by_vdu)
     separated_vdus = {name for rule in rules if rule.label == ANTI_AFFINITY for name in rule.vdus}
     vdus = tuple(replace(vdu, has_anti_affinity=vdu.name in separated_vdus) for vdu in reading.vdus.values())
     return HotVnf(Vnf(vdus, rules, build_scaling_aspects(reading)), tuple(reading.notes.values()))
@@ -102,7 +102,11 @@ def _add_template(reading: HotReading, context: _ResourceContext) -> None:
 
 
 def _add_resource(reading: HotReading, context: _ResourceContext, name: str, body: Node) -> None:
-    """Add a resource by type: server, scaling group, port (a check), server group, policy, template. Ignore others."""
+    """Add a resource of a template to the reading, by its type; ignore types without effect on placement.
+
+    These types count: servers, groups with a repeated resource, ports (checked only), server groups, scaling policies
+    and nested templates.
+    """
     template = context.template
     kind, properties = get_declared_type(body), get_resource_properties(body)
     if kind in _SERVERS:
@@ -135,7 +139,7 @@ def _add_scaling_group(reading: HotReading, context: _ResourceContext, name: str
             "the OS::Nova::Server of the group. It is read as if set there."
         )
         notes.add_warning(misplaced_hints, CORRECTED, detail)
-        hints = (*hints, InheritedSchedulerHints(template.resolve_value(misplaced_hints), misplaced_hints, notes))
+        hints = (*hints, SchedulerHints(template.resolve_value(misplaced_hints), misplaced_hints, notes))
     inner = find_first_field(properties, "resource", "resource_def")
     kind = get_declared_type(inner)
     inner_template = replace(template, is_repeated=True)
@@ -165,7 +169,7 @@ def _add_nested_template(reading: HotReading, context: _ResourceContext, name: s
     notes, properties = template.notes, get_resource_properties(body)
     passed_hints = properties.get_node(HINTS)
     if not passed_hints.is_absent:
-        hints = (*hints, InheritedSchedulerHints(template.resolve_value(passed_hints), passed_hints, notes))
+        hints = (*hints, SchedulerHints(template.resolve_value(passed_hints), passed_hints, notes))
     base_name = posixpath.basename(kind)
     same_base_names = (name for name in reading.nested if posixpath.basename(name) == base_name)
     candidates = (kind, base_name, *same_base_names)  # the best match first

@@ -77,22 +77,25 @@ def _convert_parameter(value: Any, kind: str) -> Any:
 
 
 def resolve_intrinsic_functions(data: Any, template: Template, depth: int = 0) -> Any:
-    """Return plain data with intrinsic functions replaced by values, ResourceReference or UnresolvedValue."""
+    """Return plain data with the calls of Heat's functions in it replaced by their results.
+
+    A call is a mapping with one key: `{get_param: flavor}`. Its result is a value, a ResourceReference, or an
+    UnresolvedValue if only the cloud knows it. `depth` counts the levels above the data.
+    """
     if depth > _MAX_DEPTH:
         return UnresolvedValue("a value that is nested too deeply")
     if data == ELISION:
         return None  # "..." counts as absent
-    if isinstance(data, dict):
-        if len(data) == 1:
-            name, argument = next(iter(data.items()))
-            if name in _INTRINSICS:
-                return _INTRINSICS[name](argument, template, depth + 1)
-            if name.startswith(("get_", "Fn::")) or name in _UNRESOLVED_FUNCTIONS:
-                return UnresolvedValue(name)
-        return {key: resolve_intrinsic_functions(part, template, depth + 1) for key, part in data.items()}
     if isinstance(data, list):
         return [resolve_intrinsic_functions(part, template, depth + 1) for part in data]
-    return data
+    if not isinstance(data, dict):
+        return data
+    function = next(iter(data), "") if len(data) == 1 else ""
+    if function in _INTRINSICS:
+        return _INTRINSICS[function](data[function], template, depth + 1)
+    if function in _UNRESOLVED_FUNCTIONS or function.startswith(("get_", "Fn::")):
+        return UnresolvedValue(function)
+    return {key: resolve_intrinsic_functions(part, template, depth + 1) for key, part in data.items()}
 
 
 # Functions without effect on placement, or that need the cloud.
@@ -102,21 +105,31 @@ _UNRESOLVED_FUNCTIONS: Final = frozenset(
 
 
 def _resolve_get_param(argument: Any, template: Template, depth: int) -> Any:
-    """Resolve `get_param`: a parameter, or the part at a path; UnresolvedValue without a value."""
-    path = argument if isinstance(argument, list) else [argument]
-    if not path or not isinstance(path[0], str):
+    """Resolve `get_param`: NAME, or [NAME, KEY, INDEX, ...] for a part of the parameter; the keys may be calls, too.
+
+    Return an UnresolvedValue without a value.
+    """
+    name, *steps = argument if isinstance(argument, list) and argument else [argument]
+    if not isinstance(name, str):
         return UnresolvedValue("a parameter")
-    value = template.resolve_parameter(path[0])
-    for step in path[1:]:
+    value = template.resolve_parameter(name)
+    for step in steps:
         key = resolve_intrinsic_functions(step, template, depth)
         value = get_value_at_path(value, key if isinstance(key, int) else str(key))
         if value is None:
-            return UnresolvedValue("the parameter " + ".".join(str(part) for part in path))
+            return UnresolvedValue("the parameter " + ".".join(map(str, (name, *steps))))
     return value
 
 
 def _resolve_get_resource(argument: Any, template: Template, _depth: int) -> Any:
     return ResourceReference(template.scope, argument) if isinstance(argument, str) else UnresolvedValue("a resource")
+
+
+def _resolve_ref(argument: Any, template: Template, depth: int) -> Any:
+    """Resolve `Ref` of CloudFormation: the name of a parameter or of a resource."""
+    if isinstance(argument, str) and not template.root.get_node("Parameters", argument).is_absent:
+        return _resolve_get_param(argument, template, depth)
+    return _resolve_get_resource(argument, template, depth)
 
 
 def _resolve_str_replace(argument: Any, template: Template, depth: int) -> Any:
@@ -148,18 +161,14 @@ def _resolve_list_join(argument: Any, template: Template, depth: int) -> Any:
 _INTRINSICS: Final[Mapping[str, Callable[[Any, Template, int], Any]]] = {
     "get_param": _resolve_get_param,
     "get_resource": _resolve_get_resource,
-    "Ref": lambda argument, template, depth: (
-        _resolve_get_param(argument, template, depth)
-        if isinstance(argument, str) and not template.root.get_node("Parameters", argument).is_absent
-        else _resolve_get_resource(argument, template, depth)
-    ),
+    "Ref": _resolve_ref,
     "str_replace": _resolve_str_replace,
     "list_join": _resolve_list_join,
 }
 
 
 def find_vdu_name(data: Any, depth: int = 0) -> str:
-    """Return the VDU (kind of VM) in a `get_param: [nfv, VDU, NAME, ...]` anywhere in the data, else ""."""
+    """Return the VDU (kind of VM) in a call `get_param: [nfv, VDU, NAME, ...]` anywhere in the data, else ""."""
     if depth > _MAX_DEPTH:
         return ""
     parts: Iterable[Any] = ()

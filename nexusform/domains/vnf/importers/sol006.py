@@ -39,10 +39,7 @@ from nexusform.scheduling.racks.vms import convert_to_gib
 _DESCRIPTOR: Final = "vnfd"
 _FLAVOUR: Final = "df"
 _GROUP: Final = "affinity-or-anti-affinity-group"
-_LOCAL_RULE: Final = "local-affinity-or-anti-affinity-rule"
 _SCOPES: Final[Mapping[str, str]] = {"nfvi-node": MACHINE, "zone": RACK, "zone-group": SITE, "nfvi-pop": SITE}
-_TYPES: Final[Mapping[str, bool]] = {"affinity": True, "anti-affinity": False}
-_MIB_OF_A_GB: Final = 1024
 _MAX_SIZE: Final = 10**6
 
 
@@ -63,15 +60,21 @@ class _DescriptorContext(Struct, frozen=True):
 
 
 def find_descriptor(document: Node) -> Node | None:
-    """Return the descriptor in a document, None for one of another kind."""
-    for wrapper in (document, *(part for key, part in document.list_fields() if _strip_yang_prefix(key) == "nfv")):
-        for key, part in wrapper.list_fields():
-            if _strip_yang_prefix(key) != _DESCRIPTOR:
-                continue
-            descriptor = next(part.list_items(), part)  # the first of a list, or the only one
-            if any(not descriptor.get_node(name).is_absent for name in (_FLAVOUR, "vdu", "kdu")):
-                return descriptor
+    """Return the descriptor in a document, None for a document of another kind.
+
+    The document has it under the key "vnfd", or in a mapping "nfv"; both keys may have a YANG prefix.
+    """
+    wrappers = [document, *_list_fields_named(document, "nfv")]
+    for part in chain.from_iterable(_list_fields_named(wrapper, _DESCRIPTOR) for wrapper in wrappers):
+        descriptor = next(part.list_items(), part)  # the first of a list, or the only one
+        if not all(descriptor.get_node(name).is_absent for name in (_FLAVOUR, "vdu", "kdu")):
+            return descriptor
     return None
+
+
+def _list_fields_named(node: Node, name: str) -> list[Node]:
+    """Return the fields of a mapping with this key, with or without a YANG prefix."""
+    return [part for key, part in node.list_fields() if _strip_yang_prefix(key) == name]
 
 
 def list_flavours(document: Mapping[str, Any]) -> list[str]:
@@ -142,20 +145,18 @@ def _collect_by_id(section: Node, noun: str, notes: DocumentFindings) -> dict[st
 def _select_flavour(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> Node | None:
     """Return the requested deployment flavour, or without a request the only one; otherwise None, with an error."""
     flavours = _collect_by_id(descriptor.get_node(_FLAVOUR), "deployment flavour (df)", notes)
-    names_text = ", ".join(f'"{name}"' for name in flavours)
-    if flavour_id in flavours:
-        return flavours[flavour_id]
     if not flavours:
         detail = "the descriptor has no deployment flavour (df), so the number of VMs is unknown."
         notes.add_error(descriptor, INVALID_DOCUMENT, detail)
         return None
-    if not flavour_id and len(flavours) == 1:
-        return next(iter(flavours.values()))
-    request_text = f'but flavour_id is "{flavour_id}"' if flavour_id else "but flavour_id selects none of them"
-    hint = suggest_name(flavour_id, flavours)
-    detail = f"the descriptor has the deployment flavours {names_text}, {request_text}.{hint}"
-    notes.add_error(descriptor.get_node(_FLAVOUR), INVALID_DOCUMENT, detail)
-    return None
+    selected_id = next(iter(flavours)) if len(flavours) == 1 and not flavour_id else flavour_id
+    if selected_id not in flavours:
+        names_text = ", ".join(f'"{name}"' for name in flavours)
+        request_text = f'is "{flavour_id}"' if flavour_id else "selects none of them"
+        hint = suggest_name(flavour_id, flavours)
+        detail = f"the descriptor has the deployment flavours {names_text}, but flavour_id {request_text}.{hint}"
+        notes.add_error(descriptor.get_node(_FLAVOUR), INVALID_DOCUMENT, detail)
+    return flavours.get(selected_id)
 
 
 def _build_vdu(
@@ -185,50 +186,45 @@ def _build_vdu(
 
 
 def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFindings) -> VduSize:
-    """Return the processors, memory and disk of a VDU from the referenced descriptions; None is unknown."""
+    """Return the processors, memory and disk of a VDU, None for unknown ones.
+
+    The VDU names its descriptions in the descriptor. Only local disks count: persistent ones are volumes.
+    """
     computes = _collect_by_id(descriptor.get_node("virtual-compute-desc"), "virtual-compute-desc", notes)
     compute_reference = body.get_node("virtual-compute-desc")
     compute_name = _get_name(compute_reference)
-    compute = computes.get(compute_name)
-    if compute is None:
+    if compute_name not in computes:
         hint = suggest_name(compute_name, computes)
         detail = f'the VDU "{name}" has no defined virtual-compute-desc; its size is unknown.{hint}'
         notes.add_warning(compute_reference, IGNORED, detail)
-        compute = Node(None, body.position)
+    compute = computes.get(compute_name, Node(None, body.position))
     cpus = _parse_positive_number(compute.get_node("virtual-cpu", "num-virtual-cpu"), notes)
-    memory = _parse_positive_number(compute.get_node("virtual-memory", "size"), notes)
-    # Local disks in GiB; persistent ones are separate volumes.
+    memory_gib = _parse_positive_number(compute.get_node("virtual-memory", "size"), notes)
     storage_bodies = descriptor.get_node("virtual-storage-desc").list_items()
     storages = {_get_name(storage_body.get_node("id")): storage_body for storage_body in storage_bodies}
-    sizes: list[int] = []
+    disk_gib = 0
     for storage_name, node in body.get_node("virtual-storage-desc").list_texts():
-        storage = storages.get(storage_name)
-        if storage is None:
+        if storage_name not in storages:
             hint = suggest_name(storage_name, storages)
             notes.add_warning(node, IGNORED, f'the virtual-storage-desc "{storage_name}" is not defined.{hint}')
-        elif "persistent" not in storage.get_node("type-of-storage").text:
-            size = _parse_positive_number(storage.get_node("size-of-storage"), notes)
-            if size is not None:
-                sizes.append(ceil(size))
-    return VduSize(
-        None if cpus is None else ceil(cpus),
-        None if memory is None else convert_to_gib(ceil(memory * _MIB_OF_A_GB)),  # up to whole MiB
-        sum(sizes) if sizes else None,
-    )
+        elif "persistent" not in storages[storage_name].get_node("type-of-storage").text:
+            disk_gib += ceil(_parse_positive_number(storages[storage_name].get_node("size-of-storage"), notes))
+    memory_mib = ceil(memory_gib * 1024)  # up to whole MiB
+    return VduSize(ceil(cpus) or None, convert_to_gib(memory_mib) or None, disk_gib or None)
 
 
-def _parse_positive_number(node: Node, notes: DocumentFindings) -> float | None:
-    """Return a number above 0, also from a text; None if it is absent, or (a warning) invalid or too large."""
+def _parse_positive_number(node: Node, notes: DocumentFindings) -> float:
+    """Return a number above 0, also from a text; 0 if it is absent, or, with a warning, invalid or too large."""
     if node.is_absent:
-        return None
+        return 0.0
     try:
         number = float(str(node.data))
     except ValueError:
         number = 0.0
-    if not 0 < number <= _MAX_SIZE:
-        notes.add_warning(node, IGNORED, f'"{str(node.data)[:40]}" is not a number above 0; it is ignored.')
-        return None
-    return number
+    if 0 < number <= _MAX_SIZE:
+        return number
+    notes.add_warning(node, IGNORED, f'"{str(node.data)[:40]}" is not a number above 0; it is ignored.')
+    return 0.0
 
 
 def _list_instantiation_levels(flavour: Node, context: _DescriptorContext) -> Iterator[InstantiationLevel]:
@@ -266,7 +262,10 @@ def _select_default_level(flavour: Node, levels: Sequence[InstantiationLevel], n
 
 
 def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterator[ScalingAspect]:
-    """Yield the scaling aspects of the flavour with the VMs added per level."""
+    """Yield the scaling aspects of the flavour with the VMs added to each VDU by each of their steps.
+
+    A step is a delta, named by `step-deltas`; without these all deltas are steps, in their order.
+    """
     for name, body in _collect_by_id(flavour.get_node("scaling-aspect"), "scaling-aspect", context.notes).items():
         details = body.get_node("aspect-delta-details")
         deltas = {_get_name(delta.get_node("id")): delta for delta in details.get_node("deltas").list_items()}
@@ -276,12 +275,12 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
                 detail = f'the scaling-aspect "{name}" names the delta "{step}", which does not exist.'
                 context.notes.add_error(node, INVALID_DOCUMENT, f"{detail}{suggest_name(step, deltas)}")
         order = [step for step, _ in named_steps] or list(deltas)
-        increments: dict[str, list[int]] = {}
+        increments: dict[str, list[int]] = {}  # by VDU: the VMs added by each step
         for position, step in enumerate(order):
             for part in deltas.get(step, Node(None, body.position)).get_node("vdu-delta").list_items():
                 vdu = context.find_vdu(part.get_node("id"), f'the scaling-aspect "{name}"')
                 number = parse_count_or_default(part.get_node("number-of-instances"), context.notes, 1)
-                if vdu:  # else the unknown VDU is reported
+                if vdu:  # an unknown one ("") is reported
                     increments.setdefault(vdu, [0] * len(order))[position] = number
         steps = tuple(VduScaleSteps(vdu, tuple(numbers)) for vdu, numbers in increments.items())
         maximum = parse_instance_count(body.get_node("max-scale-level"), context.notes)
@@ -310,7 +309,7 @@ def _list_rules(flavour: Node, profiles: Mapping[str, Node], context: _Descripto
             continue
         yield from _build_placement_rule(name, body, ("type", "scope"), tuple(members[name]), context.notes)
     for vdu, profile in profiles.items():
-        for number, body in enumerate(profile.get_node(_LOCAL_RULE).list_items(), 1):
+        for number, body in enumerate(profile.get_node("local-affinity-or-anti-affinity-rule").list_items(), 1):
             name = f"{vdu}-{number}"
             yield from _build_placement_rule(name, body, ("affinity-type", "affinity-scope"), (vdu,), context.notes)
 
@@ -320,7 +319,7 @@ def _build_placement_rule(
 ) -> Iterator[PlacementRule]:
     """Yield one rule, if its type and scope apply to machines, racks or sites."""
     kind, scope_node = (body.get_node(key) for key in keys)  # its type and its scope
-    is_affinity = _TYPES.get(_strip_yang_prefix(_get_name(kind)))
+    is_affinity = {"affinity": True, "anti-affinity": False}.get(_strip_yang_prefix(_get_name(kind)))
     if is_affinity is None:
         detail = f'the rule "{name}" is neither affinity nor anti-affinity ({keys[0]}); it is ignored.'
         notes.add_warning(kind, IGNORED, detail)

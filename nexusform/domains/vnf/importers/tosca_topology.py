@@ -6,19 +6,17 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.documents.yaml_documents import DocumentFindings, Node
+from nexusform.documents.yaml_documents import DocumentFindings, Node, TextPosition
 from nexusform.domains.vnf.importers.vnf_records import CORRECTED, IGNORED, INVALID_DOCUMENT, MAX_INSTANCES
 from nexusform.domains.vnf.importers.vnf_text import list_bodies
 from nexusform.json_data.plain_data import get_mapping, get_value_at_path
 
-_PARTS: Final = ("node_templates", "node_template", "groups", "policies")
-_BODY: Final = ("type", "members", "targets", "properties", "description")
 _MAX_DEPTH: Final = 20
 
 
 class Topology(Struct, frozen=True):
     """Nodes, groups and policies of one or more documents, by name in source order. `parents` maps declared
-    types to their parent types; `inputs` are values by name.
+    types to their parent types; `inputs` are values by name; `notes` are the findings about the documents.
     """
 
     nodes: tuple[tuple[str, Node], ...]
@@ -26,6 +24,7 @@ class Topology(Struct, frozen=True):
     policies: tuple[tuple[str, Node], ...]
     parents: Mapping[str, str]
     inputs: Mapping[str, Any]
+    notes: DocumentFindings
 
     @property
     def node_names(self) -> list[str]:
@@ -83,14 +82,18 @@ def parse_topology(
         topology = _find_topology(document, notes)
         for name, body in topology.get_node("inputs").list_fields():
             inputs[name] = parameters.get(name, body.get_node("default").data)
-        nodes += _list_node_templates(topology, notes)
+        misspelt_section = topology.get_node("node_template")
+        if misspelt_section.data is not None:
+            notes.add_warning(misspelt_section, CORRECTED, '"node_template" is read as "node_templates".')
+        for nodes_section in (topology.get_node("node_templates"), misspelt_section):
+            nodes += _list_definitions(nodes_section, "node template", notes)
         groups += _list_definitions(topology.get_node("groups"), "group", notes)
         policy_section = topology.get_node("policies")
         if get_mapping(policy_section.data):
             detail = "policies is a map; TOSCA requires a list of one-key maps. Every key is read as a policy."
             notes.add_warning(policy_section, CORRECTED, detail)
         policies += _list_definitions(policy_section, "policy", notes)
-    return Topology(tuple(nodes), tuple(groups), tuple(policies), parents, {**inputs, **parameters})
+    return Topology(tuple(nodes), tuple(groups), tuple(policies), parents, {**inputs, **parameters}, notes)
 
 
 def _find_topology(document: Node, notes: DocumentFindings) -> Node:
@@ -99,7 +102,8 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
         topology = wrapper.get_node("topology_template")
         if isinstance(topology.data, dict):
             return topology
-    misplaced_parts = [name for name in _PARTS if name in get_mapping(document.data)]  # "node_templates" and others
+    parts = ("node_templates", "node_template", "groups", "policies")
+    misplaced_parts = [name for name in parts if name in get_mapping(document.data)]
     if not misplaced_parts:
         return Node(None, document.position)
     verb, pronoun = ("is", "it") if len(misplaced_parts) == 1 else ("are", "them")
@@ -112,29 +116,20 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
 
 
 def _select_flavour_documents(documents: Sequence[Node], flavour_id: str, notes: DocumentFindings) -> list[Node]:
-    """Return the documents of the requested flavour or of none; all without a request, or (an error) without it."""
-    flavours = {flavour.text: flavour for flavour in map(_get_flavour, documents)}
-    flavours.pop("", None)
-    if not flavour_id or not flavours:
-        return list(documents)
-    if flavour_id not in flavours:
+    """Return the documents of the requested flavour, and those without a flavour.
+
+    Return all without a request, if no document names a flavour, or, with an error, if none has the requested one.
+    """
+    path = ("topology_template", "substitution_mappings", "properties", "flavour_id")
+    flavour_nodes = [document.get_node(*path) for document in documents]
+    flavours = {node.text: node for node in flavour_nodes if node.text}
+    if flavour_id in flavours:
+        return [documents[index] for index, node in enumerate(flavour_nodes) if node.text in ("", flavour_id)]
+    if flavour_id and flavours:
         names = ", ".join(f'"{name}"' for name in flavours)
         detail = f'the document describes the deployment flavour {names}, but flavour_id is "{flavour_id}".'
         notes.add_error(next(iter(flavours.values())), INVALID_DOCUMENT, detail)
-        return list(documents)
-    return [document for document in documents if _get_flavour(document).text in ("", flavour_id)]
-
-
-def _get_flavour(document: Node) -> Node:
-    return document.get_node("topology_template", "substitution_mappings", "properties", "flavour_id")
-
-
-def _list_node_templates(topology: Node, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
-    misspelt_section = topology.get_node("node_template")
-    if misspelt_section.data is not None:
-        notes.add_warning(misspelt_section, CORRECTED, '"node_template" is read as "node_templates".')
-    for section in (topology.get_node("node_templates"), misspelt_section):
-        yield from _list_definitions(section, "node template", notes)
+    return list(documents)
 
 
 def _list_definitions(section: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
@@ -146,25 +141,27 @@ def _list_definitions(section: Node, noun: str, notes: DocumentFindings) -> Iter
 
 
 def _list_definitions_in_map(part: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
-    """Yield the names and bodies in a map. The first name without a body gets the body not indented under its name."""
-    stray_fields = {key: body for key, body in part.list_fields() if key in _BODY and not body.get_node("type").text}
-    has_stray_body = "type" in stray_fields
-    for name, body in part.list_fields():
-        if name in stray_fields:
-            continue  # a part of the body, no name
-        if body.is_absent and has_stray_body:
+    """Yield the names and bodies in a map, for example of node templates.
+
+    A body may lack its indentation: its fields ("type", "properties") then look like names. It then belongs to
+    the first name without a body.
+    """
+    names = {"type", "members", "targets", "properties", "description"}  # of the fields of a body
+    stray_fields = {key: body for key, body in part.list_fields() if key in names and not body.get_node("type").text}
+    named_bodies = [(name, body) for name, body in part.list_fields() if name not in stray_fields]
+    owner = next((name for name, body in named_bodies if body.is_absent), None) if "type" in stray_fields else None
+    for name, body in named_bodies:
+        if isinstance(body.data, dict):
+            yield name, body
+        elif name == owner:
             detail = (
                 f'the body of the {noun} "{name}" is not indented under its name (line '
                 f"{stray_fields['type'].line}); it is read as its body."
             )
             notes.add_warning(body, CORRECTED, detail)
-            position = type(body.position)(
-                body.position.line, body.position.column, {key: child.position for key, child in stray_fields.items()}
-            )
-            yield name, Node({key: child.data for key, child in stray_fields.items()}, position)
-            has_stray_body = False
-        elif isinstance(body.data, dict):
-            yield name, body
+            children: dict[str | int, TextPosition] = {key: field.position for key, field in stray_fields.items()}
+            position = TextPosition(body.position.line, body.position.column, children)
+            yield name, Node({key: field.data for key, field in stray_fields.items()}, position)
         elif not body.is_absent:
             notes.add_warning(body, IGNORED, f'the {noun} "{name}" has no body; it is passed over.')
 

@@ -51,15 +51,8 @@ from nexusform.domains.vnf.importers.vnf_text import (
 from nexusform.json_data.plain_data import get_text
 from nexusform.scheduling.racks.vms import convert_to_gib
 
-_VDU_TYPES: Final = ("vdu.compute", "vdu.tacker")
-_CONTAINER: Final = "vdu.oscontainerdeployableunit"
 _SCOPES: Final[Mapping[str, str]] = {"nfvi_node": MACHINE, "zone": RACK, "zone_group": SITE, "nfvi_pop": SITE}
 _RULES: Final[Mapping[str, bool]] = {"AffinityRule": True, "AntiAffinityRule": False}
-_GROUP: Final = "PlacementGroup"
-_MINIMUM_OF_TARGETS: Final = 2
-_SCALING: Final = ("tosca.policies.tacker.scaling", "tosca.policies.scaling")
-_PLACEMENT: Final = "tosca.policies.tacker.placement"
-_POLICIES: Final = {"affinity": True, "anti-affinity": False}
 
 
 def parse_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes: DocumentFindings) -> Vnf:
@@ -69,13 +62,13 @@ def parse_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes:
     if descriptor is not None:
         return parse_sol006(descriptor, flavour_id, notes)
     topology = parse_topology(documents, parameters, flavour_id, notes)
-    scaling = parse_scaling(topology, notes)
-    vdus = tuple(_list_vdus(topology, scaling, notes))
+    scaling = parse_scaling(topology)
+    vdus = tuple(_list_vdus(topology, scaling))
     if not vdus:
         _report_documents_without_vdu(documents, notes)
     names = [vdu.name for vdu in vdus]
-    groups = _collect_groups(topology, names, notes)
-    rules = tuple(_list_placement_rules(topology, names, groups, notes))
+    groups = _collect_groups(topology, names)
+    rules = tuple(_list_placement_rules(topology, names, groups))
     descriptor_ids = [topology.get_value(body, "properties", "descriptor_id").text for _, body in topology.nodes]
     return Vnf(
         vdus=vdus,
@@ -98,79 +91,87 @@ def _report_documents_without_vdu(documents: list[Node], notes: DocumentFindings
         notes.add_error(documents[0], INVALID_DOCUMENT, f"this is {kind}.")
 
 
-def _list_vdus(topology: Topology, scaling: ScalingPolicies, notes: DocumentFindings) -> Iterator[Vdu]:
+def _list_vdus(topology: Topology, scaling: ScalingPolicies) -> Iterator[Vdu]:
     """Yield the VDUs (kinds of VMs) with their numbers; report groups of containers, repeated and invalid names."""
     known_names: set[str] = set()
     for name, body in topology.nodes:
         kind = topology.get_standard_type(body)
-        if kind.endswith(_CONTAINER):
+        if kind.endswith("vdu.oscontainerdeployableunit"):
             detail = f'the VDU "{name}" is a group of containers, not a VM; its pods are not placed here.'
-            notes.add_warning(body, IGNORED, detail)
+            topology.notes.add_warning(body, IGNORED, detail)
             continue
-        if not kind.endswith(_VDU_TYPES):
+        if not kind.endswith(("vdu.compute", "vdu.tacker")):
             continue  # no VDU
         if name in known_names:
-            notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" is defined twice.')
+            topology.notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" is defined twice.')
             continue
         known_names.add(name)
         if not is_valid_vdu_name(name):
-            notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" needs a name without "|" and "/".')
+            topology.notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" needs a name without "|" and "/".')
             continue
-        size = _parse_vdu_size(topology, body, notes)
+        size = _parse_vdu_size(topology, body)
         # Tacker requests this image if the grant has none.
         image = topology.get_value(body, "properties", "sw_image_data", "name").text
-        yield _add_counts(Vdu(name, Origin(notes.file, body.line), size, image=image), body, topology, scaling, notes)
+        yield _add_counts(Vdu(name, Origin(topology.notes.file, body.line), size, image=image), body, topology, scaling)
 
 
-def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolicies, notes: DocumentFindings) -> Vdu:
-    """Return the VDU with its minimum, maximum and initial number."""
+def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolicies) -> Vdu:
+    """Return the VDU with its minimum, maximum and initial number of VMs.
+
+    The bounds are those of its vdu_profile, else of a scaling policy, else there are none. The initial number is set
+    by a scaling policy, else it is the minimum, but at least one.
+    """
     profile = body.get_node("properties", "vdu_profile")
-    bounds = scaling.bounds.get(vdu.name)
+    lower = topology.get_value(profile, "min_number_of_instances")
+    upper = topology.get_value(profile, "max_number_of_instances")
+    minimum = parse_instance_count(lower, topology.notes, "the number of instances") or 0
+    maximum = parse_instance_count(upper, topology.notes, "the number of instances")
     is_tacker_type = topology.get_standard_type(body).endswith("tacker")  # Tacker's own type has no profile
-    if profile.is_absent and bounds is None and not is_tacker_type:
+    if profile.is_absent and vdu.name in scaling.bounds:
+        minimum, maximum = scaling.bounds[vdu.name]
+    elif profile.is_absent and not is_tacker_type:
         detail = f'the VDU "{vdu.name}" has no vdu_profile; its number of instances is unlimited.'
-        notes.add_warning(body, CORRECTED, detail)
-    if profile.is_absent and bounds is not None:  # bounds of a scaling policy
-        minimum, maximum = bounds
-    else:
-        lower = topology.get_value(profile, "min_number_of_instances")
-        upper = topology.get_value(profile, "max_number_of_instances")
-        minimum = parse_instance_count(lower, notes, "the number of instances") or 0
-        maximum = parse_instance_count(upper, notes, "the number of instances")
+        topology.notes.add_warning(body, CORRECTED, detail)
     if maximum is not None and maximum < minimum:
         detail = f'the VDU "{vdu.name}" may have at most {maximum} instances, but at least {minimum}.'
-        notes.add_error(profile, INVALID_DOCUMENT, detail)
+        topology.notes.add_error(profile, INVALID_DOCUMENT, detail)
     initial, initial_node = scaling.initial.get(vdu.name, (max(minimum, 1), profile))
     if initial < minimum:
         detail = (
             f'the initial delta gives "{vdu.name}" {initial}, less than its min_number_of_instances '
             f"of {minimum} (line {profile.get_node('min_number_of_instances').line}). The larger number is used."
         )
-        notes.add_warning(initial_node, CORRECTED, detail)
+        topology.notes.add_warning(initial_node, CORRECTED, detail)
         initial = minimum
     has_count = vdu.name in scaling.initial or any(vdu.name in level.sizes for level in scaling.levels)
     has_bounds = maximum is not None or minimum > 0
     return replace(vdu, minimum=minimum, maximum=maximum, initial=initial, has_count=has_count, has_bounds=has_bounds)
 
 
-def _parse_vdu_size(topology: Topology, body: Node, notes: DocumentFindings) -> VduSize:
-    """Return the processors, memory and disk (None: unknown) of a VDU by SOL001, or in the older nfv_compute."""
+def _parse_vdu_size(topology: Topology, body: Node) -> VduSize:
+    """Return the processors, memory and disk of a VDU; None for unknown ones.
+
+    SOL001 has them in virtual_compute, with a list of disks. Without it the older nfv_compute counts.
+    """
     compute = body.get_node("capabilities", "virtual_compute")
     if not compute.get_node("properties").is_absent:  # some files leave it out
         compute = compute.get_node("properties")
-    legacy_compute = body.get_node("capabilities", "nfv_compute", "properties")
-    if compute.is_absent and not legacy_compute.is_absent:
-        return VduSize(
-            _parse_cpus(topology.get_value(legacy_compute, "num_cpus"), notes),
-            _parse_memory(topology.get_value(legacy_compute, "mem_size"), notes) or None,
-            _parse_storage(topology.get_value(legacy_compute, "disk_size"), notes),
-        )
-    number = _parse_cpus(topology.get_value(compute, "virtual_cpu", "num_virtual_cpu"), notes)
-    memory = _parse_memory(topology.get_value(compute, "virtual_memory", "virtual_mem_size"), notes)
+    cpus = topology.get_value(compute, "virtual_cpu", "num_virtual_cpu")
+    memory = topology.get_value(compute, "virtual_memory", "virtual_mem_size")
     parts = list_bodies(compute.get_node("virtual_local_storage"))
-    nodes = (topology.get_value(part, "size_of_storage") for part in parts)
-    sizes = [size for node in nodes if (size := _parse_storage(node, notes)) is not None]
-    return VduSize(number, memory or None, sum(sizes) if sizes else None)  # a memory of 0 is no size
+    disks = [topology.get_value(part, "size_of_storage") for part in parts]
+    if compute.is_absent:
+        legacy_compute = body.get_node("capabilities", "nfv_compute", "properties")
+        cpus = topology.get_value(legacy_compute, "num_cpus")
+        memory = topology.get_value(legacy_compute, "mem_size")
+        disks = [topology.get_value(legacy_compute, "disk_size")]
+    memory_mib = _parse_mib(memory, topology.notes, _MEMORY_UNITS)
+    disk_sizes = [size for disk in disks if (size := _parse_mib(disk, topology.notes, _BYTES)) is not None]
+    return VduSize(
+        _parse_cpus(cpus, topology.notes),
+        convert_to_gib(memory_mib) if memory_mib else None,  # a memory of 0 is no size
+        sum(ceil(convert_to_gib(size)) for size in disk_sizes) if disk_sizes else None,
+    )
 
 
 def _parse_cpus(node: Node, notes: DocumentFindings) -> int | None:
@@ -179,18 +180,6 @@ def _parse_cpus(node: Node, notes: DocumentFindings) -> int | None:
         return node.number
     notes.add_warning(node, IGNORED, "the number of virtual CPUs must be a whole number above 0; it is ignored.")
     return None
-
-
-def _parse_memory(node: Node, notes: DocumentFindings) -> float | None:
-    """Return memory in GiB, in whole MiB."""
-    size = _parse_mib(node, notes, _MEMORY_UNITS)
-    return None if size is None else convert_to_gib(size)
-
-
-def _parse_storage(node: Node, notes: DocumentFindings) -> int | None:
-    """Return a disk size in whole GiB."""
-    size = _parse_mib(node, notes, _BYTES)
-    return None if size is None else ceil(convert_to_gib(size))
 
 
 def _parse_mib(node: Node, notes: DocumentFindings, units: Mapping[str, int]) -> int | None:
@@ -204,88 +193,81 @@ def _parse_mib(node: Node, notes: DocumentFindings, units: Mapping[str, int]) ->
     return size
 
 
-def _collect_groups(topology: Topology, vdus: list[str], notes: DocumentFindings) -> dict[str, tuple[str, ...]]:
+def _collect_groups(topology: Topology, vdus: list[str]) -> dict[str, tuple[str, ...]]:
     """Return the VDUs (kinds of VMs) of each placement group; report unknown members."""
     groups: dict[str, tuple[str, ...]] = {}
     for name, body in topology.groups:
-        if topology.get_kind(body) != _GROUP:
+        if topology.get_kind(body) != "PlacementGroup":
             continue  # no placement group
         description = body.get_node("description")
         if description.is_absent and body.get_node("properties", "description").is_absent:
             detail = f'the placement group "{name}" has no description, which SOL001 requires.'
-            notes.add_warning(body, CORRECTED, detail)
+            topology.notes.add_warning(body, CORRECTED, detail)
         members = find_first_field(body, "members", "targets").list_texts()
         member_names = _select_known_names(
-            members, vdus, f'the member "{{}}" of "{name}" is not a VDU of this document.', topology, notes
+            members, vdus, f'the member "{{}}" of "{name}" is not a VDU of this document.', topology
         )
         if not member_names:
-            notes.add_warning(body, IGNORED, f'the placement group "{name}" has no VDU as a member.')
+            topology.notes.add_warning(body, IGNORED, f'the placement group "{name}" has no VDU as a member.')
         groups[name] = tuple(dict.fromkeys(member_names))
     return groups
 
 
 def _list_placement_rules(
-    topology: Topology, vdus: list[str], groups: Mapping[str, tuple[str, ...]], notes: DocumentFindings
+    topology: Topology, vdus: list[str], groups: Mapping[str, tuple[str, ...]]
 ) -> Iterator[PlacementRule]:
-    """Yield the placement rules among the policies."""
+    """Yield the placement rules among the policies, for their VDUs and groups of VDUs.
+
+    AffinityRule and AntiAffinityRule of SOL001 are hard and have a scope. The older policy of Tacker is about machines.
+    """
     for name, body in topology.policies:
         kind = topology.get_kind(body)
-        is_standard = kind in _RULES
-        rule = (_RULES[kind], True) if is_standard else parse_legacy_placement(name, body, topology, notes)
+        rule = (_RULES[kind], True) if kind in _RULES else parse_legacy_placement(name, body, topology)
         if rule is None:
             continue  # no placement policy, or an invalid one
-        is_affinity, is_hard = rule  # standard rules are hard
-        targets = _collect_rule_targets(name, body, topology, vdus, groups, notes)
-        scope, label = MACHINE, "tacker.Placement"  # of a legacy policy
-        if is_standard:
+        is_affinity, is_hard = rule
+        targets = _collect_rule_targets(name, body, topology, vdus, groups)
+        scope, label = MACHINE, "tacker.Placement"
+        if kind in _RULES:
             scope_node = topology.get_value(body, "properties", "scope")
             label = scope_node.text
-            scope = parse_rule_scope((name, body), (label.lower(), scope_node), _SCOPES, notes)
+            scope = parse_rule_scope((name, body), (label.lower(), scope_node), _SCOPES, topology.notes)
         if not targets:
-            notes.add_warning(body, IGNORED, f'the rule "{name}" applies to no VDU; it is ignored.')
+            topology.notes.add_warning(body, IGNORED, f'the rule "{name}" applies to no VDU; it is ignored.')
             continue
         if not is_affinity:
-            _report_small_minimums(name, targets, topology, notes)
+            _report_small_minimums(name, targets, topology)
         if scope:  # an invalid scope ("") is reported already
-            origin = Origin(notes.file, body.line)
+            origin = Origin(topology.notes.file, body.line)
             yield PlacementRule(name, is_affinity, is_hard, scope, targets, origin, label=label)
 
 
-def _report_small_minimums(name: str, targets: tuple[str, ...], topology: Topology, notes: DocumentFindings) -> None:
+def _report_small_minimums(name: str, targets: tuple[str, ...], topology: Topology) -> None:
     """Report targets of an anti-affinity rule with a min_number_of_instances below 2."""
     for vdu, body in topology.nodes:
         node = topology.get_value(body, "properties", "vdu_profile", "min_number_of_instances")
-        if vdu in targets and node.number in range(_MINIMUM_OF_TARGETS):  # None: not given
+        if vdu in targets and node.number in range(2):  # None: not given
             detail = (
                 f'the rule "{name}" separates the VMs of "{vdu}", and its min_number_of_instances is {node.number}. '
                 "Tacker asks for 2 or more."
             )
-            notes.add_warning(node, SMALL_MINIMUM, detail)
+            topology.notes.add_warning(node, SMALL_MINIMUM, detail)
 
 
 def _collect_rule_targets(
-    name: str,
-    body: Node,
-    topology: Topology,
-    vdus: list[str],
-    groups: Mapping[str, tuple[str, ...]],
-    notes: DocumentFindings,
+    name: str, body: Node, topology: Topology, vdus: list[str], groups: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, ...]:
     """Return the VDUs targeted by a rule, including those of placement groups."""
     targets = body.get_node("targets").list_texts()
     description = f'the target "{{}}" of "{name}" is not a VDU or placement group.'
     names: list[str] = []
-    for target in _select_known_names(targets, [*vdus, *groups], description, topology, notes):
+    for target in _select_known_names(targets, [*vdus, *groups], description, topology):
         names += groups.get(target, (target,))
     return tuple(dict.fromkeys(names))
 
 
 def _select_known_names(
-    references: list[tuple[str, Node]],
-    known_names: list[str],
-    description: str,
-    topology: Topology,
-    notes: DocumentFindings,
+    references: list[tuple[str, Node]], known_names: list[str], description: str, topology: Topology
 ) -> list[str]:
     """Return the known ones of the referenced names; names of no node of the document are reported.
 
@@ -294,7 +276,7 @@ def _select_known_names(
     for name, node in references:
         if name not in (*known_names, *topology.node_names):
             detail = f"{description.replace('{}', name, 1)}{suggest_name(name, known_names)}"
-            notes.add_warning(node, IGNORED, detail)
+            topology.notes.add_warning(node, IGNORED, detail)
     return [name for name, _ in references if name in known_names]
 
 
@@ -331,50 +313,53 @@ def convert_to_mib(value: Any, units: Mapping[str, int]) -> int | None:
     return -(-billionths * unit // (_MIB * _NANO))  # rounded up
 
 
-def _list_legacy_aspects(
-    topology: Topology,
-    notes: DocumentFindings,
-    initial_counts: dict[str, tuple[int, Node]],
-    bounds: dict[str, tuple[int, int | None]],
-) -> Iterator[ScalingAspect]:
-    """Yield a scaling aspect for each Scaling policy; add the counts of its VDUs to `initial_counts` and `bounds`."""
+class _LegacyScaling(Struct, frozen=True):
+    """Scaling policy of an older TOSCA profile: the numbers of VMs of each of its VDUs, and its aspect."""
+
+    vdus: tuple[str, ...]
+    minimum: int
+    maximum: int | None
+    initial: int
+    body: Node
+    aspect: ScalingAspect
+
+
+def _parse_legacy_scaling(topology: Topology) -> Iterator[_LegacyScaling]:
+    """Yield the older Scaling policies, each with an aspect of as many steps as fit between initial and maximum."""
     for name, body in topology.policies:
-        if topology.get_standard_type(body) not in _SCALING:
+        if topology.get_standard_type(body) not in ("tosca.policies.tacker.scaling", "tosca.policies.scaling"):
             continue
         properties = body.get_node("properties")
         targets = body.get_node("targets").list_texts() or properties.get_node("targets").list_texts()
         vdus = tuple(target for target, _ in targets if target in topology.node_names)
         if not vdus:
-            notes.add_warning(body, IGNORED, f'the policy "{name}" applies to no VDU; it is ignored.')
+            topology.notes.add_warning(body, IGNORED, f'the policy "{name}" applies to no VDU; it is ignored.')
             continue
-        minimum = parse_count_or_default(topology.get_value(properties, "min_instances"), notes, 0)
-        maximum = parse_instance_count(topology.get_value(properties, "max_instances"), notes)
+        minimum = parse_count_or_default(topology.get_value(properties, "min_instances"), topology.notes, 0)
+        maximum = parse_instance_count(topology.get_value(properties, "max_instances"), topology.notes)
         default_node = topology.get_value(properties, "default_instances")
-        initial = parse_count_or_default(default_node, notes, max(minimum, 1))
-        step = max(parse_count_or_default(topology.get_value(properties, "increment"), notes, 1), 1)
-        levels = max((maximum or 0) - initial, 0) // step  # steps to the maximum, 0 without one
+        initial = parse_count_or_default(default_node, topology.notes, max(minimum, 1))
+        step = max(parse_count_or_default(topology.get_value(properties, "increment"), topology.notes, 1), 1)
+        levels = max((maximum or 0) - initial, 0) // step  # 0 without a maximum
         steps = tuple(VduScaleSteps(vdu, (step,)) for vdu in vdus)
-        for vdu in vdus:
-            initial_counts.setdefault(vdu, (initial, body))
-        bounds.update(dict.fromkeys(vdus, (minimum, maximum)))
-        yield ScalingAspect(name, levels, steps, Origin(notes.file, body.line))
+        aspect = ScalingAspect(name, levels, steps, Origin(topology.notes.file, body.line))
+        yield _LegacyScaling(vdus, minimum, maximum, initial, body, aspect)
 
 
-def parse_legacy_placement(
-    name: str, body: Node, topology: Topology, notes: DocumentFindings
-) -> tuple[bool, bool] | None:
+def parse_legacy_placement(name: str, body: Node, topology: Topology) -> tuple[bool, bool] | None:
     """Return (is affinity, is hard) of a Placement policy, by default both; None for other and invalid policies."""
-    if topology.get_standard_type(body) != _PLACEMENT:
+    if topology.get_standard_type(body) != "tosca.policies.tacker.placement":
         return None
     policy = topology.get_value(body, "properties", "policy")
-    is_affinity = True if policy.is_absent else _POLICIES.get(policy.text)
-    if is_affinity is None:
-        notes.add_warning(policy, IGNORED, f'the policy "{name}" is neither affinity nor anti-affinity; it is ignored.')
+    if not policy.is_absent and policy.text not in ("affinity", "anti-affinity"):
+        topology.notes.add_warning(
+            policy, IGNORED, f'the policy "{name}" is neither affinity nor anti-affinity; it is ignored.'
+        )
         return None
     strict = topology.get_value(body, "properties", "strict")
     if not strict.is_absent and not isinstance(strict.data, bool):
-        notes.add_error(strict, INVALID_DOCUMENT, "strict must be true or false.")
-    return is_affinity, strict.data is not False
+        topology.notes.add_error(strict, INVALID_DOCUMENT, "strict must be true or false.")
+    return policy.text != "anti-affinity", strict.data is not False
 
 
 class ScalingPolicies(Struct, frozen=True):
@@ -395,17 +380,17 @@ class _Deltas(Struct, frozen=True):
     body: Node
 
 
-def parse_scaling(topology: Topology, notes: DocumentFindings) -> ScalingPolicies:
+def parse_scaling(topology: Topology) -> ScalingPolicies:
     """Return all instance numbers from the policies: by VDU (kind of VM), scaling aspect and instantiation level."""
     initial: dict[str, tuple[int, Node]] = {}  # number of VMs and its node, by VDU
     for name, body in _select_policies(topology, "VduInitialDelta"):
         amount = topology.get_value(body, "properties", "initial_delta", "number_of_instances")
-        number = parse_instance_count(amount, notes)
-        vdus = _collect_policy_targets(name, body, topology, notes)
+        number = parse_instance_count(amount, topology.notes)
+        vdus = _collect_policy_targets(name, body, topology)
         if number is not None:
             initial |= dict.fromkeys(vdus, (number, amount))
-    deltas = _collect_scaling_deltas(topology, notes)
-    aspects = tuple(_list_scaling_aspects(topology, deltas, notes))
+    deltas = _collect_scaling_deltas(topology)
+    aspects = tuple(_list_scaling_aspects(topology, deltas))
     aspect_names = [aspect.name for aspect in aspects]
     for aspect, deltas_by_vdu in deltas.items():
         if aspect not in aspect_names:
@@ -413,11 +398,14 @@ def parse_scaling(topology: Topology, notes: DocumentFindings) -> ScalingPolicie
             hint = suggest_name(aspect, aspect_names)
             policy = first_deltas.policy
             detail = f'the policy "{policy}" uses the aspect "{aspect}", which no ScalingAspects declares.{hint}'
-            notes.add_warning(first_deltas.body, IGNORED, detail)
-    # Minimum and maximum by VDU (None: no maximum). The older policies add VDUs to `bounds` and `initial`.
-    bounds: dict[str, tuple[int, int | None]] = {}
-    aspects = (*aspects, *_list_legacy_aspects(topology, notes, initial, bounds))
-    levels, default = _parse_levels(topology, notes)
+            topology.notes.add_warning(first_deltas.body, IGNORED, detail)
+    bounds: dict[str, tuple[int, int | None]] = {}  # minimum and maximum by VDU, None: no maximum
+    legacy_policies = list(_parse_legacy_scaling(topology))
+    for legacy in legacy_policies:
+        initial = dict.fromkeys(legacy.vdus, (legacy.initial, legacy.body)) | initial  # earlier numbers count
+        bounds |= dict.fromkeys(legacy.vdus, (legacy.minimum, legacy.maximum))
+    aspects = (*aspects, *(legacy.aspect for legacy in legacy_policies))
+    levels, default = _parse_levels(topology)
     return ScalingPolicies(initial=initial, aspects=aspects, levels=levels, default_level=default, bounds=bounds)
 
 
@@ -425,42 +413,40 @@ def _select_policies(topology: Topology, kind: str) -> Iterator[tuple[str, Node]
     return ((name, body) for name, body in topology.policies if topology.get_kind(body) == kind)
 
 
-def _collect_policy_targets(name: str, body: Node, topology: Topology, notes: DocumentFindings) -> list[str]:
+def _collect_policy_targets(name: str, body: Node, topology: Topology) -> list[str]:
     """Return the nodes targeted by a policy; unknown ones are reported."""
     targets = body.get_node("targets").list_texts()
     if not targets:
-        notes.add_warning(body, IGNORED, f'the policy "{name}" names no target; it is ignored.')
+        topology.notes.add_warning(body, IGNORED, f'the policy "{name}" names no target; it is ignored.')
     description = f'the target "{{}}" of "{name}" is not a node of this document.'
-    return _select_known_names(targets, topology.node_names, description, topology, notes)
+    return _select_known_names(targets, topology.node_names, description, topology)
 
 
-def _parse_counts(section: Node, key: str, topology: Topology, notes: DocumentFindings) -> dict[str, int]:
+def _parse_counts(section: Node, key: str, topology: Topology) -> dict[str, int]:
     """Return the count at a key of each part of a section, by the part's name; invalid ones are reported."""
     counts = {}
     for name, part in section.list_fields():
-        number = parse_instance_count(topology.get_value(part, key), notes)
+        number = parse_instance_count(topology.get_value(part, key), topology.notes)
         if number is not None:
             counts[name] = number
     return counts
 
 
-def _collect_scaling_deltas(topology: Topology, notes: DocumentFindings) -> dict[str, dict[str, _Deltas]]:
+def _collect_scaling_deltas(topology: Topology) -> dict[str, dict[str, _Deltas]]:
     """Return the VMs added by the steps of each aspect to each VDU. Report duplicate deltas; the last ones count."""
     by_aspect: dict[str, dict[str, _Deltas]] = {}
     for name, body in _select_policies(topology, "VduScalingAspectDeltas"):
         aspect = body.get_node("properties", "aspect").text
-        amounts = _parse_counts(body.get_node("properties", "deltas"), "number_of_instances", topology, notes)
-        for vdu in _collect_policy_targets(name, body, topology, notes):
+        amounts = _parse_counts(body.get_node("properties", "deltas"), "number_of_instances", topology)
+        for vdu in _collect_policy_targets(name, body, topology):
             existing_deltas = by_aspect.setdefault(aspect, {}).get(vdu)
             if existing_deltas is not None:
-                _warn_duplicate_deltas(aspect, vdu, (existing_deltas, _Deltas(name, amounts, body)), topology, notes)
+                _warn_duplicate_deltas(aspect, vdu, (existing_deltas, _Deltas(name, amounts, body)), topology)
             by_aspect[aspect][vdu] = _Deltas(name, amounts, body)
     return by_aspect
 
 
-def _warn_duplicate_deltas(
-    aspect: str, vdu: str, policies: tuple[_Deltas, _Deltas], topology: Topology, notes: DocumentFindings
-) -> None:
+def _warn_duplicate_deltas(aspect: str, vdu: str, policies: tuple[_Deltas, _Deltas], topology: Topology) -> None:
     """Warn about two policies for one scaling aspect and VDU; the name of one may hint at the intended VDU."""
     pairs = ((deltas, name) for deltas in policies for name in topology.node_names)
     misdirected = ((deltas, name) for deltas, name in pairs if name != vdu and deltas.policy.startswith(name))
@@ -471,42 +457,44 @@ def _warn_duplicate_deltas(
         f'{policies[1].body.line}) both set the increase of "{vdu}" for the aspect "{aspect}". '
         f"The last one is used; they are not added.{hint}"
     )
-    notes.add_warning(wrong_policy.body.get_node("targets"), CORRECTED, detail)
+    topology.notes.add_warning(wrong_policy.body.get_node("targets"), CORRECTED, detail)
 
 
-def _list_scaling_aspects(
-    topology: Topology, deltas: Mapping[str, Mapping[str, _Deltas]], notes: DocumentFindings
-) -> Iterator[ScalingAspect]:
-    """Yield the scaling aspects (VDUs scaled together) with the VMs added to each VDU per step."""
+def _list_scaling_aspects(topology: Topology, deltas: Mapping[str, Mapping[str, _Deltas]]) -> Iterator[ScalingAspect]:
+    """Yield the scaling aspects (VDUs scaled together) with the VMs added to each VDU by each step.
+
+    `deltas` are these numbers by aspect and VDU, each under the id of a delta. An aspect lists the ids of its steps;
+    without a list all of them are steps. Report aspects and ids without numbers.
+    """
     for _, body in _select_policies(topology, "ScalingAspects"):
         for name, part in body.get_node("properties", "aspects").list_fields():
-            maximum = parse_count_or_default(topology.get_value(part, "max_scale_level"), notes, 0)
+            maximum = parse_count_or_default(topology.get_value(part, "max_scale_level"), topology.notes, 0)
             order = [text for text, _ in part.get_node("step_deltas").list_texts()]
             deltas_by_vdu = deltas.get(name, {})
             if not deltas_by_vdu:
                 detail = f'the aspect "{name}" scales no VDU: no VduScalingAspectDeltas names it.'
-                notes.add_warning(part, IGNORED, detail)
+                topology.notes.add_warning(part, IGNORED, detail)
                 order = []  # its deltas are not reported too
             known_deltas = set(chain.from_iterable(vdu_deltas.amounts for vdu_deltas in deltas_by_vdu.values()))
             for delta in order:
                 if delta not in known_deltas:
                     hint = suggest_name(delta, sorted(known_deltas))
                     detail = f'the aspect "{name}" steps by "{delta}", which no VduScalingAspectDeltas defines.{hint}'
-                    notes.add_error(part.get_node("step_deltas"), INVALID_DOCUMENT, detail)
+                    topology.notes.add_error(part.get_node("step_deltas"), INVALID_DOCUMENT, detail)
             steps = []
             for vdu, vdu_deltas in deltas_by_vdu.items():
                 ids = order or list(vdu_deltas.amounts)  # without step_deltas, all in their order
                 steps.append(VduScaleSteps(vdu, tuple(vdu_deltas.amounts.get(delta, 0) for delta in ids)))
-            yield ScalingAspect(name, maximum, tuple(steps), Origin(notes.file, part.line))
+            yield ScalingAspect(name, maximum, tuple(steps), Origin(topology.notes.file, part.line))
 
 
-def _parse_levels(topology: Topology, notes: DocumentFindings) -> tuple[tuple[InstantiationLevel, ...], str]:
+def _parse_levels(topology: Topology) -> tuple[tuple[InstantiationLevel, ...], str]:
     """Return the instantiation levels, and the name of the default one: declared, or the only level; else ""."""
     numbers: dict[str, dict[str, int]] = {}  # by level: number of VMs by VDU
     for name, body in _select_policies(topology, "VduInstantiationLevels"):
-        targets = _collect_policy_targets(name, body, topology, notes)
+        targets = _collect_policy_targets(name, body, topology)
         levels_node = body.get_node("properties", "levels")
-        for level, number in _parse_counts(levels_node, "number_of_instances", topology, notes).items():
+        for level, number in _parse_counts(levels_node, "number_of_instances", topology).items():
             numbers.setdefault(level, {}).update(dict.fromkeys(targets, number))
     scale_levels: dict[str, dict[str, int]] = {}  # by instantiation level: scale level by aspect
     origins: dict[str, Origin] = {}
@@ -514,16 +502,16 @@ def _parse_levels(topology: Topology, notes: DocumentFindings) -> tuple[tuple[In
     for _, body in _select_policies(topology, "InstantiationLevels"):
         default = topology.get_value(body, "properties", "default_level").text or default
         for level, part in body.get_node("properties", "levels").list_fields():
-            origins[level] = Origin(notes.file, part.line)
-            scale_levels[level] = _parse_counts(part.get_node("scale_info"), "scale_level", topology, notes)
+            origins[level] = Origin(topology.notes.file, part.line)
+            scale_levels[level] = _parse_counts(part.get_node("scale_info"), "scale_level", topology)
         if default and default not in origins:
             detail = f'the default level "{default}" is not defined.{suggest_name(default, origins)}'
-            notes.add_warning(body.get_node("properties", "default_level"), IGNORED, detail)
+            topology.notes.add_warning(body.get_node("properties", "default_level"), IGNORED, detail)
             default = ""
     names = list(dict.fromkeys([*origins, *numbers]))
     if not default and len(names) == 1:
         default = names[0]
-    default_origin = Origin(notes.file, 1)
+    default_origin = Origin(topology.notes.file, 1)
     levels = tuple(
         InstantiationLevel(name, scale_levels.get(name, {}), numbers.get(name, {}), origins.get(name, default_origin))
         for name in names

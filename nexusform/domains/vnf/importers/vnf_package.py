@@ -2,6 +2,8 @@
 Documents are read one by one with size limits for each and for all.
 """
 
+from __future__ import annotations
+
 import posixpath
 import re
 import zipfile
@@ -23,17 +25,11 @@ META: Final = "TOSCA-Metadata/TOSCA.meta"
 _BASE_HOT: Final = "BaseHOT/"
 _ENTRY: Final = re.compile(r"^Entry-Definitions:[ \t]*(\S.*?)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
 _DOCUMENTS: Final = (".yaml", ".yml")
-_GZIP: Final = b"\x1f\x8b"
 _MIB: Final = 2**20
 # Limits for one document and for all: far above any package, far below a zip bomb.
 _MAX_DOCUMENT_BYTES: Final = 4 * _MIB
 _MAX_TOTAL_BYTES: Final = 32 * _MIB
 _MAX_FILES: Final = 20_000
-_VDU_TYPES: Final = ("vdu.compute", "vdu.tacker")
-_VNF_TYPE: Final = "tosca.nodes.nfv.VNF"
-_TYPES: Final = ("node_types", "group_types", "policy_types")
-# Without libyaml, Python has only the slow loader.
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class VnfPackageDocuments(Struct, frozen=True):
@@ -51,23 +47,31 @@ def read_vnf_package(path: str, flavour_id: str, files: Files) -> VnfPackageDocu
     except FileProblem:  # a directory, or an unreadable path: listing it raises the same problem
         is_file = False
     source = _PackageZip(files.read(path)) if is_file else _PackageFolder(path, files)
-    texts = _LimitedReader(source)
-    definitions = _load_definitions(source.names, texts)
-    # The documents with VDUs by deployment flavour ("" without a name).
-    flavours: dict[str, _ToscaDefinitions] = {}
+    read_text = _LimitedReader(source)
+    definitions = _load_definitions(source.names, read_text)
+    documents_by_flavour: dict[str, _ToscaDefinitions] = {}  # the first one of each flavour counts
     for document in definitions:
-        for flavour in list_flavours(document.content):
-            flavours.setdefault(flavour, document)
-        has_vdus = any(kind.lower().endswith(_VDU_TYPES) for kind in _list_node_types(document))
-        if has_vdus or _get_flavour(document):  # an older document without a flavour ("") may declare VDUs
-            flavours.setdefault(_get_flavour(document), document)
-    flavour = _select_flavour(flavour_id, sorted(flavours) or _list_hot_folders(source.names))
-    vnfd = _join_documents(flavours.get(flavour), definitions)
-    base_hot, nested = _read_hot_files(source.names, flavour, texts)
+        for flavour in _list_described_flavours(document):
+            documents_by_flavour.setdefault(flavour, document)
+    flavour = _select_flavour(flavour_id, sorted(documents_by_flavour) or _list_hot_folders(source.names))
+    vnfd = _join_documents(documents_by_flavour.get(flavour), definitions)
+    base_hot, nested = _read_hot_files(source.names, flavour, read_text)
     if vnfd is None and base_hot is None:
         kind = describe_foreign_kind(document.content for document in definitions)
         raise _build_error(f"It contains {kind}." if kind else "It has no definitions with a VDU and no BaseHOT.")
     return VnfPackageDocuments(vnfd, base_hot, nested)
+
+
+def _list_described_flavours(document: _ToscaDefinitions) -> list[str]:
+    """Return the deployment flavours described by a document: by SOL006, or the one of a TOSCA template.
+
+    An older TOSCA template declares VDUs without naming a flavour; its flavour is "".
+    """
+    flavours = list_flavours(document.content)
+    flavour = get_text(document.content, "topology_template", "substitution_mappings", "properties", "flavour_id")
+    if flavour or any(kind.lower().endswith(("vdu.compute", "vdu.tacker")) for kind in _list_node_types(document)):
+        flavours.append(flavour)
+    return flavours
 
 
 def _build_error(detail: str) -> DiagnosticsError:
@@ -87,7 +91,7 @@ class _PackageFolder:
 
 class _PackageZip:
     def __init__(self, content: bytes) -> None:
-        if content.startswith(_GZIP):
+        if content.startswith(b"\x1f\x8b"):  # the mark of gzip
             raise _build_error("It is a packed tar (OSM format). Unpack it and use the folder.")
         try:
             self._archive = zipfile.ZipFile(BytesIO(content))
@@ -97,7 +101,8 @@ class _PackageZip:
         if len(entries) > _MAX_FILES:
             raise _build_error(f"It contains {len(entries):,} files; the maximum is {_MAX_FILES:,}.")
         for entry in entries:
-            _check_package_path(entry.filename, entry.orig_filename)
+            _check_package_path(entry.filename)
+            _check_package_path(entry.orig_filename)
         self.names: Sequence[str] = sorted({entry.filename for entry in entries if not entry.is_dir()})
 
     def read(self, name: str) -> str:
@@ -110,11 +115,11 @@ class _PackageZip:
             raise _build_error(detail) from None
 
 
-def _check_package_path(*names: str) -> None:
-    for name in names:
-        parts = name.replace("\\", "/").split("/")
-        if name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
-            raise _build_error(f'"{name[:80]}" in it points outside the package.')
+def _check_package_path(name: str) -> None:
+    """Raise DiagnosticsError for an absolute path, or one out of the package."""
+    parts = name.replace("\\", "/").split("/")
+    if name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
+        raise _build_error(f'"{name[:80]}" in it points outside the package.')
 
 
 def _decode_text(name: str, content: bytes) -> str:
@@ -157,35 +162,48 @@ _ReadFile = Callable[[str, str], str]
 
 
 def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_ToscaDefinitions]:
-    """Return the entry document, its imports, and documents in its folder: Tacker searches for flavours there."""
+    """Return the TOSCA documents of a package: the entry document, the files in its folder, and all their imports.
+
+    The folder counts because Tacker searches it for deployment flavours. Missing files of standard types are skipped.
+    """
     entry, named_by = _find_entry_definitions(names, read)
     if not entry:
         return []
+    folder = posixpath.dirname(entry)
+    folder_files = [name for name in names if posixpath.dirname(name) == folder and name.endswith(_DOCUMENTS)]
+    # Files to load, each with the file that names it, for messages.
+    queue = [(entry, named_by), *((name, entry) for name in folder_files if not _is_standard(name))]
     definitions: dict[str, _ToscaDefinitions] = {}
-    folder_names = [name for name in names if posixpath.dirname(name) == posixpath.dirname(entry)]
-    documents = [name for name in folder_names if name.endswith(_DOCUMENTS) and not _is_standard(name)]
-    queue = [(entry, named_by), *((name, entry) for name in documents)]  # each with the file naming it
     while queue:
         name, named_by = queue.pop(0)
         if name in definitions:
             continue  # imported twice
-        text = read(name, named_by)
-        try:
-            document = next(iter(yaml.load_all(text, _LOADER)), None)
-        except yaml.MarkedYAMLError as problem:
-            line = f":{problem.problem_mark.line + 1}" if problem.problem_mark is not None else ""
-            raise _build_error(f"{name}{line} in it is not valid YAML: {problem.problem}.") from None
-        except (yaml.YAMLError, RecursionError, ValueError):
-            raise _build_error(f"{name} in it is not valid YAML.") from None
-        definitions[name] = _ToscaDefinitions(text, get_mapping(document))  # {} if it is no mapping
-        imports = [_resolve_package_path(imported, name) for imported in _list_imports(definitions[name].content)]
-        # A package may lack the files of standard types.
-        queue += [(imported, name) for imported in imports if imported in names or not _is_standard(imported)]
+        definitions[name] = _parse_definitions(name, read(name, named_by))
+        for imported in _list_imports(definitions[name].content):
+            path = _resolve_package_path(imported, name)
+            if path in names or not _is_standard(path):
+                queue.append((path, name))
     return list(definitions.values())
 
 
+def _parse_definitions(name: str, text: str) -> _ToscaDefinitions:
+    """Parse the first YAML document of a file; its content is {} if it is no mapping. Raises DiagnosticsError."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the faster one if it is installed
+    try:
+        document = next(iter(yaml.load_all(text, loader)), None)
+    except yaml.MarkedYAMLError as problem:
+        line = f":{problem.problem_mark.line + 1}" if problem.problem_mark is not None else ""
+        raise _build_error(f"{name}{line} in it is not valid YAML: {problem.problem}.") from None
+    except (yaml.YAMLError, RecursionError, ValueError):
+        raise _build_error(f"{name} in it is not valid YAML.") from None
+    return _ToscaDefinitions(text, get_mapping(document))
+
+
 def _find_entry_definitions(names: Sequence[str], read: _ReadFile) -> tuple[str, str]:
-    """Return the entry definitions, and the subject of messages on them; both "" for a package of HOT files alone."""
+    """Return the entry definitions of a package, and the file with their name, for messages. Raises DiagnosticsError.
+
+    TOSCA.meta names them, or they are the only YAML file at the top. Both are "" for a package of HOT files alone.
+    """
     if META in names:
         match = _ENTRY.search(read(META, META))
         if match is None:
@@ -194,9 +212,9 @@ def _find_entry_definitions(names: Sequence[str], read: _ReadFile) -> tuple[str,
     top_files = [name for name in names if "/" not in name and name.endswith(_DOCUMENTS)]
     if len(top_files) == 1:
         return top_files[0], "The package"
-    if any(map(_is_hot_file, names)):
-        return "", ""
-    raise _build_error(f"It has no {META}, and not exactly one YAML file at its top.")
+    if not any(map(_is_hot_file, names)):
+        raise _build_error(f"It has no {META}, and not exactly one YAML file at its top.")
+    return "", ""
 
 
 def _is_standard(name: str) -> bool:
@@ -211,18 +229,13 @@ def _resolve_package_path(path: str, base_file: str) -> str:
 
 
 def _list_imports(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the files imported by a document."""
+    """Yield the files imported by a document: FILE, {file: FILE}, {NAME: FILE} or {NAME: {file: FILE}}."""
     for item in get_list(content, "imports"):
-        body = item
-        if isinstance(item, dict) and "file" not in item and len(item) == 1:  # NAME: FILE
-            body = next(iter(item.values()))
-        name = body.get("file") if isinstance(body, dict) else body
-        if isinstance(name, str) and "://" not in name:  # a URL is not in the package
-            yield name
-
-
-def _get_flavour(document: _ToscaDefinitions) -> str:
-    return get_text(document.content, "topology_template", "substitution_mappings", "properties", "flavour_id")
+        fields = get_mapping(item)  # {} for FILE alone
+        body = next(iter(fields.values())) if len(fields) == 1 and "file" not in fields else item
+        file = get_mapping(body).get("file", body)
+        if isinstance(file, str) and "://" not in file:  # a URL is not in the package
+            yield file
 
 
 def _list_node_types(document: _ToscaDefinitions) -> list[str]:
@@ -231,38 +244,40 @@ def _list_node_types(document: _ToscaDefinitions) -> list[str]:
 
 
 def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
-    """Return the requested deployment flavour, or without a request the only one; "" for an unnamed one."""
-    names_text = ", ".join(f'"{name}"' for name in flavours if name)
+    """Return the deployment flavour to use for the requested id ("": no request). Raises DiagnosticsError.
+
+    Without a request it is the only flavour. A flavour without a name ("") serves every request.
+    """
     if not flavours or flavour_id in flavours:
         return flavour_id
-    if not flavour_id:
-        if len(flavours) > 1:
-            raise _build_error(f"It has the deployment flavours {names_text}. Set flavour_id to one of them.")
-        return flavours[0]
-    if "" not in flavours:
+    names_text = ", ".join(f'"{name}"' for name in flavours)
+    if flavour_id and "" not in flavours:
         hint = suggest_name(flavour_id, flavours)
         raise _build_error(f'It has no deployment flavour "{flavour_id}".{hint} Known flavours: {names_text}.')
-    return ""  # the document without a name of a flavour serves every request
+    if len(flavours) > 1 and not flavour_id:
+        raise _build_error(f"It has the deployment flavours {names_text}. Set flavour_id to one of them.")
+    return "" if flavour_id else flavours[0]
 
 
 def _join_documents(document: _ToscaDefinitions | None, definitions: Sequence[_ToscaDefinitions]) -> str | None:
-    """Return the document of the flavour, followed by those declaring its node types; None without a document."""
+    """Return the text of a flavour's document, followed by those with its node types; None without it.
+
+    The types of TOSCA itself need no declaration.
+    """
     if document is None:
         return None
-    own_types = {kind for kind in _list_node_types(document) if not kind.startswith("tosca.")}
-    required_texts = (
-        other.text
-        for other in definitions
-        if other is not document and not own_types.isdisjoint(_list_declared_types(other))
-    )
-    return "\n---\n".join([document.text, *required_texts])
+    used_types = {kind for kind in _list_node_types(document) if not kind.startswith("tosca.")}
+    others = [other for other in definitions if other is not document]
+    required = [other.text for other in others if not used_types.isdisjoint(_list_declared_types(other))]
+    return "\n---\n".join([document.text, *required])
 
 
 def _list_declared_types(document: _ToscaDefinitions) -> Iterator[str]:
     """Yield the types declared in a document, except VNF types."""
-    for section in _TYPES:
+    vnf_type = "tosca.nodes.nfv.VNF"
+    for section in ("node_types", "group_types", "policy_types"):
         types = get_mapping(document.content, section)
-        yield from (name for name, body in types.items() if get_value_at_path(body, "derived_from") != _VNF_TYPE)
+        yield from (name for name, body in types.items() if get_value_at_path(body, "derived_from") != vnf_type)
 
 
 def _is_hot_file(name: str) -> bool:
@@ -275,23 +290,25 @@ def _list_hot_folders(names: Iterable[str]) -> list[str]:
 
 
 def _read_hot_files(names: Sequence[str], flavour: str, read: _ReadFile) -> tuple[str | None, dict[str, str]]:
-    """Return the top HOT file of a flavour, None without one, and the nested ones by file name (by path if taken)."""
+    """Return the text of a flavour's top HOT file, None without one, and the texts of its nested files.
+
+    Nested files are named by their file name, or by their path in the folder if an earlier one has the same name.
+    """
     folders = _list_hot_folders(names)
     # An unnamed flavour has the only folder. A flavour without its own folder has its files in the base folder.
     if not flavour and len(folders) == 1:
         flavour = folders[0]
-    prefix = f"{_BASE_HOT}{flavour}/" if flavour in folders else _BASE_HOT
-    hot_files = filter(_is_hot_file, names)
-    relative_names = [name.removeprefix(prefix) for name in hot_files if name.startswith(prefix)]
-    top_names = [name for name in relative_names if "/" not in name]
-    if len(top_names) > 1:
-        files = ", ".join(f"{prefix}{top}" for top in top_names)
-        raise _build_error(f"{prefix} in it contains several files ({files}); Tacker supports one.")
-    if not top_names:
+    folder = f"{_BASE_HOT}{flavour}/" if flavour in folders else _BASE_HOT
+    paths = [name for name in names if name.startswith(folder) and name.endswith(_DOCUMENTS)]
+    top_paths = [path for path in paths if "/" not in path.removeprefix(folder)]
+    if len(top_paths) > 1:
+        detail = f"{folder} in it contains several files ({', '.join(top_paths)}); Tacker supports one."
+        raise _build_error(detail)
+    if not top_paths:
         return None, {}
     nested: dict[str, str] = {}
-    for name in sorted(set(relative_names).difference(top_names)):
-        base_name = posixpath.basename(name)
-        unique_name = name if base_name in nested else base_name
-        nested[unique_name] = read(f"{prefix}{name}", prefix)
-    return read(f"{prefix}{top_names[0]}", prefix), nested
+    for path in sorted({*paths} - {*top_paths}):
+        base_name = posixpath.basename(path)
+        unique_name = path.removeprefix(folder) if base_name in nested else base_name
+        nested[unique_name] = read(path, folder)
+    return read(top_paths[0], folder), nested

@@ -2,6 +2,7 @@
 precedence, the HOT file fills gaps. Rules of both apply; of duplicate rules the stricter form is used.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from itertools import chain
 
@@ -9,8 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, has_errors
-from nexusform.documents.yaml_documents import DocumentFindings, TextPosition
-from nexusform.domains.vnf.importers.hot_template import BASE_HOT, HotVnf, parse_hot
+from nexusform.documents.yaml_documents import DocumentFindings, TextPosition, build_problem
+from nexusform.domains.vnf.importers.hot_template import BASE_HOT, parse_hot
 from nexusform.domains.vnf.importers.tosca_vnfd import parse_vnfd
 from nexusform.domains.vnf.importers.vnf_records import (
     CONTRADICTORY,
@@ -39,42 +40,45 @@ class ParsedVnf(Struct, frozen=True):
 
 def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
     """Read and merge the documents; the result has all findings. Never raises for invalid input."""
-    vnfd_notes = DocumentFindings(VNFD)
+    notes = {VNFD: DocumentFindings(VNFD)}  # findings by document
     descriptor = Vnf()
-    template = HotVnf(Vnf(), notes=())
     if sources.vnfd is not None:
-        descriptor = parse_vnfd(sources.vnfd, sources.parameters, sources.flavour_id, vnfd_notes)
-    if sources.base_hot is not None:
-        counted_vdus = {vdu.name: vdu.has_count for vdu in descriptor.vdus}  # whether its number of VMs is given
-        template = parse_hot(sources.base_hot, sources.nested, sources.parameters, counted_vdus)
-    all_notes = [vnfd_notes, *template.notes]
-    by_file = {document_notes.file: document_notes for document_notes in all_notes}
+        descriptor = parse_vnfd(sources.vnfd, sources.parameters, sources.flavour_id, notes[VNFD])
     if sources.base_hot is None:
         vnf = _add_scheduler_hints(descriptor)
-    elif descriptor.vdus:
-        vnf = _merge_vnfd_and_hot_file(descriptor, template, by_file)
-    else:  # no VNFD, or one without VDUs
+    else:
+        counted_vdus = {vdu.name: vdu.has_count for vdu in descriptor.vdus}  # whether its number of VMs is given
+        template = parse_hot(sources.base_hot, sources.nested, sources.parameters, counted_vdus)
+        notes |= {document_notes.file: document_notes for document_notes in template.notes}
         vnf = template.vnf
-    if not vnf.vdus and not any(has_errors(document_notes.findings) for document_notes in all_notes):
+        if descriptor.vdus:
+            vnf = _merge_vnfd_and_hot_file(descriptor, template.vnf, notes)
+    findings = list(chain.from_iterable(document_notes.findings for document_notes in notes.values()))
+    if not vnf.vdus and not has_errors(findings):
         name = VNFD if sources.vnfd is not None else BASE_HOT
         detail = "no VDU found: no Vdu.Compute node and no OS::Nova::Server."
-        by_file[name].add_error(TextPosition(1, 1), INVALID_DOCUMENT, detail)
-    return ParsedVnf(vnf, tuple(chain.from_iterable(document_notes.findings for document_notes in all_notes)))
+        findings.append(build_problem(name, TextPosition(1, 1), INVALID_DOCUMENT, detail))
+    return ParsedVnf(vnf, tuple(findings))
 
 
 def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
-    """Return the VNF of a VNFD without a HOT file: Tacker makes server groups from its rules for machines."""
-    vdus = []
-    for vdu in descriptor.vdus:
-        machine_rules = [rule for rule in descriptor.rules if rule.scope == MACHINE and vdu.name in rule.vdus]
-        has_anti_affinity = any(rule.is_hard and not rule.is_affinity for rule in machine_rules)
-        vdus.append(replace(vdu, has_anti_affinity=has_anti_affinity, has_scheduler_hints=bool(machine_rules)))
-    return replace(descriptor, vdus=tuple(vdus))
+    """Return the VNF of a VNFD without a HOT file, with the marks of VDUs as from a HOT file.
+
+    Tacker makes a server group from each rule for machines, and puts the servers of its VDUs into it.
+    """
+    machine_rules = [rule for rule in descriptor.rules if rule.scope == MACHINE]
+    separating_rules = [rule for rule in machine_rules if rule.is_hard and not rule.is_affinity]
+    grouped = set(chain.from_iterable(rule.vdus for rule in machine_rules))
+    separated = set(chain.from_iterable(rule.vdus for rule in separating_rules))
+    vdus = tuple(
+        replace(vdu, has_anti_affinity=vdu.name in separated, has_scheduler_hints=vdu.name in grouped)
+        for vdu in descriptor.vdus
+    )
+    return replace(descriptor, vdus=vdus)
 
 
-def _merge_vnfd_and_hot_file(descriptor: Vnf, template: HotVnf, notes: dict[str, DocumentFindings]) -> Vnf:
+def _merge_vnfd_and_hot_file(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) -> Vnf:
     """Return the VNF of the VNFD with the additions of its HOT file; report contradictions."""
-    hot = template.vnf
     vnfd_numbers = compute_vdu_counts(descriptor).numbers  # of VMs by VDU
     vdus = [_add_hot_details(vdu, hot.find_vdu(vdu.name), vnfd_numbers[vdu.name], notes) for vdu in descriptor.vdus]
     for hot_vdu in hot.vdus:
@@ -140,27 +144,16 @@ def _format_vdu_bounds(vdu: Vdu) -> str:
 
 
 def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) -> tuple[PlacementRule, ...]:
-    """Return the rules of both documents without duplicates in the HOT file; report contradictions.
-
-    A HOT rule is a duplicate if a VNFD rule of its kind and scope has all its VDUs and is at least as hard.
-    A VNFD always allows one VM per location, the strictest number.
-    """
+    """Return the rules of the VNFD, and those of the HOT file without such a rule; report contradictions."""
     hot_rules = list(hot.rules)
-    # The maximum number of VMs per VDU over all instantiation levels.
-    levels = ["", *(level.name for level in descriptor.levels)]  # "": the default one
-    maximum_numbers: dict[str, int] = {}
-    for level in levels:
-        for vdu, number in compute_maximum_counts(descriptor, level).numbers.items():
-            maximum_numbers[vdu] = max(maximum_numbers.get(vdu, 0), number)
+    maximum_numbers = _compute_largest_counts(descriptor)
     for rule in descriptor.rules:
-        overlapping_rules = [
-            other for other in hot_rules if rule.scope == other.scope and set(rule.vdus) & set(other.vdus)
-        ]
+        same_scope = [other for other in hot_rules if other.scope == rule.scope]
+        overlapping_rules = [other for other in same_scope if not set(rule.vdus).isdisjoint(other.vdus)]
         for other in overlapping_rules:
             if _is_contradicting_rule(rule, other, maximum_numbers):
                 _warn_contradiction(rule, other, notes)
-            is_as_strict = rule.is_affinity == other.is_affinity and rule.is_hard >= other.is_hard
-            if is_as_strict and set(other.vdus) <= set(rule.vdus):
+            if _is_including_rule(rule, other):
                 hot_rules.remove(other)
         if rule.scope == MACHINE and not overlapping_rules and hot.vdus:  # Heat knows rules for machines only
             detail = (
@@ -171,9 +164,28 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
     return (*descriptor.rules, *hot_rules)
 
 
+def _compute_largest_counts(descriptor: Vnf) -> Counter[str]:
+    """Return the largest number of VMs of each VDU over all instantiation levels, fully scaled out."""
+    largest_counts: Counter[str] = Counter()
+    for level in ("", *(level.name for level in descriptor.levels)):  # "": the default one
+        largest_counts |= Counter(compute_maximum_counts(descriptor, level).numbers)  # the larger of both
+    return largest_counts
+
+
+def _is_including_rule(rule: PlacementRule, other: PlacementRule) -> bool:
+    """Return whether a VNFD rule makes a HOT rule of its scope superfluous: same kind, as hard, and all its VDUs.
+
+    The number of VMs per location needs no check: a VNFD always allows one, the strictest number.
+    """
+    is_as_strict = rule.is_affinity == other.is_affinity and rule.is_hard >= other.is_hard
+    return is_as_strict and set(other.vdus) <= set(rule.vdus)
+
+
 def _is_contradicting_rule(rule: PlacementRule, other: PlacementRule, maximum: Mapping[str, int]) -> bool:
-    """Return whether rules with shared VDUs contradict each other: an affinity and an anti-affinity rule, if `maximum`
-    (numbers of VMs by VDU) allows more shared VMs than may be on one location; two rules of a kind, if one is stricter.
+    """Return whether two rules with shared VDUs contradict each other.
+
+    Two rules of a kind do if one is stricter. An affinity and an anti-affinity rule do if the shared VDUs can have
+    more VMs than fit on one location. `maximum` has the largest number of VMs by VDU.
     """
     if rule.is_affinity != other.is_affinity:
         shared_vms = count_vms({*rule.vdus} & {*other.vdus}, maximum)
@@ -183,7 +195,7 @@ def _is_contradicting_rule(rule: PlacementRule, other: PlacementRule, maximum: M
 
 def _warn_contradiction(rule: PlacementRule, other: PlacementRule, notes: dict[str, DocumentFindings]) -> None:
     """Warn about contradicting rules of a VNFD (`rule`) and of a server group (`other`), with the effect of both."""
-    vdu_names = ", ".join(filter(other.vdus.__contains__, rule.vdus))
+    vdu_names = ", ".join(name for name in rule.vdus if name in other.vdus)
     first_kind, second_kind = describe_vdu_placement_rule(rule), describe_vdu_placement_rule(other)
     if rule.is_affinity == other.is_affinity:
         text = "The stricter one applies."

@@ -115,7 +115,6 @@ class InstantiationLevel(Struct, frozen=True):
 
 
 _NO_LEVEL: Final = InstantiationLevel("", {}, {}, Origin(file="", line=0))
-_NO_SCALE_LEVELS: Final[Mapping[str, int]] = {}
 
 
 class Vnf(Struct, frozen=True):
@@ -203,7 +202,7 @@ def _format_known_names(name: str, names: Collection[str]) -> str:
     return f"{suggest_name(name, names)} {names_text}"
 
 
-def compute_vdu_counts(vnf: Vnf, level: object = "", scale_levels: Mapping[str, int] = _NO_SCALE_LEVELS) -> VduVmCounts:
+def compute_vdu_counts(vnf: Vnf, level: object = "", scale_levels: Mapping[str, int] = {}) -> VduVmCounts:
     """Return the VMs per VDU at an instantiation level ("", None = the default one), with overridden scale levels."""
     selected_level = vnf.find_level(level)
     base_levels = selected_level.scale_levels
@@ -241,14 +240,19 @@ def count_vms(vdus: Iterable[str], numbers: Mapping[str, int]) -> int:
 
 
 def build_dropped_rule_warnings(vnf: Vnf, numbers: Mapping[str, int]) -> Iterator[Problem]:
-    """Yield a warning per kind of rules of the VNFD if Tacker ends its list at a rule with fewer than two VMs."""
+    """Yield a warning for affinity and for anti-affinity rules of the VNFD not sent by Tacker.
+
+    Tacker ends its list of a kind at the first rule with fewer than two VMs, so later larger rules have no effect.
+    `numbers` are the VMs by VDU.
+    """
+    vnfd_rules = [rule for rule in vnf.rules if rule.origin.file == "vnfd"]
     for is_affinity in (True, False):
-        rules = [rule for rule in vnf.rules if rule.is_affinity == is_affinity and rule.origin.file == "vnfd"]
-        remaining = list(dropwhile(lambda rule: count_vms(rule.vdus, numbers) > 1, rules))
-        later = [rule for rule in remaining if count_vms(rule.vdus, numbers) > 1]  # not sent, although large enough
-        if later:
-            small = remaining[0]
-            names = ", ".join(f'"{rule.name}"' for rule in later)
+        rules = [rule for rule in vnfd_rules if rule.is_affinity == is_affinity]
+        unsent = list(dropwhile(lambda rule: count_vms(rule.vdus, numbers) > 1, rules))
+        dropped = [rule for rule in unsent if count_vms(rule.vdus, numbers) > 1]
+        if dropped:
+            small = unsent[0]
+            names = ", ".join(f'"{rule.name}"' for rule in dropped)
             detail = (
                 f'{small.origin}: the rule "{small.name}" has fewer than 2 VMs. Tacker then leaves all later rules of '
                 f"its kind out of the grant request: {names}. Move it to the end of the policies."
@@ -257,20 +261,24 @@ def build_dropped_rule_warnings(vnf: Vnf, numbers: Mapping[str, int]) -> Iterato
 
 
 def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks: int) -> list[UnmetRule]:
-    """Return the hard rules with too few locations for `numbers` (VMs by VDU), or contradicted by another one."""
+    """Return the hard anti-affinity rules violated by `numbers` (VMs by VDU) on a site of this size.
+
+    A rule has too few locations for its VMs, or an affinity rule contradicts it: it joins more of its VMs on one
+    location than allowed, within its own scope.
+    """
     location_counts = {MACHINE: machines, RACK: racks, SITE: 1}
     unmet_rules = []
     hard_rules = [rule for rule in vnf.rules if rule.is_hard]
-    anti_affinity_rules = [rule for rule in hard_rules if not rule.is_affinity]
-    for rule in anti_affinity_rules:
+    separating_rules = [rule for rule in hard_rules if not rule.is_affinity]
+    joining_rules = [rule for rule in hard_rules if rule.is_affinity]
+    for rule in separating_rules:
         vms = count_vms(rule.vdus, numbers)
         maximum = location_counts[rule.scope] * rule.max_per_location
         if vms > max(maximum, 1):  # one VM violates nothing
             unmet_rules.append(UnmetRule(rule, vms, maximum))
-    # An affinity rule joins VMs on a location, and an anti-affinity rule of its or a wider scope separates them.
-    for separating_rule, joining_rule in product(anti_affinity_rules, hard_rules):
-        is_contained = SCOPES.index(joining_rule.scope) <= SCOPES.index(separating_rule.scope)
-        shared = count_vms({*separating_rule.vdus} & {*joining_rule.vdus}, numbers)
-        if joining_rule.is_affinity and is_contained and shared > separating_rule.max_per_location:
-            unmet_rules.append(UnmetRule(separating_rule, shared, separating_rule.max_per_location, joining_rule))
+    for rule, joining_rule in product(separating_rules, joining_rules):
+        is_within_scope = SCOPES.index(joining_rule.scope) <= SCOPES.index(rule.scope)
+        shared = count_vms({*rule.vdus} & {*joining_rule.vdus}, numbers)
+        if is_within_scope and shared > rule.max_per_location:
+            unmet_rules.append(UnmetRule(rule, shared, rule.max_per_location, joining_rule))
     return unmet_rules

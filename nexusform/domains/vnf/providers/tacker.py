@@ -51,13 +51,12 @@ def make_provider(
     settings: Mapping[str, Any], _directory: str, exit_stack: ExitStack, confinement: Confinement = UNCONFINED
 ) -> Provider:
     """Create the provider for evaluated settings; nothing is sent before the first read. Raises ProviderProblem."""
-    from nexusform.domains.vnf.providers.openstack_credentials import read_credentials
-    from nexusform.domains.vnf.providers.tacker_client import PollTiming, TackerClient
+    from nexusform.domains.vnf.providers.tacker_client import Credentials, PollTiming, TackerClient, read_credentials
     from nexusform.domains.vnf.providers.tacker_provider import TackerOptions, TackerProvider
     from nexusform.network.web_errors import check_plain_credentials
 
     endpoint = str(settings["endpoint"]).rstrip("/")
-    credentials = None
+    credentials = Credentials()
     if settings["auth"] == KEYSTONE:
         credentials = read_credentials(confinement)
         if rejection := check_plain_credentials(endpoint):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import Any, Final, TypeGuard
 
@@ -14,18 +15,12 @@ from nexusform.domains.vnf.types.vnf_documents import RETRY_KEY, has_standard_us
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
 from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 
-RETRY: Final = "retry"
-ROLLBACK: Final = "rollback"
-FAIL: Final = "fail"
 COMPLETED: Final = "COMPLETED"
 _ROLLED_BACK: Final = "ROLLED_BACK"
 _FAILED: Final = "FAILED"
-_FAILED_TEMP: Final = "FAILED_TEMP"
 _ENDED: Final = (COMPLETED, _ROLLED_BACK, _FAILED)
 _MAX_RETRIES: Final = 3
-_MAX_EARLIER: Final = 16
 _FIRST_PAUSE: Final = 0.2
-INSTANTIATED: Final = "INSTANTIATED"
 # Key of the instance's metadata with the identity of its object.
 OWNER_KEY: Final = "nexusform"
 
@@ -65,25 +60,21 @@ class OperationRunner(Struct, frozen=True):
         if failed_ids and action != "terminate":  # a termination has no parameters
             parameters = {**get_mapping(body, "additionalParams"), RETRY_KEY: ",".join(failed_ids)}
             body = {**body, "additionalParams": parameters}
-        try:
+        with _defer_during_outage("It may have started the operation. "):
             answer = self.client.write("POST", f"/vnf_instances/{instance_id}/{action}", body)
-        except TackerProblem as problem:
-            if problem.is_unreachable:
-                raise StepPending(f"{problem} It may have started the operation. {_RESUME}") from None
-            raise
         operation_id = answer.headers.get("location", "").rpartition("/")[2]
         if not operation_id:
             raise ProviderProblem(f"Tacker accepted {action} without the address of its operation.")
         self.follow_operation(operation_id)
 
     def _list_last_failed_operations(self, instance_id: str) -> list[Mapping[str, Any]]:
-        """Return the latest operation of an instance if it failed; for a new instance the last ones of all instances:
+        """Return the latest operation of an instance if it failed; for a new instance the last 16 of all instances:
         instances of failed instantiations are deleted, so any may be the earlier one of this step.
         """
         latest = self.find_latest_operation(instance_id)
         if latest is None:
             rows = self.client.read_list("/vnf_lcm_op_occs", {"filter": f"(eq,operationState,{_ROLLED_BACK})"})
-            return sorted(rows, key=lambda row: get_text(row, "startTime"))[-_MAX_EARLIER:]
+            return sorted(rows, key=lambda row: get_text(row, "startTime"))[-16:]
         return [latest] if latest.get("operationState") in (_ROLLED_BACK, _FAILED) else []
 
     def follow_operation(self, operation_id: str) -> Mapping[str, Any]:
@@ -104,7 +95,7 @@ class OperationRunner(Struct, frozen=True):
                 end = "It was rolled back." if is_rolled_back else "It was not rolled back: check the stack in Heat."
                 error = _describe_operation_error(operation)
                 raise OperationFailed(f"{error} {end}", is_rolled_back=is_rolled_back)
-            if state == _FAILED_TEMP:
+            if state == "FAILED_TEMP":
                 failures += 1
                 self._resolve_failed_operation(operation_id, operation, failures)
                 pause = _FIRST_PAUSE  # as for a new operation
@@ -115,29 +106,28 @@ class OperationRunner(Struct, frozen=True):
             self._report(operation_id, f"{operation.get('operation')} {state}")
 
     def _resolve_failed_operation(self, operation_id: str, operation: Mapping[str, Any], failures: int) -> None:
-        """Request the action for FAILED_TEMP: after too many failures rollback instead of retry, then fail; at
-        once if it cannot be rolled back.
+        """Request the next action for an operation in the state FAILED_TEMP, its `failures`-th failure.
+
+        After too many failures it is rolled back instead of retried, then failed. Tacker rolls back only an
+        instantiation or a scale-out; any other operation fails at once.
         """
         action = self.on_failure
-        if action == RETRY and failures > _MAX_RETRIES:
-            action = ROLLBACK
-        if action == ROLLBACK and (not _can_roll_back(operation) or failures > _MAX_RETRIES + 1):
-            action = FAIL
+        if action == "retry" and failures > _MAX_RETRIES:
+            action = "rollback"
+        is_scale_in = get_text(operation, "operationParams", "type") == "SCALE_IN"
+        can_roll_back = operation.get("operation") in ("INSTANTIATE", "SCALE") and not is_scale_in
+        if action == "rollback" and (not can_roll_back or failures > _MAX_RETRIES + 1):
+            action = "fail"
         try:
-            self.client.write("POST", f"/vnf_lcm_op_occs/{operation_id}/{action}")
+            with _defer_during_outage():
+                self.client.write("POST", f"/vnf_lcm_op_occs/{operation_id}/{action}")
         except TackerProblem as problem:
-            if problem.is_unreachable:
-                raise StepPending(f"{problem} {_RESUME}") from None
             raise ProviderProblem(f"{_describe_operation_error(operation)} {problem}") from None
 
     def _read_or_postpone(self, path: str) -> Mapping[str, Any] | None:
         """Read an object, None if it is absent. Raises StepPending if Tacker is unreachable, else TackerProblem."""
-        try:
+        with _defer_during_outage():
             return self.client.read(path)
-        except TackerProblem as problem:
-            if problem.is_unreachable:
-                raise StepPending(f"{problem} {_RESUME}") from None
-            raise
 
     def _report(self, operation_id: str, message: str) -> None:
         self.request.report_progress(StepProgress(operation=operation_id, message=message))
@@ -146,15 +136,20 @@ class OperationRunner(Struct, frozen=True):
 _RESUME: Final = "The next apply continues: nexusform apply -resume"
 
 
+@contextmanager
+def _defer_during_outage(consequence: str = "") -> Iterator[None]:
+    """Raise StepPending if Tacker is unreachable: the next apply then continues. Other errors pass."""
+    try:
+        yield
+    except TackerProblem as problem:
+        if problem.is_unreachable:
+            raise StepPending(f"{problem} {consequence}{_RESUME}") from None
+        raise
+
+
 def is_running(operation: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, Any]]:
     """Return whether an operation has not ended."""
     return operation is not None and str(operation.get("operationState")) not in _ENDED
-
-
-def _can_roll_back(operation: Mapping[str, Any]) -> bool:
-    """Return whether Tacker can roll back an operation: instantiation and scale-out."""
-    is_scale_in = get_text(operation, "operationParams", "type") == "SCALE_IN"
-    return operation.get("operation") in ("INSTANTIATE", "SCALE") and not is_scale_in
 
 
 def _describe_operation_error(operation: Mapping[str, Any]) -> str:
@@ -193,7 +188,7 @@ class VnfInstance(Struct, frozen=True):
 def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
     """Parse a VnfInstance of Tacker's interface (SOL003); only an instantiated one has VNFCs."""
     info = get_mapping(document, "instantiatedVnfInfo")
-    is_instantiated = document.get("instantiationState") == INSTANTIATED
+    is_instantiated = document.get("instantiationState") == "INSTANTIATED"
     return VnfInstance(
         id=get_text(document, "id"),
         name=get_text(document, "vnfInstanceName"),
@@ -223,57 +218,58 @@ def _list_vnfcs(info: Mapping[str, Any]) -> Iterator[ObservedVnfc]:
 
 
 def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc]) -> dict[str, Any]:
-    """Return the attributes with the observed VNFCs: VMs, each of a VDU (kind of VM).
+    """Return the attributes with the observed VNFCs (VMs) and their ids by name; names without a VNFC are removed.
 
-    VNFCs with a recorded id keep their names. Others take the free names of their VDU: first those on the
-    same host, then in order of creation, then new names. Names without a VNFC are removed.
+    VNFCs with a recorded id keep their names. The others, in order of creation, take the free names of their VDU:
+    first those recorded on the same host, then any, then new ones.
     """
     recorded: Mapping[str, Mapping[str, Any]] = get_mapping(attributes, "vnfcs")
     recorded_ids: Mapping[str, str] = get_mapping(attributes, "vnfc_ids")
     names_by_id = {identifier: name for name, identifier in recorded_ids.items() if name in recorded}
-    matches = {names_by_id[vnfc.id]: vnfc for vnfc in observed if vnfc.id in names_by_id}
+    matches = {names_by_id[vnfc.id]: vnfc for vnfc in observed if vnfc.id in names_by_id}  # VNFCs by name
     unnamed = sorted((vnfc for vnfc in observed if vnfc.id not in names_by_id), key=lambda vnfc: vnfc.order)
-    for is_same_host in (True, False):
+    for needs_same_host in (True, False):
         for vnfc in list(unnamed):
-            free_names = [name for name in recorded if name not in matches]
-            fitting = [name for name in free_names if _is_fitting(recorded[name], vnfc, is_same_host=is_same_host)]
-            if fitting:
-                matches[fitting[0]] = vnfc
+            name = _find_free_name(recorded, matches, vnfc, needs_same_host=needs_same_host)
+            if name:
+                matches[name] = vnfc
                 unnamed.remove(vnfc)
     names_hosts = has_standard_user_data(attributes)  # zones are ZONE:HOST
     vnfcs = {
-        name: _build_vnfc(recorded[name], matches[name], names_hosts=names_hosts)
-        for name in recorded
+        name: _build_vnfc(vnfc, matches[name], names_hosts=names_hosts)
+        for name, vnfc in recorded.items()
         if name in matches
     }
     for vnfc in unnamed:
-        number = next(n for n in count() if _build_vnfc_name(attributes, vnfc, n) not in vnfcs)
-        name = _build_vnfc_name(attributes, vnfc, number)
+        number = next(n for n in count() if f"{attributes['name']}-{vnfc.vdu}-{n}" not in vnfcs)
+        name = f"{attributes['name']}-{vnfc.vdu}-{number}"
         matches[name] = vnfc
         vnfcs[name] = _build_vnfc({"vdu": vnfc.vdu, "number": number, "numa_cells": None}, vnfc, names_hosts=True)
     return {**attributes, "vnfcs": vnfcs, "vnfc_ids": {name: matches[name].id for name in vnfcs}}
 
 
-def _build_vnfc_name(attributes: Mapping[str, Any], vnfc: ObservedVnfc, number: int) -> str:
-    return f"{attributes['name']}-{vnfc.vdu}-{number}"
-
-
-def _is_fitting(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, is_same_host: bool) -> bool:
-    return vnfc["vdu"] == observed.vdu and (not is_same_host or vnfc.get("machine") == observed.host != "")
+def _find_free_name(
+    recorded: Mapping[str, Mapping[str, Any]], used: Collection[str], vnfc: ObservedVnfc, *, needs_same_host: bool
+) -> str:
+    """Return the first unused recorded name for a VNFC of this VDU, and on this host if needed; or ""."""
+    for name, record in recorded.items():
+        is_same_host = record.get("machine") == vnfc.host != ""
+        if record["vdu"] == vnfc.vdu and name not in used and (is_same_host or not needs_same_host):
+            return name
+    return ""
 
 
 def _build_vnfc(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, names_hosts: bool) -> dict[str, Any]:
-    """Return a VNFC (VM) at its observed host, else as recorded. With `names_hosts` zones name hosts; without a host in
-    its zone, Tacker selected another zone, and the host is unknown.
+    """Return a VNFC (VM) at its observed zone and host, else as recorded.
+
+    `names_hosts`: zones are ZONE:HOST. A zone without a host is then another one, selected by Tacker, and the host is
+    unknown ("").
     """
     zone, _, host = observed.zone.partition(":")
-    if not host:
-        is_other_zone = zone not in ("", vnfc.get("availability_zone"))
-        if not names_hosts and not is_other_zone:
-            return dict(vnfc)  # nothing contradicts the record
-        unknown = {"machine": "", "rack": zone, "availability_zone": zone, "numa_cells": None}
-        return {**vnfc, **unknown, "provenance": "observed"}
-    if vnfc.get("machine") == host:
+    is_recorded_zone = zone in ("", vnfc.get("availability_zone"))
+    if not host and not names_hosts and is_recorded_zone:
+        return dict(vnfc)  # nothing contradicts the record
+    if host and vnfc.get("machine") == host:
         return {**vnfc, "provenance": "observed"}  # in its recorded rack and zone
     moved = {"machine": host, "rack": zone, "availability_zone": zone, "numa_cells": None}  # cells are not reported
     return {**vnfc, **moved, "provenance": "observed"}

@@ -39,12 +39,9 @@ from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings,
 from nexusform.providers.optional_provider_interfaces import FixedIdentity
 
 _VNF: Final = "tacker_vnf"
-# Arguments of the package: Tacker changes them by another package only.
-_FIXED: Final = ("vnfd", "base_hot", "nested", "flavour_id", "instantiation_level")
 # Key of a VNF's private note with the ids of its VNFCs, and mark of a step before its healing.
 _IDS_KEY: Final = "vnfc_ids"
 _BEFORE: Final = "before:"
-_USER_DATA: Final = "lcm-operation-user-data"
 _VIM_TYPES: Final = {"openstack": "ETSINFV.OPENSTACK_KEYSTONE.V_3"}
 
 
@@ -126,7 +123,7 @@ class TackerProvider(FixedIdentity):
         """Create a VNF, or resume an interrupted creation, and scale it to its levels. Raises ProviderProblem."""
         planned = _require_planned_vnf(request)
         runner = self._build_runner(request)
-        owner = _build_owner_id(request.key)
+        owner = f"{request.key.id}#{request.key.creation}"
         instance = self._find_owned_instance(owner, is_new=True)
         if instance is None:
             body = {
@@ -196,7 +193,7 @@ class TackerProvider(FixedIdentity):
             document = self._client.read(f"/vnf_instances/{instance_id}")
             instance = parse_instance(document) if document is not None else None
         else:
-            instance = self._find_owned_instance(_build_owner_id(request.key))
+            instance = self._find_owned_instance(f"{request.key.id}#{request.key.creation}")
         if instance is None:
             return ReadResult(None, is_observed=True)
         runner = OperationRunner(self._client, _NO_REQUEST, self._options.on_failure, 0.0)
@@ -213,16 +210,16 @@ class TackerProvider(FixedIdentity):
         return [parse_instance(row) for row in self._client.read_list("/vnf_instances", {"all_fields": ""})]
 
     def _find_owned_instance(self, owner: str, *, is_new: bool = False) -> VnfInstance | None:
-        """Return the instance created for an object, None if there is none. A new object takes over one of an
-        earlier failed instantiation.
+        """Return the VNF instance with this owner, None if there is none.
+
+        A new object (`is_new`) also uses an instance left by an earlier, failed creation of the object.
         """
         instances = self._list_instances()
         candidates = [instance for instance in instances if instance.owner == owner]
         if is_new:
             prefix = f"{owner.rpartition('#')[0]}#"  # an owner is ID#CREATION
-            candidates += [
-                instance for instance in instances if not instance.is_instantiated and instance.owner.startswith(prefix)
-            ]
+            unused = [instance for instance in instances if not instance.is_instantiated]
+            candidates += [instance for instance in unused if instance.owner.startswith(prefix)]
         return next(iter(candidates), None)  # its own one first
 
     def _build_runner(self, request: ChangeRequest) -> OperationRunner:
@@ -257,10 +254,13 @@ class TackerProvider(FixedIdentity):
             runner.run(instance.id, "scale", body)
 
     def _recreate_vnfcs(self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any]) -> None:
-        """Run the healing of the VNFCs (VMs) to re-create, unless an interrupted run did."""
+        """Run the healing of the VNFCs (VMs) to re-create, unless an interrupted run of this step did.
+
+        The plan marks them as healed and has no id for them; the last read recorded their ids. Tacker may have removed
+        some since.
+        """
         existing = {vnfc.id for vnfc in instance.vnfcs}
-        recorded: Mapping[str, str] = get_mapping(runner.request.private_note, _IDS_KEY)  # ids of the last read
-        # Names of VNFCs to re-create: healed ones without an id in the plan.
+        recorded: Mapping[str, str] = get_mapping(runner.request.private_note, _IDS_KEY)
         ids = get_mapping(planned, "vnfc_ids")
         vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(planned, "vnfcs")
         names = [name for name, vnfc in vnfcs.items() if vnfc.get("came") == HEALED and name not in ids]
@@ -275,10 +275,6 @@ class TackerProvider(FixedIdentity):
 
 
 _NO_REQUEST: Final = ChangeRequest(ObjectKey(_VNF, "", 0), address="", prior=None, planned=None)
-
-
-def _build_owner_id(key: ObjectKey) -> str:
-    return f"{key.id}#{key.creation}"
 
 
 def _require_vnf(resource_type: str) -> None:
@@ -332,10 +328,11 @@ def _is_heal_already_executed(resumed_operation: str | None, latest: Mapping[str
     outcome = (get_text(latest, "operation"), get_text(latest, "operationState"))
     if not resumed_operation or outcome != ("HEAL", COMPLETED):
         return False
-    identifier = get_text(latest, "id")
     # The run recorded _BEFORE with the id of the previous operation, and then the id of the healing.
-    is_started_since = resumed_operation.startswith(_BEFORE) and resumed_operation != f"{_BEFORE}{identifier}"
-    return is_started_since or resumed_operation == identifier
+    operation_id = get_text(latest, "id")
+    if resumed_operation.startswith(_BEFORE):
+        return resumed_operation != f"{_BEFORE}{operation_id}"  # the healing started since
+    return resumed_operation == operation_id
 
 
 def _build_instantiate_request(planned: Mapping[str, Any]) -> dict[str, Any]:
@@ -361,7 +358,7 @@ def _build_instantiate_request(planned: Mapping[str, Any]) -> dict[str, Any]:
 def _build_user_data(planned: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters with the user data class, for every operation."""
     parameters = get_mapping(planned, "parameters")
-    names = {name: value for name, value in parameters.items() if name.startswith(_USER_DATA)}
+    names = {name: value for name, value in parameters.items() if name.startswith("lcm-operation-user-data")}
     return {"additionalParams": names} if names else {}
 
 
@@ -370,7 +367,9 @@ def _list_change_problems(prior: Mapping[str, Any], planned: Mapping[str, Any]) 
     if not prior.get("vnf_instance_id"):
         yield from _list_creation_problems(read_documents(planned).vnf, planned)
         return
-    changed = [name for name in _FIXED if planned.get(name) != prior.get(name)]  # since its instantiation
+    # Tacker changes these arguments only with another package.
+    fixed = ("vnfd", "base_hot", "nested", "flavour_id", "instantiation_level")
+    changed = [name for name in fixed if planned.get(name) != prior.get(name)]  # since its instantiation
     if changed:
         detail = (
             f"Tacker cannot change {', '.join(changed)} of a running VNF. Restore them, or replace the VNF with "

@@ -17,9 +17,7 @@ from nexusform.placement_kinds.placement_kind import VM
 from nexusform.plans.plan import Change, PlacementAction, Plan
 from nexusform.resources.address import Address
 
-_VNF: Final = "tacker_vnf"
 _SCOPES: Final = {MACHINE: "NFVI_NODE", RACK: "ZONE", SITE: "NFVI_POP"}
-_ZONE_GROUP: Final = "zone_group"
 _ADDING_ACTIONS: Final = (PlacementAction.PLACE, PlacementAction.MOVE)
 _REMOVING_ACTIONS: Final = (PlacementAction.REMOVE, PlacementAction.MOVE)
 
@@ -37,7 +35,7 @@ def build_grant_requests(plan: Plan) -> GrantRequests:
     inexact_rules: list[str] = []  # a request cannot express them exactly
     actions_by_vnf: dict[Address, dict[str, PlacementAction]] = {}
     for row in plan.placements:
-        if row.address.type == _VNF and row.kind == VM:
+        if row.address.type == "tacker_vnf" and row.kind == VM:
             actions_by_vnf.setdefault(row.address, {})[row.object] = row.action
     for change in plan.changes:
         actions = actions_by_vnf.get(change.address, {})
@@ -105,25 +103,28 @@ def _get_operation(change: Change, actions: Mapping[str, PlacementAction]) -> st
 
 
 def _list_constraints(attributes: Mapping[str, Any], added_names: set[str]) -> Iterator[dict[str, Any]]:
-    """Yield one constraint per rule with at least two VNFCs (VMs), one of them added. As in Tacker, a rule without them
-    ends its kind: later affinity, or later anti-affinity rules yield none. Existing VNFCs are resources of the VIM.
+    """Yield the placement constraints of a grant request, one for each rule with several VNFCs (VMs) and a new one.
+
+    As in Tacker, the first rule without them ends the list of its kind: later affinity rules, or later anti-affinity
+    rules, yield nothing. New VNFCs (`added_names`) are listed first, by their grant; others are resources of the VIM.
     """
-    ended_kinds: set[bool] = set()  # values of is_affinity
     vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(attributes, "vnfcs")
+    ended_kinds: set[bool] = set()  # values of is_affinity
     for rule in _get_vnf_or_empty(attributes).rules:
         members = [name for name, vnfc in vnfcs.items() if vnfc["vdu"] in rule.vdus]
-        members.sort(key=lambda name: name not in added_names)  # new ones first, as Tacker lists them
+        members.sort(key=lambda name: name not in added_names)
         if len(members) < 2 or members[0] not in added_names:
             ended_kinds.add(rule.is_affinity)
-        if rule.is_affinity not in ended_kinds:
-            yield {
-                "affinityOrAntiAffinity": "AFFINITY" if rule.is_affinity else "ANTI_AFFINITY",
-                "scope": "ZONE_GROUP" if rule.label == _ZONE_GROUP else _SCOPES[rule.scope],
-                "resource": [
-                    {"idType": "GRANT" if name in added_names else "RES_MGMT", "resourceId": name} for name in members
-                ],
-                "fallbackBestEffort": not rule.is_hard,
-            }
+        if rule.is_affinity in ended_kinds:
+            continue
+        yield {
+            "affinityOrAntiAffinity": "AFFINITY" if rule.is_affinity else "ANTI_AFFINITY",
+            "scope": "ZONE_GROUP" if rule.label == "zone_group" else _SCOPES[rule.scope],
+            "resource": [
+                {"idType": "GRANT" if name in added_names else "RES_MGMT", "resourceId": name} for name in members
+            ],
+            "fallbackBestEffort": not rule.is_hard,
+        }
 
 
 def _get_vnf_or_empty(attributes: Mapping[str, Any]) -> Vnf:

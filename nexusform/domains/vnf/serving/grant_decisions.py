@@ -23,7 +23,6 @@ from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 from nexusform.plans.plan import Change, Plan
 
 _TERMINATE: Final = "TERMINATE"
-_INSTANTIATE: Final = "INSTANTIATE"
 _SCALE: Final = "SCALE"
 _HEAL: Final = "HEAL"
 CREATED: Final = 201
@@ -148,7 +147,11 @@ def _list_requested_vdus(request: Mapping[str, Any], name: str) -> Iterator[tupl
 def _find_planned_grant(
     request: Mapping[str, Any], grants: Sequence[PlannedGrant], records: Sequence[GrantRecord]
 ) -> tuple[PlannedGrant | None, str]:
-    """Return the planned operation of a request and "", or None and the reason."""
+    """Return the operation of the plan for a grant request, and "", or None and the reason.
+
+    Both are of the same kind and add and remove as many VMs of each VDU. The plan knows no instance of Tacker: the
+    first grant binds one to a VNF of the plan. An operation is granted once, and again if it repeats a failed one.
+    """
     instance_id, operation = request["vnfInstanceId"], request["operation"]
     addresses = {record.instance_id: record.address for record in records}
     latest = {(record.address, record.number): record for record in records}
@@ -241,7 +244,7 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
         return
     vnf = read_documents(attributes).vnf
     healed: dict[str, list[str]] = {}
-    if operation == _INSTANTIATE:
+    if operation == "INSTANTIATE":
         levels: Mapping[str, int] = compute_first_levels(vnf, attributes)  # by aspect, before the scaling
         counts = compute_vdu_counts(vnf, attributes.get("instantiation_level")).numbers
         yield _build_operation(operation, _take_vnfc_names(added, counts), {})

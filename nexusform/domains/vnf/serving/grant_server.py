@@ -8,10 +8,12 @@ import hmac
 import io
 import json
 import os
+import re
 import ssl
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -39,14 +41,8 @@ from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import FileProblem, Files
 
 _MAX_REQUEST_BYTES: Final = 4 << 20
-_TIMEOUT_SECONDS: Final = 30
-_GRANTS: Final = ("/grant/v1/grants", "/grant/v2/grants")
-_PACKAGES: Final = ("/vnfpkgm/v1/onboarded_vnf_packages", "/vnfpkgm/v2/onboarded_vnf_packages")
-_JSON: Final = "application/json"
-_NO_HEADERS: Final[Mapping[str, str]] = {}
-_SUFFIXES: Final = (".csar", ".zip")
+_PACKAGE_PATH: Final = re.compile("/vnfpkgm/v[12]/onboarded_vnf_packages(?:/(?P<id>[^/]*)(?:/(?P<part>.*))?)?")
 _MAX_PACKAGE_BYTES: Final = 512 << 20
-_DEFINITIONS: Final = ("TOSCA-Metadata/", "Definitions/")
 
 
 class GrantServer(ThreadingHTTPServer):
@@ -69,8 +65,9 @@ class GrantServer(ThreadingHTTPServer):
         self.packages = packages
         self.token = token
         self.lock = Lock()
-        self.scheme = "https" if tls is not None else "http"
+        self.scheme = "http"
         if tls is not None:
+            self.scheme = "https"
             # The handshake belongs to the thread of the request: a silent client must not block others.
             self.socket = tls.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
 
@@ -91,28 +88,32 @@ class GrantServer(ThreadingHTTPServer):
 class _GrantRequestHandler(BaseHTTPRequestHandler):
     server: GrantServer
     protocol_version = "HTTP/1.1"
-    timeout = _TIMEOUT_SECONDS
+    timeout = 30
 
     def handle_get(self) -> None:
-        """Send the list of packages, the data of one, or its contents; reject unknown paths and packages."""
+        """Send the answer to a request for packages: /vnfpkgm/VERSION/onboarded_vnf_packages[/ID[/PART]].
+
+        Without an id the answer is the list, without a part the data of a package. A part is "vnfd" or
+        "package_content".
+        """
         if not self._verify_access_token():
             return  # rejected
         path = urlsplit(self.path).path.rstrip("/")
-        base = next((base for base in _PACKAGES if f"{path}/".startswith(f"{base}/")), None)
-        if base is None:
+        match = _PACKAGE_PATH.fullmatch(path)
+        if match is None:
             self._reject(HTTPStatus.NOT_FOUND, "No such resource.")
             return
-        if path == base:
+        if match["id"] is None:
             self._send_json(HTTPStatus.OK, [package.build_info() for package in self.server.packages.values()])
             return
-        descriptor_id, _, part = path.removeprefix(f"{base}/").partition("/")
-        package = self.server.packages.get(unquote(descriptor_id))
-        if package is None or part not in ("", "vnfd", "package_content"):
-            self._reject(HTTPStatus.NOT_FOUND, f"No package has the vnfdId {unquote(descriptor_id)}.")
-        elif part:
-            self._send_package(package.read_definitions if part == "vnfd" else package.read_content)
-        else:
+        descriptor_id = unquote(match["id"])
+        package = self.server.packages.get(descriptor_id)
+        if package is None or match["part"] not in (None, "vnfd", "package_content"):
+            self._reject(HTTPStatus.NOT_FOUND, f"No package has the vnfdId {descriptor_id}.")
+        elif match["part"] is None:
             self._send_json(HTTPStatus.OK, package.build_info())
+        else:
+            self._send_package(package.read_definitions if match["part"] == "vnfd" else package.read_content)
 
     def _send_package(self, read: Callable[[], bytes]) -> None:
         try:
@@ -134,7 +135,7 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
             self._send_token()
         elif not self._verify_access_token():
             return  # rejected
-        elif path not in _GRANTS:
+        elif path not in ("/grant/v1/grants", "/grant/v2/grants"):
             self._reject(HTTPStatus.NOT_FOUND, "No such resource.")
         else:
             self._send_grant(path, body)
@@ -188,11 +189,11 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
         body = build_problem_details_response(status, status.phrase, detail).body
         self._send(status, json.dumps(body).encode(), "application/problem+json")
 
-    def _send_json(self, status: HTTPStatus, document: Any, headers: Mapping[str, str] = _NO_HEADERS) -> None:
-        kind = _JSON if status < HTTPStatus.BAD_REQUEST else "application/problem+json"
+    def _send_json(self, status: HTTPStatus, document: Any, headers: Mapping[str, str] = {}) -> None:
+        kind = "application/json" if status < HTTPStatus.BAD_REQUEST else "application/problem+json"
         self._send(status, json.dumps(document).encode(), kind, headers)
 
-    def _send(self, status: HTTPStatus, body: bytes, kind: str, headers: Mapping[str, str] = _NO_HEADERS) -> None:
+    def _send(self, status: HTTPStatus, body: bytes, kind: str, headers: Mapping[str, str] = {}) -> None:
         self.send_response(status)
         for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **headers}.items():
             self.send_header(name, value)
@@ -219,12 +220,10 @@ class GrantJournal:
         if not self.path.exists():
             return  # nothing was granted yet
         for line in read_regular(self.path, _MAX_BYTES).splitlines():
-            try:
+            with suppress(msgspec.DecodeError):  # the line of a run that was killed while it wrote
                 entry = msgspec.json.decode(line, type=_JournalEntry)
-            except msgspec.DecodeError:
-                continue  # the line of a run that was killed while it wrote
-            if entry.plan == digest:  # others are of earlier plans in the same file
-                self.records.append(entry.record)
+                if entry.plan == digest:  # others are of earlier plans in the same file
+                    self.records.append(entry.record)
 
     def add(self, record: GrantRecord) -> None:
         """Write a record to disk, and keep it."""
@@ -258,7 +257,7 @@ class VnfPackageFile(Struct, frozen=True):
         target = io.BytesIO()
         with zipfile.ZipFile(io.BytesIO(self.read_content())) as source, zipfile.ZipFile(target, "w") as archive:
             for name in source.namelist():
-                if name.startswith(_DEFINITIONS) and not name.endswith("/"):
+                if name.startswith(("TOSCA-Metadata/", "Definitions/")) and not name.endswith("/"):
                     archive.writestr(name, source.read(name))
         return target.getvalue()
 
@@ -288,7 +287,7 @@ def list_packages(directory: str, files: Files) -> tuple[Mapping[str, VnfPackage
     packages: dict[str, VnfPackageFile] = {}
     problems: list[str] = []
     for path in sorted(Path(directory).iterdir()):
-        if path.suffix.lower() not in _SUFFIXES:
+        if path.suffix.lower() not in (".csar", ".zip"):
             continue  # no package
         try:
             vnfd = read_vnf_package(str(path), flavour_id="", files=files).vnfd

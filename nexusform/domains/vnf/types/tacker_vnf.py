@@ -6,6 +6,7 @@ from typing import Any, Final
 from nexusform.diagnostics.diagnostic import Problem, Severity, has_errors
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.domains.vnf.importers.vnf_records import (
+    SITE,
     PlacementRule,
     UnmetRule,
     Vnf,
@@ -78,10 +79,6 @@ _OPERATION_BY_TRIGGER: Final = {
     "scale_out": SCALED,
     SCALED: SCALED,
 }
-# Triggers of VNFCs that a plan keeps: their recorded operations.
-_RECORDED_OPERATIONS: Final = ("", SCALED, HEALED)
-UNSATISFIABLE: Final = "unsatisfiable-anti-affinity"
-TOO_LARGE: Final = "unsatisfiable-scaled-anti-affinity"
 
 VNFC: Final = ObjectType.create(
     {
@@ -195,17 +192,19 @@ def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def _list_taint_problems(taints: Any) -> Iterator[Problem]:
+    """Yield the problems of the argument taints: a list of { key, value, effect }, of any type."""
     if not is_set_and_known(taints):
         return  # absent, or checked when known
     if not isinstance(taints, list):
         yield Problem(("taints",), "invalid-taint", "taints must be a list of { key, value, effect }.")
         return
     for index, taint in enumerate(taints):
+        path = ("taints", index)
         if not is_set_and_known(get_value_at_path(taint, "key")):
-            yield Problem(("taints", index), "invalid-taint", "A taint needs a key and an effect.")
+            yield Problem(path, "invalid-taint", "A taint needs a key and an effect.")
         elif taint.get("effect") not in (*_EFFECTS, UNKNOWN) or not taint.keys() <= {"key", "value", "effect"}:
             text = f"A taint is {{ key, value, effect }}; its effect is one of {', '.join(_EFFECTS)}."
-            yield Problem(("taints", index), "invalid-taint", text)
+            yield Problem(path, "invalid-taint", text)
 
 
 def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Problem]:
@@ -237,27 +236,28 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
 
 def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity) -> Problem:
     """Build the problem of a rule contradicted by another one, or with too few locations for its VMs."""
-    rule = unmet_rule.rule
+    rule, other = unmet_rule.rule, unmet_rule.conflicting_rule
+    path = get_document_path(rule.origin.file)
     vdus = ", ".join(f'"{name}"' for name in rule.vdus)
-    scope = f" (scope {rule.label})" if rule.label != "anti-affinity" else ""  # a server group's policy is no scope
-    text = f'{rule.origin}: "{rule.name}" separates the VMs of {vdus}{scope}'
-    if unmet_rule.conflicting_rule is not None:
-        other = unmet_rule.conflicting_rule
-        text += (
-            f', but "{other.name}" ({other.origin}) keeps {unmet_rule.vm_count} of them together on '
+    scope = "" if rule.label == "anti-affinity" else f" (scope {rule.label})"  # a server group's policy is no scope
+    subject = f'{rule.origin}: "{rule.name}" separates the VMs of {vdus}{scope}'
+    if other is not None:
+        detail = (
+            f'{subject}, but "{other.name}" ({other.origin}) keeps {unmet_rule.vm_count} of them together on '
             f"one {other.scope}. Remove one of the rules, or remove VDUs from it."
         )
-    else:
-        limit_text = f" with up to {rule.max_per_location} on each" if rule.max_per_location > 1 else ""
-        location_count = unmet_rule.capacity // rule.max_per_location  # capacity counts VMs
-        count_text = f"the site has {location_count} {select_word_form(location_count, rule.scope)}"
-        capacity_text = "a VNF runs on one site" if rule.scope == "site" else count_text
-        scale_text = "" if severity is Severity.ERROR else " at the largest scale"
-        text += (
-            f"{limit_text}: {unmet_rule.vm_count} VMs{scale_text}, and {capacity_text}. Add machines "
-            "or racks, reduce the number of VMs, or make the rule soft."
-        )
-    return Problem(get_document_path(rule.origin.file), kind, text, severity)
+        return Problem(path, kind, detail, severity)
+    limit = f" with up to {rule.max_per_location} on each" if rule.max_per_location > 1 else ""
+    location_count = unmet_rule.capacity // rule.max_per_location  # `capacity` counts VMs
+    capacity = f"the site has {location_count} {select_word_form(location_count, rule.scope)}"
+    if rule.scope == SITE:
+        capacity = "a VNF runs on one site"
+    scale = "" if severity is Severity.ERROR else " at the largest scale"
+    detail = (
+        f"{subject}{limit}: {unmet_rule.vm_count} VMs{scale}, and {capacity}. Add machines "
+        "or racks, reduce the number of VMs, or make the rule soft."
+    )
+    return Problem(path, kind, detail, severity)
 
 
 def compute_demand(
@@ -327,12 +327,12 @@ def _list_unmet_problems(
     racks = len({machine.rack for machine in machines})
     current_rules = find_unmet_rules(vnf, numbers, len(machines), racks)
     for unmet_rule in current_rules:
-        yield _build_unmet_problem(unmet_rule, UNSATISFIABLE, Severity.ERROR)
+        yield _build_unmet_problem(unmet_rule, "unsatisfiable-anti-affinity", Severity.ERROR)
     known_rules = {unmet_rule.rule for unmet_rule in current_rules}
     maximum_numbers = compute_maximum_counts(vnf, attributes.get("instantiation_level")).numbers
     for unmet_rule in find_unmet_rules(vnf, maximum_numbers, len(machines), racks):
         if unmet_rule.rule not in known_rules:
-            yield _build_unmet_problem(unmet_rule, TOO_LARGE, Severity.WARNING)
+            yield _build_unmet_problem(unmet_rule, "unsatisfiable-scaled-anti-affinity", Severity.WARNING)
 
 
 def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
@@ -370,14 +370,17 @@ def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
 def build_computed_attributes(
     attributes: Mapping[str, Any], _surroundings: ResourceContext, placed_vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
-    """Return `vnfcs`, and the ids in Tacker of the kept ones. `came` is the operation of a VNFC (VM), absent for
-    instantiation. Labels are derived on reading.
+    """Return the attribute `vnfcs` (VMs by name), and `vnfc_ids` for those kept by Tacker.
+
+    The field `came` of a VNFC is its creating operation; it is absent for instantiation. VNFCs on unknown hosts
+    (`unplaced`) stay as recorded.
     """
     known_ids = get_known_blocks(attributes, "vnfc_ids")  # unknown for a new VNF
     unplaced_vnfcs = {
         record["name"]: {key: record[key] for key in record if key != "name"} for record in unplaced.values()
     }
-    kept_vms = [vm.name for vm in placed_vms if vm.trigger in _RECORDED_OPERATIONS]  # others get new ids
+    # A kept VNFC has its recorded operation as trigger; others get new ids.
+    kept_vms = [vm.name for vm in placed_vms if vm.trigger in ("", SCALED, HEALED)]
     kept_ids = {name: known_ids[name] for name in (*kept_vms, *unplaced_vnfcs) if name in known_ids}
     ids = {"vnfc_ids": kept_ids} if known_ids else {}
     vnfcs: dict[str, Any] = {}
@@ -403,13 +406,17 @@ def _get_vnfc_operation(vm: PlacedVm) -> str:
 def _compute_node_labels(
     attributes: Mapping[str, Any], vdu_name: str, operation: str, machine: str, zone: str
 ) -> dict[str, str]:
-    """Return the labels of a worker's node: the user's, and its machine and zone, or those of Tacker's MgmtDriver."""
+    """Return the labels of the node of a worker VM: those of the user, and those about its machine and zone.
+
+    With `label_source` "mgmt_driver" the latter are set by Tacker's management driver. It labels workers of
+    an anti-affinity group at instantiation, and workers of any server group at later operations.
+    """
     configured_labels = get_mapping(attributes, "labels")
     if attributes.get("label_source") != MGMT_DRIVER:
         return {**configured_labels, CIS_NODE_LABEL: machine, MACHINE_LABEL: machine, ZONE_LABEL: zone}
     vdu = read_documents(attributes).vnf.find_vdu(vdu_name)
     if vdu is None or not (vdu.has_anti_affinity if operation == INSTANTIATED else vdu.has_scheduler_hints):
-        return dict(configured_labels)  # it labels workers of anti-affinity groups, later ones of any server group
+        return dict(configured_labels)
     grant_zone = attributes.get("grant_zone")
     granted_labels = {MACHINE_LABEL: str(grant_zone)} if grant_zone else {}
     return {**configured_labels, CIS_NODE_LABEL: machine, **granted_labels}

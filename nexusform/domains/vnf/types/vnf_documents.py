@@ -55,7 +55,11 @@ def read_package_and_request(attributes: Mapping[str, Any], files: Files) -> tup
 
 
 def _read_instantiate_request(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return flavour_id, instantiation_level and parameters of the instantiate request (ETSI SOL003, JSON)."""
+    """Return the arguments of the block from its instantiate request (ETSI SOL003, JSON), and problems.
+
+    They are flavour_id, instantiation_level and parameters. A configured argument must be equal, or not be set;
+    configured parameters override those of the request. While the request is unknown, so are they.
+    """
     text = attributes.get(REQUEST)
     if text is None:
         return {}, []
@@ -74,7 +78,6 @@ def _read_instantiate_request(attributes: Mapping[str, Any]) -> tuple[dict[str, 
         if not isinstance(requested, kind):
             problems.append(_build_request_problem(f"{field} is no {noun}."))
         elif isinstance(configured, dict):
-            # Configured parameters override those of the request.
             arguments[name] = {**body[field], **configured}
         elif configured in (None, requested):
             arguments[name] = requested
@@ -105,7 +108,10 @@ def _build_request_problem(detail: str) -> Problem:
 
 
 def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
-    """Return vnfd, base_hot and nested of the package in `csar`: UNKNOWN with path or flavour, {} without a result."""
+    """Return the arguments replaced by the package in `csar`: vnfd, base_hot and nested; and problems.
+
+    They are UNKNOWN as long as the path or the flavour is. There are none without a package, or with a problem.
+    """
     path, flavour = attributes.get("csar"), attributes.get("flavour_id")
     if path is None:
         return {}, []
@@ -195,7 +201,6 @@ WORKER: Final = "Worker"
 CONTROL_PLANE_ROLE: Final = "ControlPlane"
 # The VDU of this name in the specification has the Kubernetes masters.
 MASTER: Final = "masterNode"
-_SIZES: Final = ("vcpus", "memory_gib", "disk_gib")
 
 
 def _create_size_attribute(description: str, minimum: int, **more: Any) -> AttributeSchema:
@@ -327,7 +332,7 @@ def list_block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
         yield from check_whole_numbers(block, ("vcpus", "disk_gib", "sriov_vfs"), path)
         yield from check_memory(block, path)
         yield from check_kubelet(block.get("kubelet"), (*path, "kubelet"))
-        size_names = [size for size in _SIZES if block.get(size) is not None]
+        size_names = [size for size in ("vcpus", "memory_gib", "disk_gib") if block.get(size) is not None]
         if block.get("vm_sku_name") is not None and size_names:
             detail = (
                 f'The block vdu "{name}" has vm_sku_name and {", ".join(size_names)}. Set a SKU or figures, not both.'
@@ -336,7 +341,10 @@ def list_block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield problems for blocks without a VDU in the documents, and for VDUs without a size."""
+    """Yield problems for blocks without a VDU in the documents, and for VDUs without a size.
+
+    A VM SKU has a size, and so may the flavor of a VDU; only a plan knows it. An unknown size is not missing.
+    """
     names = [vdu.name for vdu in vnf.vdus]
     for name in blocks:
         if name not in names:
@@ -344,11 +352,11 @@ def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(("vdu", name), "unknown-vdu", detail)
     for vdu in vnf.vdus:
         block = get_mapping(blocks, vdu.name)
-        if block.get("vm_sku_name") is not None or UNKNOWN in (block.get("vcpus"), block.get("memory_gib")):
-            continue  # a SKU has a size, and an unknown size is not missing
+        has_unknown_size = UNKNOWN in (block.get("vcpus"), block.get("memory_gib"))
+        if has_unknown_size or block.get("vm_sku_name") is not None or _is_sized_by_flavor(vdu, block):
+            continue
         vcpus, memory, _ = resolve_vdu_size(vdu, block)
-        # Only a plan knows the SKUs of flavors.
-        if None in (vcpus, memory) and not _is_sized_by_flavor(vdu, block):
+        if None in (vcpus, memory):
             yield build_missing_size_problem(vdu, vcpus, memory)
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.vnf.providers.openstack_credentials import read_credentials
-from nexusform.domains.vnf.providers.tacker_client import PollTiming, TackerClient
+from nexusform.domains.vnf.providers.tacker_client import Credentials, PollTiming, TackerClient, read_credentials
 from nexusform.domains.vnf.providers.tacker_operations import ObservedVnfc, match_vnfcs
 from nexusform.domains.vnf.providers.tacker_provider import TackerOptions, TackerProvider
 from nexusform.files.regular_files import UNCONFINED
@@ -32,7 +31,7 @@ class RecordingClient(TackerClient):
     """Client with fixed answers; `sent` are the bodies by path."""
 
     def __init__(self) -> None:
-        super().__init__("http://127.0.0.1:1", None, PollTiming(sleep=lambda _seconds: None))
+        super().__init__("http://127.0.0.1:1", Credentials(), PollTiming(sleep=lambda _seconds: None))
         self.sent: dict[str, Any] = {}
         self.operation: dict[str, Any] = {"operation": "INSTANTIATE", "operationState": "COMPLETED"}
 

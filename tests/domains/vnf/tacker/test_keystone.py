@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.vnf.providers.openstack_credentials import fetch_token, read_credentials
+from nexusform.domains.vnf.providers.tacker_client import fetch_token, read_credentials
 from nexusform.files.regular_files import UNCONFINED
 from nexusform.interfaces.plugins import ProviderProblem
 from tests.domains.vnf.tacker.tacker_bed import TACKER, find_port

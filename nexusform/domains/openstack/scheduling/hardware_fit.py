@@ -1,10 +1,13 @@
-"""Fit of a VM onto the NUMA cells of a host, as nova/virt/hardware.py of Nova 34.0 (numa_fit_instance_to_host)."""
+"""Fit of a VM onto the NUMA cells and the PCI devices of a host.
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+Source: nova/virt/hardware.py (numa_fit_instance_to_host) and nova/pci/stats.py of Nova 34.0.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, permutations
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 SMALL, LARGE, ANY = -1, -2, -3
@@ -143,20 +146,20 @@ def _fit_guest_cells(
     ratios: HostRatios,
     fit_devices: Callable[[Sequence[int]], bool] | None,
 ) -> bool:
-    """Return whether the guest cells fit on host cells, and set their host cells."""
-    # Like Nova, pairs of ids are remembered, and a guest cell that fits takes the id of its host cell.
-    unfit: set[tuple[int, int]] = set()
-    fit: set[tuple[int, int]] = set()
+    """Return whether the guest cells fit on host cells, each on its own, with the PCI devices near; set their ids.
+
+    Like Nova, results are remembered by the ids of both cells, and a fitting guest cell takes the id of its host
+    cell. So a later permutation has the same guest under another id. Only the first cell has emulator threads.
+    """
+    results: dict[tuple[int, int], bool] = {}  # whether a guest cell fits, by the ids of the host cell and the guest
     for candidates in permutations(cells, len(guests)):
         for position, (cell, guest) in enumerate(zip(candidates, guests, strict=True)):
             pair = (cell.id, guest.id)
-            if pair in unfit:
-                break  # try the next candidates
-            if pair not in fit:
-                if not _fit_cell(cell, guest, request, ratios, request.emulator_cpus if position == 0 else 0):
-                    unfit.add(pair)
-                    break
-                fit.add(pair)
+            if pair not in results:
+                emulator_cpus = request.emulator_cpus if position == 0 else 0
+                results[pair] = _fit_cell(cell, guest, request, ratios, emulator_cpus)
+            if not results[pair]:
+                break  # try the next permutation
             guest.id = cell.id
         else:
             if fit_devices is None or fit_devices([guest.id for guest in guests]):
@@ -201,7 +204,11 @@ def _fit_cell(cell: HostCell, guest: GuestCell, request: NumaRequest, ratios: Ho
 
 
 def _fit_guest_memory(cell: HostCell, guest: GuestCell, *, is_pinned: bool) -> bool:
-    """Return whether the cell has the memory of a guest cell. If it requests a page size, set the first size to fit."""
+    """Return whether the host cell has the memory of a guest cell, in pages of the requested size if there are pages.
+
+    A request of SMALL, LARGE or ANY pages is set to the largest fitting size of them. Pinned VMs and requested pages
+    need free memory; other VMs may share it.
+    """
     pages = {item.size_kib: item for item in cell.pages}
     sizes = sorted(pages, reverse=True)  # the last one is the smallest
     if guest.page_size:
@@ -211,7 +218,7 @@ def _fit_guest_memory(cell: HostCell, guest: GuestCell, *, is_pinned: bool) -> b
                 guest.page_size = size
                 return True
         return False
-    if sizes:  # pinned VMs need free memory, others may share it
+    if sizes:
         return pages[sizes[-1]].can_fit(guest.memory_mib, is_free=is_pinned)
     return guest.memory_mib <= (cell.free_memory_mib if is_pinned else cell.memory_mib)
 
@@ -219,51 +226,49 @@ def _fit_guest_memory(cell: HostCell, guest: GuestCell, *, is_pinned: bool) -> b
 def _select_dedicated_cpus(
     cell: HostCell, count: int, emulator_cpus: int, thread_policy: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return the CPUs for dedicated vCPUs and those for emulator threads, None if too few are free under the policy
-    for threads.
+    """Return the CPUs of `count` dedicated vCPUs and those of the emulator threads.
+
+    None if too few CPUs are free under the policy for threads. The first choice of vCPUs with CPUs left for the
+    emulator threads counts. As in Nova, emulator threads have CPUs only with dedicated vCPUs in the cell.
     """
     if count + emulator_cpus > len(cell.free_cpus):
         return None
+    free_cores = [core & cell.free_cpus for core in cell.siblings]
+    for pins in _list_pin_choices(cell, free_cores, count, thread_policy):
+        remaining_cores = free_cores if pins else []
+        if thread_policy == ISOLATE:  # the other threads of a used core stay unused
+            remaining_cores = [core for core in remaining_cores if core.isdisjoint(pins)]
+        remaining_cpus = chain.from_iterable(sorted(core.difference(pins)) for core in remaining_cores)
+        emulator_pins = tuple(remaining_cpus)[:emulator_cpus]
+        if len(emulator_pins) == emulator_cpus:
+            return pins, emulator_pins
+    return None
+
+
+def _list_pin_choices(
+    cell: HostCell, free_cores: Sequence[frozenset[int]], count: int, thread_policy: str
+) -> Iterator[tuple[int, ...]]:
+    """Yield the ways to choose `count` free CPUs under a policy for threads, in the order of Nova.
+
+    ISOLATE takes one thread of each wholly free core. The others take as many threads per core as possible: REQUIRE
+    at least two, any other policy also one, or in the end any free CPUs. `free_cores` are the free threads by core.
+    """
     threads_per_core = max(map(len, cell.siblings), default=1)
-    free = [core & cell.free_cpus for core in cell.siblings]
-    # By number of threads, the largest first: the cores with at least as many free ones.
-    by_threads = {
-        threads: [core for core in free if len(core) >= threads]
-        for threads in range(max(map(len, free), default=0), 0, -1)
-    }
-    cores = by_threads.get(1, [])
-    pins: tuple[int, ...] | None = None
-    emulator: tuple[int, ...] = ()
+    layouts: Iterable[tuple[int, int]]  # threads to take per core, and the free ones that the core must have
     if thread_policy == ISOLATE:
-        if threads_per_core not in by_threads or (threads_per_core != 1 and cell.dedicated != cell.shared):
-            return None
-        pins = _select_core_threads(by_threads[threads_per_core], 1, count) or None
-        emulator = _pick_emulator_cpus(
-            [core for core in cores if not core.intersection(pins or ())], pins, emulator_cpus
-        )
+        can_isolate = threads_per_core == 1 or cell.dedicated == cell.shared
+        layouts = [(1, threads_per_core)] if can_isolate and count else []
     else:
-        if thread_policy == REQUIRE:
-            by_threads.pop(1, None)  # at least two threads of a core
-        for threads, full_cores in by_threads.items():
-            pins = _select_core_threads(full_cores, threads, count)
-            emulator = _pick_emulator_cpus(cores, pins, emulator_cpus)
-            if pins is not None and len(emulator) == emulator_cpus:
-                break
-        if thread_policy != REQUIRE and not pins:  # no layout by cores: take any free CPUs
-            pins = _select_core_threads([{cpu} for cpu in chain.from_iterable(map(sorted, cores))], 1, count)
-            emulator = _pick_emulator_cpus(cores, pins, emulator_cpus)
-    return None if pins is None or len(emulator) < emulator_cpus else (pins, emulator)
-
-
-def _pick_emulator_cpus(cores: Iterable[frozenset[int]], pins: tuple[int, ...] | None, count: int) -> tuple[int, ...]:
-    """Return up to `count` free CPUs besides `pins` for emulator threads, () without `pins`."""
-    return tuple(chain.from_iterable(sorted(core.difference(pins)) for core in cores))[:count] if pins else ()
-
-
-def _select_core_threads(cores: Sequence[Iterable[int]], threads: int, count: int) -> tuple[int, ...] | None:
-    if threads * len(cores) < count:
-        return None
-    return tuple(chain.from_iterable(sorted(core)[:threads] for core in cores))[:count]
+        most_free = max(map(len, free_cores), default=0)
+        fewest = 2 if thread_policy == REQUIRE else 1
+        layouts = ((threads, threads) for threads in range(most_free, fewest - 1, -1))
+    for threads, required_threads in layouts:
+        cores = [sorted(core)[:threads] for core in free_cores if len(core) >= required_threads]
+        if threads * len(cores) >= count:
+            yield tuple(chain.from_iterable(cores))[:count]
+    all_cpus = tuple(chain.from_iterable(map(sorted, free_cores)))
+    if thread_policy not in (ISOLATE, REQUIRE) and len(all_cpus) >= count:
+        yield all_cpus[:count]
 
 
 def update_host_cells(
@@ -278,7 +283,10 @@ def update_host_cells(
 
 
 def _update_host_cell(cell: HostCell, guest: GuestCell, thread_policy: str, sign: int) -> HostCell:
-    """Return a host cell with a guest cell added (`sign` 1) or removed (`sign` -1)."""
+    """Return a host cell with a guest cell added (`sign` 1) or removed (`sign` -1).
+
+    Its memory counts in pages of its size, by default the smallest. With ISOLATE the whole cores of its CPUs are used.
+    """
     size = guest.page_size or min((item.size_kib for item in cell.pages), default=0)
     pages = list(cell.pages)
     for index, item in enumerate(pages):
@@ -286,7 +294,7 @@ def _update_host_cell(cell: HostCell, guest: GuestCell, thread_policy: str, sign
             pages[index] = replace(item, used=max(item.used + sign * guest.memory_mib * _KIB // size, 0))
     pins = frozenset((*guest.pins, *guest.emulator_pins))
     if thread_policy == ISOLATE:
-        pins = pins.union(*(core for core in cell.siblings if core & pins))  # no other VM on the same cores
+        pins = pins.union(*(core for core in cell.siblings if core & pins))
     return replace(
         cell,
         pages=tuple(pages),
@@ -294,3 +302,114 @@ def _update_host_cell(cell: HostCell, guest: GuestCell, thread_policy: str, sign
         used_vcpus=max(cell.used_vcpus + sign * guest.shared_vcpus, 0),
         pinned=cell.pinned | pins if sign > 0 else cell.pinned - pins,
     )
+
+
+_DEVICE_TYPE: Final = "dev_type"
+_LIVE_MIGRATABLE: Final = "live_migratable"
+LEGACY, PREFERRED, REQUIRED, SOCKET = "legacy", "preferred", "required", "socket"
+POLICIES: Final = (LEGACY, PREFERRED, REQUIRED, SOCKET)
+
+
+class DevicePool(Struct, frozen=True):
+    """Free PCI devices with equal properties (vendor_id, product_id, dev_type, tags). `numa_node` None: unknown."""
+
+    count: int
+    properties: Mapping[str, str]
+    numa_node: int | None = None
+
+    def has_properties(self, wanted: Mapping[str, str]) -> bool:
+        """Return whether the devices have these properties; case is ignored."""
+        return all(self.properties.get(name, "").lower() == value.lower() for name, value in wanted.items())
+
+
+class PciDeviceAlias(Struct, frozen=True):
+    """Alias of [pci] alias in nova.conf: properties of its devices, and their NUMA policy."""
+
+    properties: Mapping[str, str] = field(default_factory=dict)
+    numa_policy: str = LEGACY
+
+
+class PciDeviceRequest(Struct, frozen=True):
+    """Number of devices of one alias."""
+
+    alias: PciDeviceAlias
+    count: int
+    numa_policy: str = LEGACY
+
+
+def build_pci_device_alias(settings: Mapping[str, str]) -> PciDeviceAlias:
+    """Build an alias from the fields of nova.conf: vendor_id, product_id, device_type, numa_policy."""
+    names = {"device_type": _DEVICE_TYPE}
+    properties = {
+        names.get(name, name): value
+        for name, value in settings.items()
+        if name not in ("numa_policy", "resource_class", "traits", "capability_type", "name")  # no properties
+    }
+    if _LIVE_MIGRATABLE in properties:
+        is_migratable = properties[_LIVE_MIGRATABLE].lower() in ("true", "yes", "on", "1", "t", "y")
+        properties[_LIVE_MIGRATABLE] = str(is_migratable).lower()
+    return PciDeviceAlias(properties, settings.get("numa_policy") or LEGACY)
+
+
+def allocate_pci_devices(
+    pools: Sequence[DevicePool],
+    requests: Iterable[PciDeviceRequest],
+    cells: Collection[int] = (),
+    sockets: Mapping[int, int | None] = {},
+) -> list[DevicePool] | None:
+    """Return the pools without the devices of the requests, None if there are too few. `cells` are the host cells of
+    the VM; `sockets` has the socket of each host cell. As in Nova, special devices serve only requests for them.
+    """
+    remaining = list(pools)
+    for request in requests:
+        wanted = request.alias.properties
+        selected: Sequence[DevicePool] = [pool for pool in remaining if pool.has_properties(wanted)]
+        if cells:
+            selected = _select_near_pools(selected, request, cells, sockets)
+        for name, value in ((_DEVICE_TYPE, "type-PF"), (_DEVICE_TYPE, "vdpa"), ("remote_managed", "true")):
+            if wanted.get(name) != value:
+                selected = [pool for pool in selected if pool.properties.get(name) != value]
+        if count_free_devices(selected) < request.count:
+            return None
+        unallocated = request.count
+        for pool in selected:
+            allocated = min(unallocated, pool.count)
+            index = remaining.index(pool)
+            if pool.count > allocated:
+                remaining[index] = replace(pool, count=pool.count - allocated)
+            else:
+                del remaining[index]  # no device is left
+            unallocated -= allocated
+    return remaining
+
+
+def _select_near_pools(
+    pools: Sequence[DevicePool], request: PciDeviceRequest, cells: Collection[int], sockets: Mapping[int, int | None]
+) -> Sequence[DevicePool]:
+    """Return the pools usable by a VM on these host cells under the NUMA policy of the request, near ones first.
+
+    REQUIRED allows devices of its cells only, SOCKET those of its sockets, LEGACY also those without a known cell, and
+    PREFERRED any. The devices may be too few; the caller checks it.
+    """
+    near = _select_pools_of_cells(pools, cells)
+    if request.numa_policy == REQUIRED or count_free_devices(near) >= request.count:
+        return near
+    if request.numa_policy == SOCKET:
+        if None in sockets.values():
+            return []  # unknown sockets: no device is near
+        near_sockets = {sockets.get(cell) for cell in cells}
+        near_cells = [cell for cell, socket in sockets.items() if socket in near_sockets]
+        return _select_pools_of_cells(pools, near_cells)
+    near = _select_pools_of_cells(pools, (*cells, None))  # None: devices without a known cell
+    if request.numa_policy == LEGACY or count_free_devices(near) >= request.count:
+        return near
+    return sorted(pools, key=lambda pool: pool not in near)  # False, near, first
+
+
+def _select_pools_of_cells(pools: Iterable[DevicePool], cells: Collection[int | None]) -> list[DevicePool]:
+    return [pool for pool in pools if pool.numa_node in cells]
+
+
+def count_free_devices(pools: Iterable[DevicePool]) -> int:
+    """Return the number of free devices in these pools."""
+    return sum(pool.count for pool in pools)

@@ -1,0 +1,337 @@
+"""Reports on all sites: their status, locks, an apply of their plan, and the answers to a question.
+
+Sites with equal results share a row.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from nexusform.diagnostics.phrases import format_count, format_duration, format_list, group_by, select_word_form
+from nexusform.domains.sites.rendering.fleet_impact import build_undeclared_document, build_undeclared_sections
+from nexusform.domains.sites.rendering.fleet_summary import group_by_reason
+from nexusform.domains.sites.rendering.site_change_rows import format_names, replace_site_name
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, Wave
+from nexusform.domains.sites.types.site_tasks import (
+    QuestionKind,
+    SiteLock,
+    SiteQuestionFinding,
+    SiteResult,
+    SiteStatus,
+    select_results,
+)
+from nexusform.json_data.record_forms import RecordForm
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
+
+_STATUS_TEXTS = {
+    SiteStatus.APPLIED: "applied",
+    SiteStatus.FAILED: "interrupted",
+    SiteStatus.REJECTED: "cannot be read",
+    SiteStatus.SKIPPED: "nothing applied yet",
+}
+_APPLY_TEXTS = {
+    SiteStatus.APPLIED: "applied",
+    SiteStatus.UNCHANGED: "unchanged",
+    SiteStatus.REJECTED: "rejected",
+    SiteStatus.FAILED: "failed",
+    SiteStatus.SKIPPED: "skipped",
+}
+_PROGRESS_TEXTS = {True: "started", False: "not started"}
+
+
+def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[SiteResult] = ()) -> Report:
+    """Build the report: counts by wave, problems, locks, and certainty of placements if requested."""
+    failed = plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED)
+    sections = _build_failed_section("To review", failed)
+    sections += build_undeclared_sections(plan.undeclared, len(plan.undeclared))
+    sections.append(_build_wave_section(plan, plan.waves, _STATUS_TEXTS))
+    rows = []
+    for site in plan.sites:
+        lock = site.result.lock
+        if lock is not None:
+            age, progress = format_age(lock.created, now), _PROGRESS_TEXTS[lock.has_started]
+            rows.append(Row((site.name, lock.id, lock.host, lock.who, age, progress)))
+    if rows:
+        heads = ("site", "lock ID", "host", "who", "age", "apply")
+        sections.append(Section("Locks", table=Table(heads, tuple(rows))))
+    if certainty:
+        certainty_report = build_question_report(QuestionKind.CERTAINTY, certainty)
+        sections += (Section(certainty_report.title, (certainty_report.verdict,)), *certainty_report.sections)
+    title = f"States of {format_count(len(plan.sites), 'site')}"
+    verdict = f"{', '.join(_format_status_counts(plan, _STATUS_TEXTS))}."
+    is_finding = bool(failed or select_failed_results(certainty))
+    return Report(title, verdict, is_finding=is_finding, sections=tuple(sections))
+
+
+def build_apply_report(plan: FleetPlan, *, is_stopped: bool) -> Report:
+    """Build the report of an apply: counts, failures with reasons, and waves."""
+    failed = plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED)
+    failed_title = f"{format_count(len(failed), 'site')} {select_word_form(len(failed), 'was', 'were')} not applied"
+    sections = _build_failed_section(failed_title, failed)
+    sections += build_undeclared_sections(plan.undeclared, len(plan.undeclared))
+    waves = [wave for wave in plan.waves if plan.select_wave(wave.name)]
+    sections.append(_build_wave_section(plan, waves, _APPLY_TEXTS))
+    title = f"Applied {len(plan.select_by_status(SiteStatus.APPLIED)):,} of {format_count(len(plan.sites), 'site')}"
+    verdict = f"{format_list(_format_status_counts(plan, _APPLY_TEXTS))}."
+    return Report(title, verdict, is_finding=is_stopped or bool(failed), sections=tuple(sections))
+
+
+def _build_failed_section(title: str, failed: Sequence[PlannedSite]) -> list[Section]:
+    """Build the section of failed sites by reason, none without failures."""
+    lines = tuple(f"{format_names(names)}: {reason}" for reason, names in group_by_reason(failed))
+    return [Section(title, lines, is_finding=True)] if failed else []
+
+
+def _build_wave_section(plan: FleetPlan, waves: Iterable[Wave], status_texts: Mapping[SiteStatus, str]) -> Section:
+    """Build the section with one row per wave: its number of sites, and of sites with each status."""
+    heads = ("wave", "sites", *status_texts.values())
+    rows = []
+    for wave in waves:
+        statuses = [site.result.status for site in plan.select_wave(wave.name)]
+        counts = [len(statuses), *(statuses.count(status) for status in status_texts)]
+        rows.append(Row((wave.name, *(f"{count:,}" for count in counts))))
+    return Section("Waves", table=Table(heads, tuple(rows), figures=frozenset(range(1, len(heads)))))
+
+
+def _format_status_counts(plan: FleetPlan, status_texts: Mapping[SiteStatus, str]) -> list[str]:
+    """Return the number of sites of each status, and of those no longer declared."""
+    counts = {text: len(plan.select_by_status(status)) for status, text in status_texts.items()}
+    counts["no longer declared"] = len(plan.undeclared)
+    return [f"{count:,} {text}" for text, count in counts.items() if count]
+
+
+_SITE: Final = RecordForm(
+    PlannedSite,
+    "name wave status=result.status reason=result.reason serial=result.serial state=result.state_location labels",
+)
+_LOCK: Final = RecordForm(SiteLock, "id host who created started=has_started unlock_command")
+
+
+def build_status_document(plan: FleetPlan, certainty: Sequence[SiteResult] = ()) -> dict[str, Any]:
+    """Build the report as JSON data."""
+    document = {
+        "format_version": "1.0",
+        "sites": [
+            {**_SITE(site), "lock": _LOCK(site.result.lock) if site.result.lock is not None else None}
+            for site in plan.sites
+        ],
+        "undeclared": build_undeclared_document(plan.undeclared),
+    }
+    if certainty:
+        document["certainty"] = build_question_document(QuestionKind.CERTAINTY, certainty)["sites"]
+    return document
+
+
+def format_locked_sites(results: Sequence[SiteResult], now: datetime) -> str:
+    """Format the locks of these locked sites as a table below a sentence, with the command to release them, or ""."""
+    if not results:
+        return ""
+    rows = [_format_lock(result, result.lock, now) for result in results if result.lock is not None]
+    hints = [
+        f"If no process on {host} runs any more, release the locks of sites that were not started:\n"
+        f"  nexusform sites unlock -host={host}"
+        for host in list_lock_hosts(results)
+    ]
+    verb = select_word_form(len(results), "is", "are")
+    title = f"{format_count(len(results), 'site')} {verb} locked:"
+    return "\n\n".join(["", "\n".join([title, *rows]), *hints])  # it begins with an empty line
+
+
+def list_lock_hosts(results: Sequence[SiteResult]) -> list[str]:
+    """List the known hosts of locks, sorted."""
+    return sorted({result.lock.host for result in results if result.lock is not None} - {""})
+
+
+def format_age(created: str, now: datetime) -> str:
+    """Format the time since a lock was taken, "unknown" if its time cannot be read."""
+    try:
+        return format_duration(max((now - datetime.fromisoformat(created)).total_seconds(), 0))
+    except (ValueError, TypeError):
+        return "unknown"
+
+
+def _format_lock(result: SiteResult, lock: SiteLock, now: datetime) -> str:
+    progress = _PROGRESS_TEXTS[lock.has_started]
+    host = f"host {lock.host}" if lock.host else lock.who
+    return f"  {result.site}: ID {lock.id}, {host}, age {format_age(lock.created, now)}, apply {progress}"
+
+
+_MAX_ROWS: Final = 40
+_TITLES: Final[Mapping[QuestionKind, str]] = {
+    QuestionKind.CERTAINTY: "Certainty of the plans of {}",
+    QuestionKind.FAILURE: "Loss of each rack of {}, one at a time",
+    QuestionKind.REPLAY: "{} placed again",
+}
+_FAILED_STATUSES: Final = (SiteStatus.REJECTED, SiteStatus.SKIPPED, SiteStatus.FAILED)
+TableLine = tuple[tuple[str, ...], bool]
+
+
+def build_question_report(question_kind: QuestionKind, results: Sequence[SiteResult]) -> Report:
+    """Build the report: a summary, the failed sites by reason, and one row per distinct result with its sites."""
+    failed = select_failed_results(results)
+    successful = [result for result in results if result.status not in _FAILED_STATUSES]
+    verdict = "No result."
+    sections: list[Section] = []
+    if successful:
+        verdict = _SUMMARIES[question_kind](successful)
+        sections.append(_build_result_section(question_kind, successful))
+    if failed:
+        verdict = f"{verdict.rstrip('.')}; {format_count(len(failed), 'site')} failed."
+        sections.insert(0, _build_rejection_section(failed))
+    title = _TITLES[question_kind].format(format_count(len(results), "site"))
+    return Report(title, verdict, is_finding=any(section.is_finding for section in sections), sections=tuple(sections))
+
+
+def _build_rejection_section(failed: Sequence[SiteResult]) -> Section:
+    """Build the section of failed sites by reason. Reasons with another site's name are one."""
+    lines = []
+    for reason, results in group_by(failed, lambda result: replace_site_name(result.reason, result.site)).items():
+        names = format_names([result.site for result in results])
+        lines.append(f"{names}: {reason if len(results) > 1 else results[0].reason}")  # with its name for a single site
+    return Section("Failed sites", tuple(lines), is_finding=True)
+
+
+def _build_result_section(question_kind: QuestionKind, results: Sequence[SiteResult]) -> Section:
+    """Build the section with the table of results, problems first. Sites with the same cells share a row."""
+    heads, build_rows = _TABLES[question_kind]
+    sites_by_line: dict[TableLine, list[str]] = {}
+    for result in results:
+        for cells, is_problem in build_rows(result):
+            line = (tuple(replace_site_name(cell, result.site) for cell in cells), is_problem)
+            sites_by_line.setdefault(line, []).append(result.site)
+    rows = [
+        Row((format_names(sites, max_names=4), *cells), is_finding=is_problem)
+        for (cells, is_problem), sites in sites_by_line.items()
+    ]
+    rows.sort(key=lambda row: not row.is_finding)
+    hidden_count = len(rows) - _MAX_ROWS
+    lines = (f"{format_count(hidden_count, 'more row')}: -format=json has all.",) if hidden_count > 0 else ()
+    table = Table(("sites", *heads), tuple(rows[:_MAX_ROWS]))
+    return Section("By site", lines, table=table, is_finding=any(row.is_finding for row in rows))
+
+
+def select_failed_results(results: Iterable[SiteResult]) -> list[SiteResult]:
+    """Select the results of failed sites."""
+    return select_results(results, *_FAILED_STATUSES)
+
+
+_RESULT: Final = RecordForm(
+    SiteResult,
+    "name=site status reason findings",
+    status=lambda status: "rejected" if status in _FAILED_STATUSES else "answered",
+    findings=RecordForm(
+        SiteQuestionFinding, "name *figures=. texts is_problem", figures=lambda finding: finding.figures
+    ),
+)
+
+
+def build_question_document(question_kind: QuestionKind, results: Sequence[SiteResult]) -> dict[str, Any]:
+    """Build the report as JSON data."""
+    return {"asked": question_kind.value, "sites": [_RESULT(result) for result in results]}
+
+
+def _list_findings(results: Iterable[SiteResult]) -> list[SiteQuestionFinding]:
+    return [finding for result in results for finding in result.findings]
+
+
+def _count_constant_vms(findings: Iterable[SiteQuestionFinding], figure_name: str) -> int:
+    """Count the VMs with the same rack, machine or count in every run."""
+    return sum(finding.figures[figure_name] == finding.figures["runs"] for finding in findings)
+
+
+def _summarize_certainty(results: Sequence[SiteResult]) -> str:
+    """Summarize the VMs with one machine or rack in all samples, and the least certain VM. A finding is one VM."""
+    findings = _list_findings(results)
+    if not findings:
+        return "No VM to place. Certainty is computed for VMs to place, not for existing ones."
+    sample_count = round(findings[0].figures["runs"])  # equal for all VMs
+    machine_count = _count_constant_vms(findings, "machine")
+    site_findings = ((result.site, finding) for result in results for finding in result.findings)
+    site, least_certain = min(site_findings, key=lambda site_and_finding: _compute_share(site_and_finding[1]))
+    constant_text = (
+        f"{machine_count:,} of {format_count(len(findings), 'VM')} {select_word_form(machine_count, 'is', 'are')} "
+        f"on one machine in all {sample_count:,} samples, {_count_constant_vms(findings, 'rack'):,} in one rack."
+    )
+    target_machine = least_certain.texts[0]
+    vm_text = f"{least_certain.name} of {site} on {target_machine}"
+    return f"{constant_text} Least certain: {vm_text}, in {_format_percent(_compute_share(least_certain))} of them."
+
+
+def _compute_share(finding: SiteQuestionFinding) -> float:
+    """Compute the share of samples with the VM on its machine."""
+    return finding.figures["machine"] / finding.figures["runs"]
+
+
+def _format_percent(share: float) -> str:
+    return f"{share:.1%}".replace("%", " %")
+
+
+def _build_certainty_rows(result: SiteResult) -> Iterable[TableLine]:
+    """Build one row: the number of VMs (findings), and of those with one machine, rack and rack count in all runs."""
+    if not result.findings:
+        yield (("0 to place", "", "", ""), False)
+        return
+    vms = len(result.findings)
+    counts = (_count_constant_vms(result.findings, figure_name) for figure_name in ("machine", "rack", "rack_count"))
+    yield ((f"{vms:,}", *(f"{count:,} of {vms:,}" for count in counts)), False)
+
+
+def _summarize_failures(results: Sequence[SiteResult]) -> str:
+    """Summarize the racks with a problem if lost, and the number of their sites. A finding is one rack."""
+    rack_count = format_count(len(_list_findings(results)), "rack")
+    problem_counts = [len(result.problem_findings) for result in results]
+    problem_count, unharmed_count = sum(problem_counts), problem_counts.count(0)
+    if not problem_count:
+        return f"No site loses a control plane or a pool with any one of {rack_count}."
+    return (
+        f"Losing {problem_count:,} of {rack_count} breaks availability or "
+        f"leaves VMs without capacity, on {format_count(len(results) - unharmed_count, 'site')}."
+    )
+
+
+def _build_failure_rows(result: SiteResult) -> Iterable[TableLine]:
+    """Build one row for all harmless racks, and one for each rack with a problem if lost."""
+    problems = result.problem_findings
+    harmless_count = len(result.findings) - len(problems)
+    if harmless_count or not problems:
+        yield ((format_count(harmless_count, "rack"), "availability is kept"), False)
+    for finding in problems:
+        yield ((finding.name.rpartition("/")[2], finding.texts[0]), True)  # the name is `<site>/<rack>`
+
+
+def _summarize_replay(results: Sequence[SiteResult]) -> str:
+    """Summarize the VMs observed on the machine chosen by the placement rule; per site by its best rack_spread."""
+    best_findings = [
+        max(result.findings, key=lambda finding: finding.figures["hits"]) for result in results if result.findings
+    ]
+    checked = round(sum(finding.figures["verified"] for finding in best_findings))
+    hits = round(sum(finding.figures["hits"] for finding in best_findings))
+    if not checked:
+        return "Nothing could be checked."
+    chance_hits = sum(finding.figures["by_chance"] for finding in best_findings)
+    return (
+        f"{hits:,} of {format_count(checked, 'checked VM')} ({_format_percent(hits / checked)}) are where the rule "
+        f"places them (best rack_spread per site); expected by chance: {_format_percent(chance_hits / checked)}."
+    )
+
+
+def _build_replay_rows(result: SiteResult) -> Iterable[TableLine]:
+    """Build a row for each rack_spread: VMs explained by the rule, certain ones, by chance, and not checked."""
+    for finding in result.findings:
+        figures = finding.figures
+        hits_text = f"{round(figures['hits']):,} of {round(figures['verified']):,}"
+        spread = finding.name.rpartition(" ")[2]  # the name ends with `, rack_spread SPREAD`
+        certain_text, unchecked_text = f"{round(figures['certain_hits']):,}", f"{round(figures['unverified']):,}"
+        yield ((spread, hits_text, certain_text, f"{figures['by_chance']:.1f}", unchecked_text), False)
+
+
+_SUMMARIES: Final[Mapping[QuestionKind, Callable[[Sequence[SiteResult]], str]]] = {
+    QuestionKind.CERTAINTY: _summarize_certainty,
+    QuestionKind.FAILURE: _summarize_failures,
+    QuestionKind.REPLAY: _summarize_replay,
+}
+_TABLES: Final[Mapping[QuestionKind, tuple[tuple[str, ...], Callable[[SiteResult], Iterable[TableLine]]]]] = {
+    QuestionKind.CERTAINTY: (("VMs", "same machine", "same rack", "rack count"), _build_certainty_rows),
+    QuestionKind.FAILURE: (("rack", "effect of losing it"), _build_failure_rows),
+    QuestionKind.REPLAY: (("rack_spread", "explained", "certain", "by chance", "not checked"), _build_replay_rows),
+}
