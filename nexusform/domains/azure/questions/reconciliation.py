@@ -139,19 +139,18 @@ class _SiteReplayer:
             random_hit_chance = best_count / max(fit_count, best_count, 1)
             # Any VM left in the batch may be taken as a hit, so chance has as many tries.
             self.chance += 1 - (1 - random_hit_chance) ** sum(map(len, vms_by_machine.values()))
-            certain_machine = next((machine for machine in vms_by_machine if machine in best.in_all_splits), None)
-            explained_machine = certain_machine or next(
-                (machine for machine in vms_by_machine if machine in best.in_some_splits), None
-            )
-            machine = explained_machine or first_machine
+            # Prefer a machine that is best for every split of NUMA cells, then one that is best for some.
+            certain_machines = [machine for machine in vms_by_machine if machine in best.in_all_splits]
+            possible_machines = [machine for machine in vms_by_machine if machine in best.in_some_splits]
+            machine = [*certain_machines, *possible_machines, first_machine][0]
             vm = vms_by_machine[machine].pop(0)
             if not vms_by_machine[machine]:
                 del vms_by_machine[machine]
-            if explained_machine is None:
-                self.misses.append(MisplacedVm(vm, tuple(sorted(best.in_some_splits)[:3])))
-            else:
+            if certain_machines or possible_machines:
                 self.hits += 1
-                self.sure += certain_machine is not None  # preferred for every split of NUMA cells
+                self.sure += bool(certain_machines)
+            else:
+                self.misses.append(MisplacedVm(vm, tuple(sorted(best.in_some_splits)[:3])))
             self._place_observed_vm(vm)
 
     def _build_demand(self, vm: ObservedVm) -> Demand:
