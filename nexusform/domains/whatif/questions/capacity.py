@@ -129,19 +129,11 @@ def compute_site_capacity(
     machines = [machine for machine in site.machines.values() if is_requested(machine.availability_zone)]
     names = frozenset(machine.name for machine in machines)
     planned = [rack for rack in site.racks if rack.is_planned and is_requested(rack.availability_zone)]
-    fragmentation = compute_cell_fragmentation(
-        site, machines, skus[0] if len(skus) == 1 else None
-    )  # None: of the largest
-    open_machines = [machine for machine in machines if not machine.unschedulable_reason]
+    # Cells are measured by the only requested SKU, or else (None) by the largest one.
+    fragmentation = compute_cell_fragmentation(site, machines, skus[0] if len(skus) == 1 else None)
     closed = Counter(machine.unschedulable_reason for machine in machines)
     del closed[""]  # of open machines
-    totals = Totals(
-        machines=len(open_machines),
-        vcpus=sum(machine.cells * machine.cpus_per_cell for machine in open_machines),
-        memory_gib=convert_to_gib(sum(machine.cells * machine.memory_mib_per_cell for machine in open_machines)),
-        free_vcpus=fragmentation.free_vcpus,
-        free_memory_gib=fragmentation.free_memory_gib,
-    )
+    totals = _compute_totals(machines, fragmentation)
     counted_skus = tuple(skus) or _select_default_skus(site, machines)
     mix_constraints = {part.sku.name: replace(_find_common_constraints(site, part.sku), zones=zones) for part in mix}
     return CapacityAnswer(
@@ -160,6 +152,18 @@ def compute_site_capacity(
         overfull=tuple(name for name in site.scheduler.list_overfull_machines() if name in names),
         unplaced=site.vms_without_machine,
         other_capacities=site.other_capacity,
+    )
+
+
+def _compute_totals(machines: Sequence[Machine], fragmentation: FragmentationCounts) -> Totals:
+    """Sum the vCPUs and memory of the machines open to new VMs; their free part is counted by `fragmentation`."""
+    open_machines = [machine for machine in machines if not machine.unschedulable_reason]
+    return Totals(
+        machines=len(open_machines),
+        vcpus=sum(machine.cells * machine.cpus_per_cell for machine in open_machines),
+        memory_gib=convert_to_gib(sum(machine.cells * machine.memory_mib_per_cell for machine in open_machines)),
+        free_vcpus=fragmentation.free_vcpus,
+        free_memory_gib=fragmentation.free_memory_gib,
     )
 
 

@@ -4,7 +4,7 @@ Changes that happen without the edits are separated.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, product
 from operator import attrgetter
 from typing import Final
 
@@ -301,12 +301,8 @@ def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) 
         if (diagnostic.id, diagnostic.detail) not in baseline_details and diagnostic.id not in _WARNINGS_AS_DATA
     ]
     # The placements without eviction: drained members keep them; unscheduled bindings do not count.
-    remaining = [
-        (placement.key, cluster)
-        for cluster in drained
-        for placement in result.placements
-        if cluster in _build_state(placement, placement.bindings).clusters
-    ]
+    states = [_build_state(placement, placement.bindings) for placement in result.placements]
+    remaining = [(state.key, cluster) for cluster, state in product(drained, states) if cluster in state.clusters]
     return FleetSimulation(
         edits=tuple(edits),
         placements=tuple(_build_outcomes(baseline, result)),

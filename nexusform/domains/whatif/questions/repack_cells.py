@@ -5,7 +5,7 @@ contents are one row of the program, with a count.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from itertools import compress, product
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -95,11 +95,8 @@ class CellCatalogue:
         patterns = self._patterns.get(cache_key)
         if patterns is None:
             remains = [frozenset({cells}) for cells in splits]  # before any addition
-            fitting_sizes = [  # other sizes need no search
-                size
-                for size in sizes
-                if all(_compute_remaining_cell_capacity(split_remains, self.sizes[size]) for split_remains in remains)
-            ]
+            # Sizes without capacity for one VM in every split need no search.
+            fitting_sizes = [size for size in sizes if _subtract_vm_share(remains, None, self.sizes[size]) is not None]
             fitting_sizes.sort(key=lambda size: (-self.sizes[size].memory, size))  # largest memory first
             search = _PatternSearch([(size, self.sizes[size]) for size in fitting_sizes])
             search.extend(0, pattern=(), remains=remains, disk=disk)
@@ -119,17 +116,14 @@ class CellCatalogue:
         """
         # Of each group any number of VMs leaves, and each multi-cell VM stays (0) or leaves (1).
         choices = [range(len(pods) + 1) for _, pods in key.leaving]  # (group, pods of each of its VMs)
-        spans = [range(2) for _ in key.spanning]  # (index, class) of a multi-cell VM
+        spanning_indexes = [index for index, _ in key.spanning]  # (index, class) of a multi-cell VM
+        spans = [range(2)] * len(spanning_indexes)
         for count_so_far, counts in enumerate(product(*choices, *spans)):
             if count_so_far >= MAX_LEAVINGS:
                 self.is_capped = True  # without the other changes, no bound is proved
                 return
             group_counts = list(zip(key.leaving, counts[: len(choices)], strict=True))
-            leaving_indexes = tuple(
-                number
-                for (number, _), is_leaving in zip(key.spanning, counts[len(choices) :], strict=True)
-                if is_leaving
-            )
+            leaving_indexes = tuple(compress(spanning_indexes, counts[len(choices) :]))
             free = key.free
             for (group, _), count in group_counts:
                 free = free.subtract(group_skus[group], -count)

@@ -236,22 +236,34 @@ class _OrderSearch:
             if is_blocked and first.vm_class != second.vm_class:  # an exchange of equal VMs changes nothing
                 yield self._build_ring_exchange(first, second)
         if remaining >= 3:  # enough re-creations for three VMs
-            yield from self._list_three_vm_exchanges(sources)
+            yield from self._list_rings_of_three(sources)
+            yield from self._list_exchanges_of_one_for_two(sources)
 
-    def _list_three_vm_exchanges(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
-        """List rings of three VMs, and exchanges of one VM for two on another machine if both have to leave for it."""
-        successors = {vm.handle: [other for other in sources if self._needs_departure(vm, other)] for vm in sources}
+    def _list_rings_of_three(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
+        """List the rings: of three VMs each fits on the machine of the next one only after the next one has left."""
+        blockers: dict[int, list[MovableVm]] = {}  # by handle of a VM: those able to make room for it
+        for vm in sources:
+            blockers[vm.handle] = [other for other in sources if self._needs_departure(vm, other)]
         for first in sources:
-            for second in successors[first.handle]:
-                for third in successors[second.handle]:
-                    # Of the three rotations of a ring, list one.
-                    if first.handle < min(second.handle, third.handle) and first in successors[third.handle]:
+            for second in blockers[first.handle]:
+                for third in blockers[second.handle]:
+                    # Of the three rotations of a ring, list the one that starts with the lowest handle.
+                    if first.handle < min(second.handle, third.handle) and first in blockers[third.handle]:
                         yield self._build_ring_exchange(first, second, third)
+
+    def _list_exchanges_of_one_for_two(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
+        """List the exchanges of a VM for two VMs on another machine, if it fits there only after both have left. The
+        two go to the machine of the one.
+        """
         for source, state in product(sources, list(self._states.values())):
-            target = self._locations[source.handle].machine  # for the pair; the VM goes to the machine of `state`
-            for pair in combinations(list(state.vms.values()), 2):
-                if self._needs_departure(source, *pair) and not any(self._needs_departure(source, vm) for vm in pair):
-                    yield (_Relocation(source, state.machine.machine.name), *(_Relocation(vm, target) for vm in pair))
+            target = self._locations[source.handle].machine
+            for first, second in combinations(list(state.vms.values()), 2):
+                if not self._needs_departure(source, first, second):
+                    continue
+                if self._needs_departure(source, first) or self._needs_departure(source, second):
+                    continue  # one of them is enough
+                new_machine = state.machine.machine.name
+                yield _Relocation(source, new_machine), _Relocation(first, target), _Relocation(second, target)
 
     def _build_ring_exchange(self, *sources: MovableVm) -> tuple[_Relocation, ...]:
         """Build the group with each VM on the machine of the next one."""

@@ -179,14 +179,7 @@ class RepackProgram:
         unknown_groups: dict[Hashable, list[RepackMachine]] = {}
         for host in self._context.hosts:
             groups = unknown_groups if host.has_unknown_cells else known_groups  # of equal machines
-            # Equal machines share a key. Their disk only counts with unknown cells: for patterns of whole machines.
-            cells = tuple(self._build_cell_key(host, cell) for cell in range(len(host.cells)))
-            unknown_cell_groups = tuple(sorted(self._groups[source.handle] for source in host.unknown_cell_vms))
-            pods = tuple(sorted(source.pods for source in host.unknown_cell_vms)) if self._is_fine else ()
-            multi_cell_groups = tuple(self._groups[source.handle] for source in self._list_multi_cell_vms(host))
-            disk = host.disk if host.has_unknown_cells else 0
-            machine_key = cells, unknown_cell_groups, pods, multi_cell_groups, host.splits, disk
-            groups.setdefault(machine_key, []).append(host)
+            groups.setdefault(self._build_machine_key(host), []).append(host)
         if self._arrivals:  # a multi-cell VM links cells of one machine
             for number, hosts in enumerate(known_groups.values()):
                 self._add_machines(number, hosts)
@@ -200,6 +193,17 @@ class RepackProgram:
         for capacity in list(self._capacity_rows):
             self._add_cell_capacity(capacity)
         self._add_rack_arrivals()
+
+    def _build_machine_key(self, host: RepackMachine) -> Hashable:
+        """Build the key of a machine, the same for equal ones. Its disk only counts with unknown cells: then a pattern
+        is of the whole machine. Numbers of pods count in fine mode only.
+        """
+        cells = tuple(self._build_cell_key(host, cell) for cell in range(len(host.cells)))
+        unknown_cell_groups = tuple(sorted(self._groups[source.handle] for source in host.unknown_cell_vms))
+        pods = tuple(sorted(source.pods for source in host.unknown_cell_vms)) if self._is_fine else ()
+        multi_cell_groups = tuple(self._groups[source.handle] for source in self._list_multi_cell_vms(host))
+        disk = host.disk if host.has_unknown_cells else 0
+        return cells, unknown_cell_groups, pods, multi_cell_groups, host.splits, disk
 
     def _build_cell_key(self, host: RepackMachine, cell: int) -> CellKey:
         """Build the key of a cell, equal for cells with equal contents; numbers of pods are 0 unless in fine mode."""

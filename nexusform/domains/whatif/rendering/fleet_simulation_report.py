@@ -153,15 +153,14 @@ def _build_reason_section(simulation: FleetSimulation) -> Iterator[Section]:
     """Build the section of reasons for added, removed and missing clusters."""
     lines: list[str] = []
     for placement in select_placements(simulation):
-        changed = (*placement.gained, *placement.lost)
-        reasons = [(row, "") for row in placement.rows]
-        reasons += [(row, ", with and without this change") for row in placement.unrelated]
-        for row, aside in reasons:
-            if row.action is not PlacementAction.KEEP and row.object in changed:
-                verb = "added to" if row.object in placement.gained else "removed from"
-                lines.append(f"{placement.after.key} {verb} {row.object}{aside}: {row.reason}")
+        key = placement.after.key
+        verbs = dict.fromkeys(placement.gained, "added to") | dict.fromkeys(placement.lost, "removed from")
+        for row in (*placement.rows, *placement.unrelated):
+            if row.action is not PlacementAction.KEEP and row.object in verbs:
+                aside = ", with and without this change" if row in placement.unrelated else ""
+                lines.append(f"{key} {verbs[row.object]} {row.object}{aside}: {row.reason}")
         if placement.status is not None and not placement.after.is_fulfilled:
-            lines.append(f"{placement.after.key}: {placement.status.condition.message}")
+            lines.append(f"{key}: {placement.status.condition.message}")
             lines += [f"{decision.cluster}: {decision.reason}" for decision in placement.status.unselected_decisions]
     if lines:
         yield Section("Why", _truncate_sentences(lines))

@@ -1,6 +1,6 @@
 """Report of `simulate rebalance`, as text and as data."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nexusform.diagnostics.phrases import enclose, format_count
@@ -10,6 +10,7 @@ from nexusform.domains.whatif.questions.eviction_search import (
     PlacementPolicy,
     RebalanceResult,
 )
+from nexusform.plans.plan import Feasibility
 from nexusform.rendering.json.json_placements import FEASIBILITY_FORM
 from nexusform.rendering.report.report_tree import CodeBlock, Report, Row, Section, Table
 
@@ -56,13 +57,17 @@ def _build_sections(result: RebalanceResult, evictions: str, taints: str, path: 
         yield Section("Configuration", (f"Written to {path}.",) if path else (), code=CodeBlock(evictions, "hcl"))
     elif result.waiting_bindings:
         yield Section("Reasons", tuple(list_failure_reasons(result)), is_finding=True)
-    waiting = result.waiting_bindings if result.trial is None else result.best.waiting
-    if waiting:
-        title = "Waiting pods" if result.trial is None else "Pods outside of the question still waiting"
-        yield Section(title, tuple(f"{row.placement.name} on {row.cluster}: {row.reason}" for row in waiting))
-    unknown = result.before.unknown
-    if unknown:
-        yield Section("Unknown", tuple(f"{row.placement.name} on {row.cluster}: {row.reason}" for row in unknown))
+    if result.trial is None:
+        yield from _build_binding_section("Waiting pods", result.waiting_bindings)
+    else:
+        yield from _build_binding_section("Pods outside of the question still waiting", result.best.waiting)
+    yield from _build_binding_section("Unknown", result.before.unknown)
+
+
+def _build_binding_section(title: str, rows: Sequence[Feasibility]) -> list[Section]:
+    """Build a section with a line for each binding and its reason; none without bindings."""
+    lines = tuple(f"{row.placement.name} on {row.cluster}: {row.reason}" for row in rows)
+    return [Section(title, lines)] if lines else []
 
 
 def list_newly_picked_clusters(result: RebalanceResult, address: str) -> list[str]:
