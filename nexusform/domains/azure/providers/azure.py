@@ -69,9 +69,8 @@ def make_provider(
 ) -> ObservedSites:
     """Create the provider for evaluated settings; no request is sent before the first read. Raises ProviderProblem."""
     # The Azure modules are loaded only if a configuration names this provider.
-    from nexusform.domains.azure.providers.absence_check import verify_absence
     from nexusform.domains.azure.providers.azure_site import AzureSiteProvider
-    from nexusform.domains.azure.providers.azure_subscription import AzureSubscription
+    from nexusform.domains.azure.providers.azure_subscription import AzureSubscription, verify_absence
 
     subscription = AzureSubscription(_resolve_subscription_setting(settings), exit_stack)
     source = f"subscription {subscription.id}"
@@ -99,8 +98,7 @@ def read_azure(settings: Mapping[str, Any]) -> tuple[tuple[AzSite, ...], list[Pr
 
 def verify_absence_in_azure(settings: Mapping[str, Any], requests: Sequence[ReadRequest]) -> None:
     """Raise ProviderProblem unless these unlisted objects do not exist in Azure."""
-    from nexusform.domains.azure.providers.absence_check import verify_absence
-    from nexusform.domains.azure.providers.azure_subscription import AzureSubscription
+    from nexusform.domains.azure.providers.azure_subscription import AzureSubscription, verify_absence
 
     with ExitStack() as exit_stack:
         verify_absence(AzureSubscription(_resolve_subscription_setting(settings), exit_stack), requests)

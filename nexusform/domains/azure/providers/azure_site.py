@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.domains.azure.importers.arm_resources import extract_resource_group, normalize_id
-from nexusform.domains.azure.providers.absence_check import verify_absence
 from nexusform.domains.azure.providers.azure_actions import (
     MachineActionClient,
     build_action_change,
@@ -46,6 +45,7 @@ from nexusform.domains.azure.providers.azure_subscription import (
     VMS,
     AzureSubscription,
     convert_azure_errors,
+    verify_absence,
 )
 from nexusform.domains.azure.providers.change_progress import ChangeProgress, determine_progress
 from nexusform.domains.azure.providers.machine_cordons import (

@@ -311,7 +311,7 @@ class ObservedSites(FixedIdentity):
 
     def _read_sites(self) -> Mapping[str, AzSite]:
         """Read the sites once, by recorded name. Raises ProviderProblem."""
-        from nexusform.domains.azure.importers.az_unlisted_machines import locate_vms_on_unlisted_machines
+        from nexusform.domains.azure.importers.az_recorded_nodes import locate_vms_on_unlisted_machines
         from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
 
         with self._lock:
