@@ -429,31 +429,12 @@ def _build_block_update(resource: AzureResource, before: Mapping[str, Any], afte
 # Properties in Azure besides the arguments. The body of an imported object is complete if its azure block has
 # each of these: null or an empty value for those absent in Azure.
 _TAGS: Final = "tags"
-_EXTRA_PROPERTIES: Final[Mapping[str, tuple[str, ...]]] = {
-    CLUSTER: (
-        _TAGS,
-        "aadConfiguration",
-        "administratorConfiguration",
-        "managedResourceGroupConfiguration",
-        "networkConfiguration",
-        "controlPlaneNodeConfiguration.administratorConfiguration",
-    ),
-    POOL: (_TAGS, "administratorConfiguration", "agentOptions", "attachedNetworkConfiguration"),
-    VM: (
-        _TAGS,
-        "adminUsername",
-        "bootMethod",
-        "cloudServicesNetworkAttachment",
-        "isolateEmulatorThread",
-        "networkAttachments",
-        "networkData",
-        "sshPublicKeys",
-        "userData",
-        "virtioInterface",
-        "vmDeviceModel",
-        "vmImage",
-        "vmImageRepositoryCredentials",
-    ),
+_EXTRA_PROPERTIES: Final = {
+    CLUSTER: f"{_TAGS} aadConfiguration administratorConfiguration managedResourceGroupConfiguration "
+    "networkConfiguration controlPlaneNodeConfiguration.administratorConfiguration",
+    POOL: f"{_TAGS} administratorConfiguration agentOptions attachedNetworkConfiguration",
+    VM: f"{_TAGS} adminUsername bootMethod cloudServicesNetworkAttachment isolateEmulatorThread networkAttachments "
+    "networkData sshPublicKeys userData virtioInterface vmDeviceModel vmImage vmImageRepositoryCredentials",
 }
 
 
@@ -462,7 +443,7 @@ def _find_properties_known_only_to_azure(kind: str, attributes: Mapping[str, Any
     configured = {_TAGS} & read_opaque_body(attributes).keys()
     for name, part in _read_opaque_properties(attributes).items():
         configured |= {name, *(f"{name}.{inner}" for inner in get_known_mapping(part))}
-    return tuple(name for name in _EXTRA_PROPERTIES[kind] if name not in configured)
+    return tuple(name for name in _EXTRA_PROPERTIES[kind].split() if name not in configured)
 
 
 def _build_cluster_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
