@@ -86,6 +86,7 @@ from nexusform.values.typed_value import UNKNOWN
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.domains.azure.importers.az_import import ImportedSiteObject
+    from nexusform.domains.azure.importers.az_records import AzSite
 
 _MAX_NAMES: Final = 4
 _MANUAL_ACTIONS: Final = {
@@ -370,28 +371,10 @@ class AzureSiteProvider(ObservedSites):
         sites = self._read_sites().values()
         with self._index_lock:
             if self._index is None:
-                index = _ArmIndex(
-                    machines={normalize_id(str(b.get("id"))): b for b in self._subscription.documents.get(MACHINES, ())}
-                )
+                bodies = self._subscription.documents.get(MACHINES, ())
+                self._index = _ArmIndex(machines={normalize_id(str(body.get("id"))): body for body in bodies})
                 for site in sites:
-                    inventory = site.inventory
-                    for cluster in inventory.clusters:
-                        object_id = f"{site.name}/{cluster.name}"
-                        index.managed[CLUSTER, object_id] = cluster.id
-                        index.managed.update({(POOL, f"{object_id}/{pool.name}"): pool.id for pool in cluster.pools})
-                    for vm in inventory.virtual_machines:
-                        index.managed[VM, f"{site.name}/{vm.name}"] = vm.id
-                        index.hint_targets[f"{site.name}/{vm.name}"] = vm.id  # a hint may refer to a VM, too
-                    index.hint_targets.update({f"{site.name}/{rack.name}": rack.id for rack in inventory.racks})
-                    for machine in inventory.machines:
-                        index.hint_targets[f"{site.name}/{machine.rack}/{machine.name}"] = machine.id
-                    bodies = [index.machines.get(normalize_id(machine.id), {}) for machine in inventory.machines]
-                    # All objects of a site are at the location of its machines.
-                    located_body = next((body for body in bodies if body.get("extendedLocation")), None)
-                    if located_body is not None:
-                        fields = omit_empty({name: located_body.get(name) for name in _COMMON_FIELDS})
-                        index.common_fields[site.name] = fields
-                self._index = index
+                    self._index.add_site(site)
             return self._index
 
     def _find_hint_arm_id(self, object_id: str) -> str:
@@ -504,10 +487,30 @@ class _ArmIndex(Struct, frozen=True):
     location by site. `machines`: bodies by lower-case id.
     """
 
+    machines: dict[str, dict[str, Any]]
     managed: dict[tuple[str, str], str] = field(default_factory=dict)
     hint_targets: dict[str, str] = field(default_factory=dict)
     common_fields: dict[str, dict[str, Any]] = field(default_factory=dict)
-    machines: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def add_site(self, site: AzSite) -> None:
+        """Add the objects of a site. Placement hints may refer to its racks, machines and VMs. All objects of the site
+        are at the location of its machines.
+        """
+        inventory = site.inventory
+        for cluster in inventory.clusters:
+            cluster_id = f"{site.name}/{cluster.name}"
+            self.managed[CLUSTER, cluster_id] = cluster.id
+            self.managed.update({(POOL, f"{cluster_id}/{pool.name}"): pool.id for pool in cluster.pools})
+        for vm in inventory.virtual_machines:
+            self.managed[VM, f"{site.name}/{vm.name}"] = vm.id
+            self.hint_targets[f"{site.name}/{vm.name}"] = vm.id
+        for rack in inventory.racks:
+            self.hint_targets[f"{site.name}/{rack.name}"] = rack.id
+        for machine in inventory.machines:
+            self.hint_targets[f"{site.name}/{machine.rack}/{machine.name}"] = machine.id
+            body = self.machines.get(normalize_id(machine.id), {})
+            if body.get("extendedLocation") and site.name not in self.common_fields:
+                self.common_fields[site.name] = omit_empty({name: body.get(name) for name in _COMMON_FIELDS})
 
 
 def _build_cluster_target(request: ChangeRequest, group: str) -> ArmTarget:

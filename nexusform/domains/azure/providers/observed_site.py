@@ -351,12 +351,8 @@ class ObservedSites(FixedIdentity):
             raise ManualStepPending(self._describe_not_done(request, participle, differing))
         observed = dict(observation.answer.attributes)
         planned_nodes = planned.get("nodes")
-        if isinstance(planned_nodes, Mapping):
-            missing_nodes = [
-                name
-                for name, node in observed["nodes"].items()
-                if not node["platform_name"] and get_mapping(planned_nodes, name).get("machine")
-            ]
+        if isinstance(planned_nodes, Mapping):  # a cluster or a pool
+            missing_nodes = _find_missing_nodes(observed["nodes"], planned_nodes)
             if missing_nodes:
                 form = select_word_form(len(missing_nodes), "node")
                 names = f"{form} {format_first_items(missing_nodes, _MAX_NAMES)}"
@@ -478,6 +474,12 @@ def _remove_generated_machines(
     if not generated or not observed or not observed.isdisjoint(generated):
         return attributes  # none generated, none observed, or some in common
     return {**attributes, "machine_count": 0, "machines": {}}
+
+
+def _find_missing_nodes(nodes: Mapping[str, Any], planned_nodes: Mapping[str, Any]) -> list[str]:
+    """Find the nodes planned on a machine and not in Azure: without a platform name."""
+    missing = [name for name, node in nodes.items() if not node["platform_name"]]
+    return [name for name in missing if get_mapping(planned_nodes, name).get("machine")]
 
 
 def _replace_nodes(attributes: dict[str, Any], nodes: Mapping[str, Any]) -> dict[str, Any]:
