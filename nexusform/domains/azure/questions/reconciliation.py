@@ -324,7 +324,7 @@ def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) ->
             real_vm = ObservedVm(vm.name, vm.name, "vm", sku, PlacementConstraints(), _build_placement(vm.placement))
             timed.append(((vm.created_at, vm.name, 0, ""), real_vm))
     timed.sort(key=lambda pair: pair[0])
-    uncertain_from, uncertain_to = _find_uncertain_capacity_period(inventory) or ("", "")
+    uncertain_from, uncertain_to = _find_uncertain_capacity_period(inventory)
     has_nodes = all(cluster.has_node_list for cluster in inventory.clusters)
     is_complete = has_nodes and inventory.listed_kinds.issuperset(WORKLOAD_KINDS)
     # The creation time of a removed cluster without any VM left is unknown.
@@ -343,9 +343,9 @@ def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) ->
         yield VmCreationBatch(vms, reason)
 
 
-def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str] | None:
-    """Find the period of unknown free capacity: from the first pool with a node created on a later day (possibly the
-    replacement of one elsewhere) to the last such node; None without such nodes.
+def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str]:
+    """Find start and end of the period of unknown free capacity: from the first pool with a node created on a later day
+    (possibly the replacement of one elsewhere) to the last such node; ("", "") without such nodes.
     """
     spans = []  # times of creation of pool and node
     for cluster in inventory.clusters:
@@ -354,10 +354,8 @@ def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str] |
             pool_time = pool_times.get(node.pool) or cluster.created_at
             if pool_time and node.created_at[:_DATE_LENGTH] > pool_time[:_DATE_LENGTH]:  # on a later day
                 spans.append((pool_time, node.created_at))
-    if not spans:
-        return None
-    starts, ends = zip(*spans, strict=True)
-    return min(starts), max(ends)
+    starts, ends = zip(*spans, strict=True) if spans else ((), ())
+    return min(starts, default=""), max(ends, default="")
 
 
 def _list_nodes_with_creation_sort_key(cluster: AzCluster, skus: Mapping[str, VmSku]) -> Iterator[_TimedVm]:

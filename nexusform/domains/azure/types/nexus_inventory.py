@@ -29,18 +29,9 @@ from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType, MapTyp
 if TYPE_CHECKING:  # few configurations read an inventory
     from nexusform.domains.azure.importers.az_capture_commands import AzExport
 
-_OCCUPIED: Final = ObjectType.create(
-    {
-        "name": STRING,
-        "cpu_cores": NUMBER,
-        "memory_gib": NUMBER,
-        "disk_gib": NUMBER,
-        "numa_cells": NUMBER,
-        "cells": ListType(NUMBER),
-    }
-)
 _LOCATION: Final[dict[str, Type]] = {"machine": STRING, "rack": STRING, "availability_zone": STRING}
 _SHAPE: Final[dict[str, Type]] = {"cpu_cores": NUMBER, "memory_gib": NUMBER, "disk_gib": NUMBER}
+_OCCUPIED: Final = ObjectType.create({"name": STRING, **_SHAPE, "numa_cells": NUMBER, "cells": ListType(NUMBER)})
 
 RACKS_TYPE: Final = MapType(
     ObjectType.create({"availability_zone": STRING, "machine_sku": STRING, "rack_sku_id": STRING, "arm_id": STRING})
@@ -50,9 +41,7 @@ MACHINES_TYPE: Final = MapType(
         {
             "rack": STRING,
             "slot": NUMBER,
-            "machine_sku": STRING,
-            "machine_sku_id": STRING,
-            "machine_name": STRING,
+            **dict.fromkeys(("machine_sku", "machine_sku_id", "machine_name"), STRING),
             **{fact.name: fact.attribute.type for fact in EXPORTED_FACTS},
             "occupied": ListType(_OCCUPIED),
             "arm_id": STRING,
@@ -68,9 +57,7 @@ _NODE: Final = ObjectType.create(
     {
         **_SHAPE,
         **_LOCATION,
-        "role": STRING,
-        "pool": STRING,
-        "vm_sku_name": STRING,
+        **dict.fromkeys(("role", "pool", "vm_sku_name"), STRING),
         "numa_cells": ListType(NUMBER),
         "detailed_status": STRING,
     }

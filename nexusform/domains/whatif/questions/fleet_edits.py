@@ -147,12 +147,9 @@ def _parse_health_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
 
 
 _PARSERS: Final[Mapping[MemberEditKind, Callable[[MemberEditKind, str], MemberEdit | None]]] = {
-    MemberEditKind.LEAVE: _parse_member_edit,
-    MemberEditKind.DRAIN: _parse_member_edit,
+    **dict.fromkeys((MemberEditKind.LEAVE, MemberEditKind.DRAIN), _parse_member_edit),
     MemberEditKind.JOIN: _parse_join_edit,
-    MemberEditKind.TAINT: _parse_setting_edit,
-    MemberEditKind.LABEL: _parse_setting_edit,
-    MemberEditKind.PROPERTY: _parse_setting_edit,
+    **dict.fromkeys((MemberEditKind.TAINT, MemberEditKind.LABEL, MemberEditKind.PROPERTY), _parse_setting_edit),
     MemberEditKind.HEALTH: _parse_health_edit,
 }
 

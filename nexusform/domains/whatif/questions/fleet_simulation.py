@@ -267,7 +267,9 @@ def _build_members(
 def _infer_unmanaged_usage(
     record: FleetMember, cluster: NodeCluster, last_member: Member | None, pods: PodPhase
 ) -> tuple[int, int]:
-    """Infer millicores and bytes of unmanaged pods from how much less was available at the last plan; 0 if unknown."""
+    """Infer the requests of pods that nexusform does not manage (millicores and bytes): by so much less was available
+    at the last plan than with managed pods only. (0, 0) if it is unknown.
+    """
     if last_member is None:  # nothing is recorded yet
         return 0, 0
     managed_usage = build_member(record, cluster, pods.sum_requests(cluster.id)).resources

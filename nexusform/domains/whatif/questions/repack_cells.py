@@ -26,13 +26,14 @@ Pattern: TypeAlias = tuple[tuple[int, int], ...]
 # Number of VMs leaving a cell by group: (group, count).
 Leaving: TypeAlias = tuple[tuple[Group, int], ...]
 
+DEMAND: Final = -1  # in place of the number of a class: the requested VMs
 MAX_PATTERNS: Final = 4_000
 MAX_LEAVINGS: Final = 4_000
 
 
 class CellChange(Struct, frozen=True):
     """Possible change of a cell: leaving VMs, VMs of the demand, and the capacity left for re-created VMs. `arrival`:
-    class of a multi-cell VM with a share here, -1 for the demand, None for none. `spanning`: indexes of leaving
+    class of a multi-cell VM with a share here (DEMAND: a requested one), None for none. `spanning`: indexes of leaving
     multi-cell VMs of the machine.
     """
 
@@ -111,7 +112,7 @@ class CellCatalogue:
         arrivals: Sequence[tuple[int, VmSku]],
         spanning: Mapping[int, VmSku],
     ) -> Iterator[CellChange]:
-        """List the possible changes of a cell with this key. `arrivals`: class (-1: demand) and SKU of multi-cell VMs.
+        """List the possible changes of a cell with this key. `arrivals`: class (or DEMAND) and SKU of multi-cell VMs.
         `spanning`: SKU of the machine's multi-cell VMs in this cell, by index.
         """
         # Of each group any number of VMs leaves, and each multi-cell VM stays (0) or leaves (1).
@@ -149,7 +150,8 @@ class CellCatalogue:
             return CellChange(leaving, demand, capacity, pods, arrival=arrival, spanning=leaving_indexes)
 
         for kind, sku in arrivals:
-            if (key.admits_demand if kind < 0 else kind in key.admitted) and free.has_capacity(sku):  # -1: demand
+            is_admitted = key.admits_demand if kind == DEMAND else kind in key.admitted
+            if is_admitted and free.has_capacity(sku):
                 yield build_change(free.subtract(sku), arrival=kind)
         if leaving or leaving_indexes:  # otherwise, nothing changes
             yield build_change(free)
@@ -170,7 +172,9 @@ class _PatternSearch:
         self.is_capped = False
 
     def extend(self, size_index: int, pattern: Pattern, remains: Remains, disk: int | None) -> None:
-        """Add 0 or more VMs of the size at this index, then of later sizes; record maximal patterns."""
+        """Add 0 or more VMs of the size at this index to a pattern, then of later sizes. `remains` and `disk` are the
+        capacity left by it. Record it if it is maximal: no further VM fits.
+        """
         if len(self.patterns) >= MAX_PATTERNS:
             self.is_capped = True
             return

@@ -379,8 +379,9 @@ class _OrderSearch:
         return state.key
 
     def _compute_missing_departures(self) -> int:
-        """Compute a lower bound of the VMs still to move out of their cells for the demand to fit."""
-        # By number of VMs of the demand: the fewest departures to place them on the machines so far.
+        """Compute a lower bound of the VMs still to move out of their cells for the demand to fit. Machine by machine,
+        `best[n]` is the fewest departures to place n VMs of the demand on the machines so far.
+        """
         best = [0] + [_IMPOSSIBLE] * self._request.want
         for state in self._states.values():  # one per machine; its `vms` are not re-created yet
             if not state.machine.admits_demand:  # no VM of the demand may run there
@@ -420,9 +421,10 @@ def _compute_machine_costs(
     vm_cells: int,
     want: int,
 ) -> tuple[int, ...]:
-    """Compute lower bounds of the VMs to move off a machine for 0, 1 ... `want` VMs of the demand. `cells` are (free
-    capacity, shares of movable VMs); each VM of the demand needs `share` in `demand_cells` cells. A VM leaving up to
-    `vm_cells` cells counts in each of them, so the sums are divided by `vm_cells`.
+    """Compute lower bounds of the VMs to move off a machine for 0, 1 ... `want` VMs of the demand: (0, 0, 2) if one
+    fits now, and a second one after two departures. `cells` are (free capacity, shares of movable VMs); each VM of the
+    demand needs `share` in `demand_cells` cells. A VM that leaves up to `vm_cells` cells counts in each of them, so
+    the sums are divided by `vm_cells`.
     """
     total = [0]  # departures by number of slots (free shares) in the cells so far
     for free, movable in cells:

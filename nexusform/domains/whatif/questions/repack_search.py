@@ -94,7 +94,9 @@ class RepackSearch(Struct, frozen=True):
         is_verified: bool = True,
         share: float = 1.0,
     ) -> RepackAttempt:
-        """Search with this share of the remaining time; search again without moving VMs with violated pods."""
+        """Search with this share of the remaining time. If pods of re-created VMs lack resources meanwhile, or break a
+        separation rule, search again with these VMs kept in place.
+        """
         budget = self.time_budget.split(share)
         context = build_repack_context(site, request, self.pods, lifted)
         refinement = _ProgramRefinement(context, request, budget.split(_SEARCH_SHARE))
@@ -104,7 +106,10 @@ class RepackSearch(Struct, frozen=True):
                 return attempt
             checked_windows, violating = simulate_window_pods(context, sequence.windows, request.separation_rules)
             if not violating or lifted & _OF_PODS:  # no VM violates constraints of pods, or they are ignored
-                break
+                windows = verify_sequence(context, sequence, budget) if is_verified else sequence.windows
+                pairs = zip(windows, checked_windows, strict=True)  # the moved pods are known in `checked_windows` only
+                windows = tuple(replace(window, pods=checked.pods) for window, checked in pairs)
+                return replace(attempt, windows=windows, found=True, undecided=False)
             # The bound stays that of all VMs: a kept VM might move in another order, so a failure proves nothing.
             attempt = replace(attempt, undecided=True)
             kept_vms = [source for source in context.all_movable_vms if source.handle in violating]
@@ -113,12 +118,7 @@ class RepackSearch(Struct, frozen=True):
             context_without_kept = build_repack_context(site, request, self.pods, lifted)
             refinement = _ProgramRefinement(context_without_kept, request, budget.split(_SEARCH_SHARE))
             _, sequence = refinement.search(searches_orders=is_verified)
-        else:
-            return attempt  # every sequence found violates them
-        windows = verify_sequence(context, sequence, budget) if is_verified else sequence.windows
-        pairs = zip(windows, checked_windows, strict=True)  # the moved pods are known in `checked_windows` only
-        windows = tuple(replace(window, pods=checked.pods) for window, checked in pairs)
-        return replace(attempt, windows=windows, found=True, undecided=False)
+        return attempt  # every sequence found violates them
 
 
 class _ProgramRefinement:

@@ -6,13 +6,14 @@ from typing import Any
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import enclose, format_count, format_list
-from nexusform.domains.whatif.questions.eviction_search import (
+from nexusform.domains.whatif.questions.placement_trials import (
     MAX_TRIALS,
+    NAME,
     EvictionProposal,
     PlacementPolicy,
     RebalanceResult,
+    SimulatedPlacement,
 )
-from nexusform.domains.whatif.questions.trial_configuration import NAME, SimulatedPlacement
 from nexusform.plans.plan import (
     Feasibility,
     FeasibilityResult,
