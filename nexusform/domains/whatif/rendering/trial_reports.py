@@ -32,18 +32,8 @@ from nexusform.rendering.report.plan_conditions import (
 from nexusform.rendering.report.report_tree import CodeBlock, Report, Row, Section, Table
 
 _UNREAD = frozenset({"pods-not-listed", "incomplete-cluster"})
-_FEASIBILITY_COLUMNS = (
-    "cluster",
-    "result",
-    "missing nodes",
-    "pool",
-    "site capacity",
-    "replicas",
-    "at most",
-    "waiting, machine down",
-    "waiting, rack down",
-    "reason",
-)
+_FEASIBILITY_COLUMNS = ("cluster", "result", "missing nodes", "pool", "site capacity", "replicas", "at most")
+_LOSS_COLUMNS = ("waiting, machine down", "waiting, rack down")
 
 
 class PlacementFeasibility(Struct, frozen=True):
@@ -111,9 +101,8 @@ def _build_placement_sections(answer: PlacementFeasibility) -> list[Section]:
     sections = []
     if answer.bindings:
         rows = tuple(map(_build_feasibility_row, answer.bindings))
-        sections.append(
-            Section("Clusters", table=Table(_FEASIBILITY_COLUMNS, rows, figures=frozenset({2, 5, 6, 7, 8})))
-        )
+        columns = (*_FEASIBILITY_COLUMNS, *_LOSS_COLUMNS, "reason")
+        sections.append(Section("Clusters", table=Table(columns, rows, figures=frozenset({2, 5, 6, 7, 8}))))
     fixes = tuple(describe_suggested_fixes(answer.bindings))
     if fixes:
         sections.append(Section(title="", lines=fixes))
@@ -138,7 +127,7 @@ def _list_missing_data_warnings(plan: Plan) -> tuple[str, ...]:
 
 
 def _build_feasibility_row(row: Feasibility) -> Row:
-    """Build the row of a cluster (`_FEASIBILITY_COLUMNS`), "" for unknown numbers; a finding if a pod does not run."""
+    """Build the row of a cluster, "" for unknown numbers. It is a finding if its pods do not all run."""
     missing = "" if row.missing_nodes is None else str(row.missing_nodes)
     maximum = "" if row.replicas_max is None else str(row.replicas_max)
     capacity = row.site_capacity if row.result is FeasibilityResult.RUNS_AFTER else ""  # for the missing nodes
