@@ -210,10 +210,10 @@ class ArmClient:
         """
         from azure.core.exceptions import AzureError
 
-        start, url = self._find_last_sent_change(changes, step.resumed_operation)
-        for number in range(max(start, 0), len(changes)):
+        last_sent, url = self._find_last_sent_change(changes, step.resumed_operation)  # -1 and "": none was sent
+        for number in range(max(last_sent, 0), len(changes)):
             change = changes[number]
-            was_sent = number == start
+            was_sent = number == last_sent
             try:
                 if was_sent and url and self.wait_for_operation(url, change, step):
                     self._wait_until_visible(change, step, etag_before="", succeeded=True)

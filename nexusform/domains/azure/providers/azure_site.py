@@ -254,24 +254,28 @@ class AzureSiteProvider(ObservedSites):
         for action, numbered_requests in sorted(requests_by_action.items()):
             number, first = numbered_requests[0]
             names = format_first_items([cordon_request.name for _, cordon_request in numbered_requests], _MAX_NAMES)
-            if self._acts_on_machines:
-                detail = f"apply {_AUTOMATIC_ACTIONS[action]}: {names}."
-                yield number, Problem((), "cordoned-machines", detail, Severity.WARNING)
-                # Report machines to cordon or uncordon that Azure does not list.
-                for machine_number, cordon_request in numbered_requests:
-                    try:
-                        self._find_machine_id(cordon_request.id)
-                    except ProviderProblem as problem:
-                        yield machine_number, Problem((), "unsupported-by-provider", str(problem))
+            if not self._acts_on_machines:
+                machine_count = format_count(len(numbered_requests), "machine")
+                detail = f"{machine_count} ({names}): {_MANUAL_ACTIONS[action]}{self._build_example(first)}"
+                yield number, Problem((), "manual-cordoning", detail, Severity.WARNING)
                 continue
-            machine_count = format_count(len(numbered_requests), "machine")
-            detail = f"{machine_count} ({names}): {_MANUAL_ACTIONS[action]}"
-            if action in _COMMAND_VERBS:
-                machine_id = self._load_index().hint_targets.get(first.id, "")
-                group = extract_resource_group(machine_id) or "MANAGED_RESOURCE_GROUP"
-                arguments = f"{_COMMAND_VERBS[action]} --name {first.name} --resource-group {group}"
-                detail += f" For example: az networkcloud baremetalmachine {arguments}"
-            yield number, Problem((), "manual-cordoning", detail, Severity.WARNING)
+            detail = f"apply {_AUTOMATIC_ACTIONS[action]}: {names}."
+            yield number, Problem((), "cordoned-machines", detail, Severity.WARNING)
+            # Report machines to cordon or uncordon that Azure does not list.
+            for machine_number, cordon_request in numbered_requests:
+                try:
+                    self._find_machine_id(cordon_request.id)
+                except ProviderProblem as problem:
+                    yield machine_number, Problem((), "unsupported-by-provider", str(problem))
+
+    def _build_example(self, request: CordonRequest) -> str:
+        """Build the sentence with the command of an operator for a machine; "" for an action without a command."""
+        if request.action not in _COMMAND_VERBS:
+            return ""
+        machine_id = self._load_index().hint_targets.get(request.id, "")
+        group = extract_resource_group(machine_id) or "MANAGED_RESOURCE_GROUP"
+        arguments = f"{_COMMAND_VERBS[request.action]} --name {request.name} --resource-group {group}"
+        return f" For example: az networkcloud baremetalmachine {arguments}"
 
     def _change_machine_cordons(
         self, request: ChangeRequest, observe_change: Callable[[ChangeRequest], ChangeResult]

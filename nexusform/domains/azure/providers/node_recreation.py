@@ -52,16 +52,18 @@ class NodeRecreation(Struct, frozen=True):
 
 
 def plan_node_recreations(request: ChangeRequest, changes: Sequence[ArmChange]) -> list[NodeRecreation]:
-    """Plan the nodes to re-create in a step, without those of re-created pools or clusters."""
+    """Plan the nodes to re-create in a step, by pool, without those of re-created pools or clusters. A step that only
+    releases capacity re-creates the nodes absent in its result and back after all steps. Another step re-creates those
+    without a machine that get one.
+    """
     final = request.final_attributes or request.planned_attributes
     planned_nodes, final_nodes = get_mapping(request.planned, "nodes"), get_mapping(final, "nodes")
     names_by_pool: dict[str, list[str]] = {}
     for name, node in _find_kept_nodes(request, final, changes).items():
         if name not in final_nodes:
             continue  # to be removed for good
-        if request.is_release:
-            is_recreated = name not in planned_nodes  # this step releases its capacity; it comes back later
-        else:  # a node without a machine, planned on one
+        is_recreated = name not in planned_nodes
+        if not request.is_release:
             is_recreated = not node.get("machine") and bool(get_mapping(planned_nodes, name).get("machine"))
         if is_recreated:
             names_by_pool.setdefault(node["pool"], []).append(str(node["platform_name"]))

@@ -416,7 +416,9 @@ class ObservedObjectComparison(Struct, frozen=True):
 def build_observed_object(
     request: ChangeRequest, objects: Mapping[tuple[str, str], ImportedSiteObject]
 ) -> ObservedObjectComparison | None:
-    """Compare a requested object with the site; None if the site does not list it."""
+    """Compare a requested object with the site; None if the site does not list it. Of a cluster, only its own pools
+    count: those of its block before or after the change.
+    """
     key, planned = request.key, request.planned_attributes
     item = objects.get((key.type, key.id))
     if item is None:
@@ -426,7 +428,7 @@ def build_observed_object(
         from nexusform.domains.azure.importers.az_import import remove_pools
 
         own_pools = {*get_mapping(planned, "agent_pool"), *get_mapping(prior, "agent_pool")}
-        item = remove_pools(item, item.attributes["agent_pool"].keys() - own_pools)  # pools of other resources
+        item = remove_pools(item, item.attributes["agent_pool"].keys() - own_pools)
     merged = _merge_observed(planned, item)
     attributes = _remove_generated_machines(merged, item, _collect_machines_by_rack(objects.values()))
     differing = tuple(name for name in _COMPARED_ATTRIBUTES.get(key.type, ()) if attributes[name] != planned.get(name))

@@ -447,7 +447,9 @@ def _find_properties_known_only_to_azure(kind: str, attributes: Mapping[str, Any
 
 
 def _build_cluster_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the body of a new cluster with inputs for missing values."""
+    """Build the body of a new cluster: inputs for missing values, then the arguments, then the azure blocks of cluster
+    and pools. Arguments of pools precede their azure blocks.
+    """
     description = "Ids of the CNI networks, by cluster."
     body = {
         "kubernetesVersion": KUBERNETES_VERSION,
@@ -459,7 +461,7 @@ def _build_cluster_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
     }
     opaque = {name: _read_opaque_properties(pool) for name, pool in list_pools(attributes)}
     initial = "initialAgentPoolConfigurations"
-    pools = [{**merge_bodies(pool, opaque[pool["name"]]), **pool} for pool in body[initial]]  # arguments precede
+    pools = [{**merge_bodies(pool, opaque[pool["name"]]), **pool} for pool in body[initial]]
     return {**merge_bodies(body, _read_opaque_properties(attributes)), initial: pools}
 
 

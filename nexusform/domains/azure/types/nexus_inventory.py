@@ -171,13 +171,8 @@ def _choose_unique_name(vm: AzNode | AzVirtualMachine, used_names: set[str]) -> 
 
 
 # Kind of document by argument.
-FILE_ARGUMENTS: Final[Mapping[str, str]] = {
-    "bare_metal_machines_file": "bare_metal_machines",
-    "racks_file": "racks",
-    "virtual_machines_file": "virtual_machines",
-    "kubernetes_clusters_file": "kubernetes_clusters",
-    "agent_pools_file": "agent_pools",
-}
+_FILE_KINDS: Final = ("bare_metal_machines", "racks", "virtual_machines", "kubernetes_clusters", "agent_pools")
+FILE_ARGUMENTS: Final[Mapping[str, str]] = {f"{kind}_file": kind for kind in _FILE_KINDS}
 
 
 def _make_file_attribute(content: str) -> AttributeSchema:

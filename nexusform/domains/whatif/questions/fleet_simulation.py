@@ -339,8 +339,9 @@ def _run_scheduling(
         current = members_after.get(name)
         member_before = _build_member(previous_members.get(name), pods)
         member_after = _build_member(current, pods)
-        member_record, cluster = (current.record, current.cluster) if current is not None else (None, None)
-        members[name] = FleetMemberState(_MEMBER, member_record, cluster, previous=member_before, planned=member_after)
+        members[name] = FleetMemberState(_MEMBER, None, previous=member_before, planned=member_after)
+        if current is not None:
+            members[name].configuration, members[name].cluster = current.record, current.cluster
     # Build the placements before their first scheduling.
     member_clusters = build_member_clusters(members)
     placements: list[PlacementPlan] = []

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
 from nexusform.diagnostics.diagnostic import SourceFile, Span
+from nexusform.diagnostics.phrases import enclose
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group, is_reserved_namespace
 from nexusform.language.syntax.syntax_nodes import Body
 from nexusform.plans.plan import Feasibility, FeasibilityResult, PlacementAction, Plan
@@ -304,18 +305,16 @@ def render_evictions(trial: EvictionProposal, members: Mapping[str, MemberBlock]
     blocks = []
     dependencies = [f"{_MEMBER_TYPE}.{members[cluster].label}" for cluster in trial.tainted_clusters]
     for eviction in trial.evictions:
-        name = eviction.name
-        lines = [
-            f'resource "{_TYPE}" {quote_string(name)} {{',
-            *([f"  provider = {eviction.provider}"] if eviction.provider else []),
-            f"  name = {quote_string(name)}",
-            f"  placement_name = {quote_string(eviction.placement)}",
-            f"  cluster_name = {quote_string(eviction.cluster)}",
-            *([f"  depends_on = [{', '.join(dependencies)}]"] if dependencies else []),
-            "}",
-        ]
-        blocks.append("\n".join(lines) + "\n")
-        dependencies = [f"{_TYPE}.{name}"]
+        arguments = {
+            "provider": eviction.provider,
+            "name": quote_string(eviction.name),
+            "placement_name": quote_string(eviction.placement),
+            "cluster_name": quote_string(eviction.cluster),
+            "depends_on": enclose("[", ", ".join(dependencies), "]"),
+        }
+        lines = "".join(f"  {name} = {value}\n" for name, value in omit_empty(arguments).items())
+        blocks.append(f'resource "{_TYPE}" {quote_string(eviction.name)} {{\n{lines}}}\n')
+        dependencies = [f"{_TYPE}.{eviction.name}"]
     return "\n".join(blocks)
 
 

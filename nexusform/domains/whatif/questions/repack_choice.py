@@ -180,8 +180,9 @@ class _ChoiceBuilder(Struct):
 def assign_machines(
     context: RepackContext, sources: Sequence[MovableVm], slots: Sequence[Slot], size_of: Sequence[int]
 ) -> tuple[dict[int, str], frozenset[int]]:
-    """Assign VMs to machines with slots of their size (`size_of`: by class number). Return the machine names by handle,
-    without VMs left over, and the pools (by number) with more VMs in a rack than their limit.
+    """Assign VMs to machines with slots of their size (`size_of`: by class number), by a program with the least cost:
+    for a VM left over, a VM above the limit of a rack, or a return to the own machine. Return the machine names by
+    handle, without VMs left over, and the pools (by number) with more VMs in a rack than their limit.
     """
     slot_counts = Counter((size, host.machine.name) for size, host in slots)
     hosts = {host.machine.name: host for _, host in slots}  # by name

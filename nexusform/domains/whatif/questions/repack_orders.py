@@ -280,20 +280,27 @@ class _OrderSearch:
                 return None
         old_locations = list(map(self._remove_vm, sources))
         sequence = None
-        added = 0
         if self._compute_missing_departures() <= remaining - len(group):  # enough re-creations remain
-            for relocation, location in zip(group, old_locations, strict=True):
-                if relocation.machine not in self._find_feasible_machines(relocation.source, location):
-                    break  # it may not move there now
-                self._add_vm(relocation.source, relocation.machine)
-                added += 1
-            else:
+            added = self._add_vms_while_feasible(group, old_locations)
+            if len(added) == len(group):
                 sequence = self._extend_solution(remaining - len(group), [*order, group])
-        for source in sources[:added]:  # undo, also after a `break` at a VM without room
-            self._remove_vm(source)
+            for source in added:
+                self._remove_vm(source)
         for source, location in zip(sources, old_locations, strict=True):
             self._restore_vm(source, location)
         return sequence
+
+    def _add_vms_while_feasible(
+        self, group: Sequence[_Relocation], old_locations: Sequence[Placement]
+    ) -> list[MovableVm]:
+        """Add the removed VMs of a group to their new machines, until one may not move there; return the added ones."""
+        added: list[MovableVm] = []
+        for relocation, location in zip(group, old_locations, strict=True):
+            if relocation.machine not in self._find_feasible_machines(relocation.source, location):
+                break
+            self._add_vm(relocation.source, relocation.machine)
+            added.append(relocation.source)
+        return added
 
     def _needs_departure(self, source: MovableVm, *others: MovableVm) -> bool:
         """Return True if a VM does not fit on the machine of the others now, but fits after all of them left."""

@@ -325,8 +325,8 @@ class RepackProgram:
             program.add_column(cost=option.recreations, upper=size, entries=entries, subject=(unit, option))
 
     def _add_unknown_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
-        """Add equal machines with unknown cells as type `number`. Either VMs are added if they fit in every layout, or
-        all VMs in unknown cells leave; the cells of an emptied machine are then known.
+        """Add equal machines with unknown cells as type `number`. A machine has two uses: it takes VMs that fit in
+        every possible layout of its cells; or all VMs in unknown cells leave, and its cells are known then.
         """
         first, size = hosts[0], len(hosts)
         program = self._program

@@ -254,14 +254,18 @@ def _build_capacity_row(member: MemberCapacity) -> Row:
     """Build the row of a member's resources: `30500m -> 28500m of 44`, `28 of 44`, "" if unknown."""
     if member.after is None:
         return Row((member.name, "gone", "gone"))
+    before = member.before.available if member.before is not None else {}  # {}: the member joins
     cells = []
     for resource in _RESOURCES:
-        available, allocatable = member.after.available.get(resource), member.after.allocatable.get(resource)
-        available_before = member.before.available.get(resource) if member.before is not None else None
-        is_changed = available_before is not None and available_before != available
-        change = f"{available_before} -> {available}" if is_changed else str(available)
-        total_text = "" if allocatable is None else f" of {allocatable}"
-        cells.append("" if available is None else f"{change}{total_text}")
+        available = member.after.available.get(resource)
+        if available is None:
+            cells.append("")
+            continue
+        text = str(available)
+        if before.get(resource, available) != available:
+            text = f"{before[resource]} -> {available}"
+        allocatable = member.after.allocatable.get(resource)
+        cells.append(text if allocatable is None else f"{text} of {allocatable}")
     return Row((member.name, *cells))
 
 
